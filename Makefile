@@ -1,0 +1,59 @@
+# What there is to type. `make` alone lists it. Every target does its own set-up.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+VENV := .venv
+BIN := $(VENV)/bin
+# More for the program behind a target: make test ARGS='-k watermark', make demo ARGS='--nodes 5'
+ARGS ?=
+
+.PHONY: help setup demo test check lint types layers snippets bench simulate coverage lock clean
+
+help: ## List the targets
+	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
+	printf "%scronsensus%s: each scheduled occurrence is run by exactly one replica\n\n" "$$c" "$$r"; \
+	awk -v c="$$c" -v r="$$r" -F ':.*## ' '/^[a-z]+:.*## / { printf "  %smake %-9s%s %s\n", c, $$1, r, $$2 }' $(MAKEFILE_LIST); \
+	printf "\n%sARGS=… is passed on: make test ARGS='-k watermark'%s\n" "$$d" "$$r"
+
+setup: ## Make .venv from the lock (the other targets do it too)
+	@scripts/setup
+
+demo: setup ## Three real processes share a schedule; one is killed; the audit counts
+	@$(BIN)/cronsensus demo $(ARGS)
+
+test: setup ## Run the tests, in parallel
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy --strict src
+	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
+
+layers: setup
+	$(BIN)/lint-imports --no-logo
+
+snippets: setup
+	$(BIN)/python scripts/snippets
+
+coverage: setup ## Run the tests and show which lines and branches they reach
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS); status=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report; exit $$status
+
+bench: ## Measure; huey runs beside us, in an environment of its own
+	@scripts/setup .venv-bench requirements/bench.lock
+	@.venv-bench/bin/python bench/run.py $(ARGS)
+
+simulate: setup ## Replay a simulated cluster: make simulate SEED=42
+	@$(BIN)/python -m cronsensus.testing.simulation $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+lock: ## Resolve the dependencies anew into requirements/*.lock
+	@scripts/lock
+
+clean: ## Remove everything that the targets made
+	rm -rf .venv .venv-bench .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,71 @@
+"""The only file that reads time. Floor 1.
+
+Two readings, two uses. ``now()`` is a wall clock: it names moments and may step. ``monotonic()`` never steps: it measures
+how long something took and how long to sleep. No decision about *due* or *dead* rests on a node's wall clock; stores judge
+those by their own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from cronsensus.model.instants import from_micros
+
+
+class Clock(Protocol):
+    """What a store or a node asks for the time."""
+
+    def now(self) -> datetime:
+        """Return the present instant, aware, in UTC, in whole microseconds."""
+
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary moment; never steps back. Shared by all processes of one host."""
+
+
+class SystemClock:
+    """The host's clocks."""
+
+    def now(self) -> datetime:
+        """Return the host's wall clock."""
+        return from_micros(time.time_ns() // 1000)
+
+    def monotonic(self) -> float:
+        """Return the host's ``CLOCK_MONOTONIC``, which all processes of one boot share."""
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves only when told to; for tests and simulations. Safe to share between threads."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._lock = threading.Lock()
+        self._now = start.astimezone(UTC)
+        self._monotonic = 1000.0
+
+    def now(self) -> datetime:
+        """Return the wall clock as last set."""
+        with self._lock:
+            return self._now
+
+    def monotonic(self) -> float:
+        """Return the monotonic clock as last advanced."""
+        with self._lock:
+            return self._monotonic
+
+    def advance(self, by: timedelta | float) -> None:
+        """Let ``by`` (seconds or a timedelta, not negative) pass on both clocks."""
+        delta = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        if delta < timedelta(0):
+            raise ValueError("time only moves forward; use step() to set a wall clock back")
+        with self._lock:
+            self._now += delta
+            self._monotonic += delta.total_seconds()
+
+    def step(self, by: timedelta | float) -> None:
+        """Set the wall clock ahead or back, as an operator or NTP does; no time passes."""
+        delta = by if isinstance(by, timedelta) else timedelta(seconds=by)
+        with self._lock:
+            self._now += delta

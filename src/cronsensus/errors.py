@@ -1,0 +1,156 @@
+"""Every exception that cronsensus raises, in one tree. Floor 0: imports nothing of ours.
+
+::
+
+    CronsensusError
+    ├── ConfigurationError           fix the code or the settings, then start again
+    │   ├── InvalidTrigger           a cron text, zone, interval or instant that makes no sense
+    │   ├── InvalidDuration
+    │   ├── InvalidOption            an unknown or impossible option ("did you mean …")
+    │   ├── DuplicateJob             two jobs under one name
+    │   ├── UnknownJob               no job of that name here or in the store
+    │   ├── UnsupportedFunction      a function that this executor or a store cannot carry
+    │   ├── InvalidPayload           arguments or a result that are not JSON, or too large
+    │   ├── UnknownStore             a URL scheme that nothing answers to
+    │   └── MissingExtra             a driver that is not installed: says the exact ``pip install``
+    ├── StoreError                   the store could not do it; ``retryable`` says whether later may help
+    │   ├── StoreUnavailable         down, refused, cut off              (retryable)
+    │   ├── StoreBusy                locked by others for too long       (retryable)
+    │   ├── StoreReadOnly            may be read but not written
+    │   ├── StoreFull                no space left                       (retryable)
+    │   ├── StoreCorrupt             a file or a record that cannot be read
+    │   └── SchemaMismatch           older (upgrade) or newer (refuse) than this code
+    ├── CoordinationError            another node was faster, or this one too slow
+    │   ├── LeaseLost                the session or lock is no longer ours: stop working
+    │   ├── InvalidTransition        a final state has no exit
+    │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
+    └── TaskControl                  raised *by* a job to steer its own run
+        ├── Retry                    try again later, although the code did not fail
+        ├── Skip                     nothing to do this time
+        └── Cancel                   stop here, and do not retry
+
+Losing a race is never an exception: the verbs return who won. The class docstring is the default message.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class CronsensusError(Exception):
+    """Something went wrong in cronsensus."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+
+class ConfigurationError(CronsensusError):
+    """The code or the settings are wrong."""
+
+
+class InvalidTrigger(ConfigurationError, ValueError):
+    """The trigger makes no sense."""
+
+
+class InvalidDuration(ConfigurationError, ValueError):
+    """The duration cannot be read; write a number of seconds, a timedelta, or text like '90s', '15m', '1h30m', '2d'."""
+
+
+class InvalidOption(ConfigurationError, ValueError):
+    """The option is unknown or impossible."""
+
+
+class DuplicateJob(ConfigurationError):
+    """Two jobs have one name; give one of them name=…"""
+
+
+class UnknownJob(ConfigurationError, LookupError):
+    """There is no job of that name."""
+
+
+class UnsupportedFunction(ConfigurationError, TypeError):
+    """The function cannot be used as this kind of job."""
+
+
+class InvalidPayload(ConfigurationError, ValueError):
+    """Arguments and results are stored as JSON of a bounded size."""
+
+
+class UnknownStore(ConfigurationError):
+    """No store answers to that URL scheme."""
+
+
+class MissingExtra(ConfigurationError, ImportError):
+    """A driver is not installed."""
+
+
+class StoreError(CronsensusError):
+    """The store could not do what was asked."""
+
+    retryable = False
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached; nothing runs until it can."""
+
+    retryable = True
+
+
+class StoreBusy(StoreError):
+    """The store stayed locked by another process for longer than the busy timeout."""
+
+    retryable = True
+
+
+class StoreReadOnly(StoreError):
+    """The store can be read but not written."""
+
+
+class StoreFull(StoreError):
+    """The store has no space left."""
+
+    retryable = True
+
+
+class StoreCorrupt(StoreError):
+    """The store holds something that cannot be read."""
+
+
+class SchemaMismatch(StoreError):
+    """The schema in the store is not the one that this code knows."""
+
+
+class CoordinationError(CronsensusError):
+    """Another node was faster, or this one was too slow."""
+
+
+class LeaseLost(CoordinationError):
+    """The lease is no longer ours; somebody else may be doing this work now, so stop."""
+
+
+class InvalidTransition(CoordinationError):
+    """The state does not allow that change; final states have no exit."""
+
+
+class OccurrenceTooOld(CoordinationError):
+    """The occurrence lies at or below the pruned horizon, so nobody can prove that it never ran."""
+
+
+class TaskControl(CronsensusError):
+    """Raised by a job to steer its own run."""
+
+
+class Retry(TaskControl):
+    """Try this occurrence again later, within the job's retries."""
+
+    def __init__(self, message: str | None = None, *, after: timedelta | float | str | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Skip(TaskControl):
+    """There is nothing to do this time; the occurrence ends as skipped."""
+
+
+class Cancel(TaskControl):
+    """Stop here; the occurrence ends as cancelled and is not retried."""

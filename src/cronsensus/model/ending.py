@@ -1,0 +1,32 @@
+"""How an attempt ended, as its executor saw it. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from cronsensus.model.occurrence import RunError
+
+EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", "retry"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The end of an attempt, before anybody decided what follows from it.
+
+    Attributes:
+        kind: ``returned`` a value; ``raised`` an exception (``sys.exit`` and the death of a job's own process are among them);
+            ``timed_out``; ``cancelled`` on request or by ``raise Cancel``; ``skipped`` by ``raise Skip``; ``retry`` by ``raise Retry``.
+        result: JSON text of the value returned; ``None`` when it returned ``None``.
+        reason: free text: why it was cancelled, skipped, or asked for a retry.
+        retry_after: what ``raise Retry(after=…)`` asked for.
+        elapsed: by the node's monotonic clock.
+    """
+
+    kind: EndingKind
+    result: str | None = None
+    error: RunError | None = None
+    reason: str | None = None
+    retry_after: timedelta | None = None
+    elapsed: timedelta = timedelta(0)

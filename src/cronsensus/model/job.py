@@ -1,0 +1,260 @@
+"""A job's definition: a name, a function's name, a trigger, and policies. Floor 1."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, get_args
+
+from cronsensus.errors import InvalidOption
+from cronsensus.model.durations import parse_duration
+from cronsensus.triggers import Trigger, trigger_from_json
+
+Overlap = Literal["skip", "queue_one", "queue", "cancel_previous", "allow"]
+CatchUp = Literal["none", "latest", "all"]
+OnCrash = Literal["retry", "fail"]
+Executor = Literal["async", "thread", "process"]
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """How the occurrences of a job are run. Durations are ``timedelta`` here; users may write any ``Duration``.
+
+    Attributes:
+        overlap: what to do when a nominal time comes and an earlier occurrence is still active.
+        catch_up: which of the nominal times that passed while nobody was there to run.
+        catch_up_window: nominal times older than this are missed, whatever ``catch_up`` says.
+        grace: an occurrence that cannot start within this time after its due time is missed; ``None``: never too late.
+        on_crash: after its node died, run it again (``"retry"``: at least once) or close it (``"fail"``: at most once).
+        max_crashes: takeovers after which an occurrence is failed, so that a job that kills its process does not walk
+            through the cluster.
+        retries: further attempts after a failure.
+        retry_delay: wait before the first retry; doubles with each (``retry_factor``) up to ``retry_max_delay``, with jitter.
+        timeout: longest time of one attempt; ``None``: no limit.
+        concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit.
+        priority: higher is claimed first.
+        keep: how long final occurrences are kept.
+    """
+
+    overlap: Overlap = "skip"
+    catch_up: CatchUp = "latest"
+    catch_up_window: timedelta = timedelta(days=1)
+    grace: timedelta | None = None
+    on_crash: OnCrash = "retry"
+    max_crashes: int = 3
+    retries: int = 0
+    retry_delay: timedelta = timedelta(seconds=1)
+    retry_factor: float = 2.0
+    retry_max_delay: timedelta = timedelta(hours=1)
+    timeout: timedelta | None = None
+    concurrency: int | None = None
+    priority: int = 0
+    keep: timedelta = timedelta(days=30)
+
+    @classmethod
+    def read(cls, options: dict[str, Any], base: Policies | None = None) -> Policies:
+        """Build policies from what a user wrote, over ``base``; durations may be any ``Duration``.
+
+        Raises:
+            InvalidOption: an unknown option (with the nearest known one), or an impossible value.
+        """
+        known = {item.name for item in dataclasses.fields(cls)}
+        for name in options:
+            if name not in known:
+                raise unknown_option(name, known)
+        base = base or cls()
+        return dataclasses.replace(base, **{name: _read_policy(name, value) for name, value in options.items()})
+
+
+JobDefaults = Policies
+"""The policies that a ``Scheduler`` gives to jobs that do not say otherwise; the one documented place of the defaults."""
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "overlap": get_args(Overlap),
+    "catch_up": get_args(CatchUp),
+    "on_crash": get_args(OnCrash),
+}
+_OPTIONAL_DURATIONS = {"grace", "timeout"}
+_DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
+_COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
+
+
+def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
+    """Return the error for an option that nobody knows, with the nearest one that somebody does."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
+    return InvalidOption(f"unknown option {name!r} for {where}{hint}")
+
+
+def _read_policy(name: str, value: Any) -> Any:
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise InvalidOption(f"{name}={value!r}: choose one of {', '.join(map(repr, _CHOICES[name]))}")
+        return value
+    if name in _OPTIONAL_DURATIONS:
+        if value is None:
+            return None
+        duration = parse_duration(value, what=name)
+        if name == "timeout" and duration <= timedelta(0):
+            raise InvalidOption(f"timeout={value!r}: an attempt needs some time; leave it out for no limit")
+        return duration
+    if name in _DURATIONS:
+        return parse_duration(value, what=name)
+    if name == "retry_factor":
+        if not isinstance(value, (int, float)) or not 1 <= value <= 100:
+            raise InvalidOption(f"retry_factor={value!r}: a number from 1 (constant) to 100")
+        return float(value)
+    if name == "concurrency" and value is None:
+        return None
+    least = _COUNTS[name]
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 2**31 - 1 or (least is not None and value < least):
+        raise InvalidOption(f"{name}={value!r}: a whole number" + ("" if least is None else f", at least {least}"))
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What the store keeps of a job: names and JSON, never code.
+
+    Attributes:
+        name: unique in the namespace.
+        function: the name under which nodes registered the function to call; equal to ``name`` for jobs declared in code.
+        trigger: when; ``None`` for a job that only runs when told to.
+        args, kwargs: JSON values that a scheduled occurrence passes.
+        executor: where the function runs; shown, never obeyed: a node knows its own code.
+        source: ``"code"`` (declared by a decorator) or ``"runtime"`` (created while running).
+    """
+
+    name: str
+    function: str
+    trigger: Trigger | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    policies: Policies = field(default_factory=Policies)
+    executor: Executor = "thread"
+    source: Literal["code", "runtime"] = "code"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_name(self.function, what="function")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the definition as plain JSON values; equal definitions give equal JSON."""
+        policies = {item.name: _dump(getattr(self.policies, item.name)) for item in dataclasses.fields(Policies)}
+        return {
+            "name": self.name,
+            "function": self.function,
+            "trigger": None if self.trigger is None else self.trigger.to_json(),
+            "args": list(self.args),
+            "kwargs": self.kwargs,
+            "policies": policies,
+            "executor": self.executor,
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> JobSpec:
+        """Read what ``to_json`` wrote. Durations are microseconds there. Names are looked up, never imported."""
+        trigger = data["trigger"]
+        durations = _DURATIONS | _OPTIONAL_DURATIONS
+        policies = {
+            name: timedelta(microseconds=value) if name in durations and value is not None else value
+            for name, value in data["policies"].items()
+        }
+        return cls(
+            name=data["name"],
+            function=data["function"],
+            trigger=None if trigger is None else trigger_from_json(trigger),
+            args=tuple(data["args"]),
+            kwargs=data["kwargs"],
+            policies=Policies.read(policies),
+            executor=data["executor"],
+            source=data["source"],
+        )
+
+    @property
+    def digest(self) -> str:
+        """A hash of the whole definition: equal means nothing to write."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _dump(value: Any) -> Any:
+    return value // timedelta(microseconds=1) if isinstance(value, timedelta) else value
+
+
+def check_name(name: Any, *, what: str = "job name") -> str:
+    """Return ``name`` if it can be a name: non-empty printable text of at most 200 characters, no outer spaces.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
+    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME or name != name.strip() or not name.isprintable():
+        shown = repr(name if not isinstance(name, str) or len(name) <= 60 else name[:60] + "…")
+        raise InvalidOption(f"{what} {shown}: use 1 to {LONGEST_NAME} printable characters without spaces around them")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """A stretch of a job's life under one trigger: it rules nominal times after ``since``, up to the next era's ``since``."""
+
+    since: datetime
+    trigger: Trigger | None
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of time, from ``start`` (included) to ``end`` (included; ``None`` while it lasts)."""
+
+    start: datetime
+    end: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """What planning needs to know of a job, as read in one moment.
+
+    Attributes:
+        id: the store's own key of the job.
+        watermark: the latest nominal time already decided; every nominal time up to it has its verdict.
+        eras: the triggers that hold after the watermark, oldest first; at least one.
+        pauses: paused stretches that end after the watermark.
+        active: occurrences subject to the overlap policy that are pending or running now.
+    """
+
+    id: int
+    spec: JobSpec
+    revision: int
+    watermark: datetime
+    eras: tuple[Era, ...]
+    pauses: tuple[Stretch, ...] = ()
+    active: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job as reads return it."""
+
+    id: int
+    spec: JobSpec
+    revision: int
+    watermark: datetime
+    horizon: datetime | None
+    next_due: datetime | None
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_why: str | None
+    retired_at: datetime | None
+    created_at: datetime
+    active: int
+
+

@@ -1,0 +1,44 @@
+"""What the ledger and the audit trail return. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cronsensus.model.plan import VerdictRange
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRange:
+    """A stored ``VerdictRange`` with the job it belongs to and when it was decided."""
+
+    id: int
+    job: str
+    range: VerdictRange
+    decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrailEntry:
+    """One act of an operator, or of the system in an operator's place: who, what, to what, and why."""
+
+    id: int
+    at: datetime
+    by: str
+    action: str
+    target: str
+    why: str
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Bounded counts for a front page; each stops counting at ``limit``."""
+
+    jobs: int
+    paused: int
+    pending: int
+    running: int
+    sessions: int
+    limit: int

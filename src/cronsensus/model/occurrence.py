@@ -1,0 +1,239 @@
+"""Occurrences, and what nodes are given and give back. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from cronsensus.errors import InvalidOption
+from cronsensus.model.instants import format_instant
+from cronsensus.model.job import JobSpec
+from cronsensus.model.states import Origin, State
+
+LONGEST_KEY = 400
+SCHEDULED_KEY_PREFIX = "@"
+"""Keys of scheduled occurrences start with it and users' keys may not, so the two can never meet."""
+
+
+def scheduled_key(scheduled_for: datetime) -> str:
+    """Return the key of the occurrence of a nominal time."""
+    return SCHEDULED_KEY_PREFIX + format_instant(scheduled_for)
+
+
+def check_key(key: Any) -> str:
+    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters of any text, not beginning with ``@``, without NUL.
+
+    Keys are compared exactly: no folding of case, no trimming of spaces.
+
+    Raises:
+        InvalidOption: it may not.
+    """
+    shown = repr(key if not isinstance(key, str) or len(key) <= 60 else key[:60] + "…")
+    if not isinstance(key, str) or not key or len(key) > LONGEST_KEY or "\0" in key:
+        raise InvalidOption(f"key {shown}: use 1 to {LONGEST_KEY} characters of text, without NUL")
+    if key.startswith(SCHEDULED_KEY_PREFIX):
+        raise InvalidOption(f"key {shown}: keys that begin with {SCHEDULED_KEY_PREFIX!r} belong to nominal times")
+    if any("\ud800" <= character <= "\udfff" for character in key):
+        raise InvalidOption(f"key {shown}: half a character (a lone surrogate) cannot be stored as UTF-8")
+    return key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunError:
+    """Why an attempt failed, as text. ``traceback`` never holds local variables."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to run one occurrence: what a node got from ``claim`` or ``acquire``.
+
+    Attributes:
+        token: fencing token; grows with every holder of this occurrence. Every later write carries it.
+        claimed_at: the store's clock when the claim was made.
+        crashes: takeovers so far.
+        failures: failed attempts so far, which is what ``retries`` counts.
+    """
+
+    id: int
+    spec: JobSpec
+    key: str
+    origin: Origin
+    scheduled_for: datetime | None
+    due_at: datetime
+    attempt: int
+    token: int
+    session: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    claimed_at: datetime
+    crashes: int = 0
+    failures: int = 0
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an attempt ended. ``state`` is final, or ``PENDING`` for a retry after ``retry_in`` on the store's clock.
+
+    Attributes:
+        result: JSON text, or ``None``.
+        elapsed: how long the attempt took, by the node's monotonic clock.
+    """
+
+    id: int
+    token: int
+    state: State
+    reason: str | None = None
+    result: str | None = None
+    error: RunError | None = None
+    retry_in: timedelta | None = None
+    elapsed: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The store's answer to one outcome.
+
+    Attributes:
+        accepted: the outcome is recorded under this token, now or when it was first sent. ``False``: the run was no longer
+            current, nothing was written.
+        state: where the occurrence stands.
+    """
+
+    id: int
+    token: int
+    accepted: bool
+    state: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a running attempt says of itself before it ends: progress and log lines. Refused when not current."""
+
+    id: int
+    token: int
+    progress: tuple[float, float] | None = None
+    lines: tuple[LogLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line that a job logged; ``at`` is the node's wall clock: shown, never compared."""
+
+    at: datetime
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Work to enqueue. ``key=None`` asks for a new one. ``delay`` counts from the store's now; ``due_at`` is absolute."""
+
+    job: str
+    key: str | None = None
+    args: tuple[Any, ...] | None = None
+    kwargs: dict[str, Any] | None = None
+    delay: timedelta = timedelta(0)
+    due_at: datetime | None = None
+    priority: int | None = None
+    origin: Origin = Origin.ENQUEUE
+    expires_in: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The occurrence that stands under a key; ``created`` tells whether this call made it."""
+
+    id: int
+    job: str
+    key: str
+    created: bool
+    state: State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """An occurrence as reads return it."""
+
+    id: int
+    job: str
+    key: str
+    origin: Origin
+    state: State
+    scheduled_for: datetime | None
+    due_at: datetime
+    priority: int
+    attempt: int
+    crashes: int
+    failures: int
+    token: int
+    session: str | None
+    node: str | None
+    reason: str | None
+    result: str | None
+    error: RunError | None
+    progress: tuple[float, float] | None
+    cancel_requested: bool
+    retry_of: int | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "crashed", "released"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One attempt, ended (``end`` says how) or still running (``end`` is ``None``)."""
+
+    occurrence: int
+    job: str
+    key: str
+    scheduled_for: datetime | None
+    attempt: int
+    token: int
+    session: str
+    node: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    end: RunEnd | None
+    reason: str | None = None
+    error: RunError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A run that a dead session left behind, and what became of its occurrence."""
+
+    id: int
+    job: str
+    key: str
+    token: int
+    session: str
+    became: State
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OccurrenceFilter:
+    """Which occurrences a read returns; all given conditions hold together. Bounds on ``scheduled_for`` are both included."""
+
+    job: str | None = None
+    states: tuple[State, ...] = ()
+    origin: Origin | None = None
+    key: str | None = None
+    scheduled_from: datetime | None = None
+    scheduled_until: datetime | None = None
+    session: str | None = None

@@ -1,0 +1,58 @@
+"""What planning decides, for a store to carry out in one step. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronsensus.model.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOccurrence:
+    """An occurrence to create for a nominal time.
+
+    Attributes:
+        scheduled_for: the nominal time; its text is the key.
+        due_at: the nominal time plus jitter; not claimed earlier.
+        expires_at: not started by then: missed(late). ``None``: never too late.
+    """
+
+    scheduled_for: datetime
+    due_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRange:
+    """One verdict for every nominal time from ``first`` to ``last``, both included.
+
+    Attributes:
+        count: how many nominal times these are; ``None`` when there are too many to count here (the audit derives them).
+    """
+
+    first: datetime
+    last: datetime
+    state: State
+    reason: str
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A step in a job's life: carried out whole, or not at all.
+
+    ``watermark_seen``, ``revision`` and ``active_seen`` are what the decision rests on. If one of them differs when the plan
+    is carried out, another node was faster and nothing is written.
+    """
+
+    job_id: int
+    job: str
+    revision: int
+    watermark_seen: datetime
+    active_seen: int
+    occurrences: tuple[PlannedOccurrence, ...]
+    verdicts: tuple[VerdictRange, ...]
+    cancel_previous: bool
+    watermark: datetime
+    next_due: datetime | None

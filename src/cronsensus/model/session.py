@@ -1,0 +1,97 @@
+"""Sessions: one incarnation of a node, holding one lease. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """Who opens a session.
+
+    Attributes:
+        id: new for every process start, never a host name; sorts by time.
+        node: a name for people; may repeat.
+        host: identity of the process table that ``pid`` belongs to: boot id and pid namespace. Only sessions with an equal
+            ``host`` may be judged by their pid.
+        pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a ``host``.
+        release: which version of the application's code this node runs.
+        functions: how many functions it can run; shown only.
+    """
+
+    id: str
+    node: str
+    host: str
+    pid: int
+    pid_started: int
+    release: str
+    concurrency: int
+    version: str
+    functions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """The answer to a renewal.
+
+    Attributes:
+        alive: ``False``: the session is dead for good; what it held is gone.
+        cancel: occurrences of this session that are asked to stop: id → reason.
+        drain: an operator asked the node to finish what it runs and take nothing new.
+        now: the store's clock.
+    """
+
+    alive: bool
+    cancel: dict[int, str]
+    drain: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """A session as reads return it.
+
+    Attributes:
+        state: ``alive``, ``draining``, ``closed`` (left in order) or ``dead`` (lease expired, or process gone).
+        expires_in: what is left of the lease on the store's clock; negative when overdue.
+        holds: how many runs and locks it holds.
+    """
+
+    id: str
+    node: str
+    host: str
+    pid: int
+    pid_started: int
+    release: str
+    version: str
+    concurrency: int
+    functions: int
+    state: str
+    started_at: datetime
+    renewed_at: datetime
+    ended_at: datetime | None
+    ended_why: str | None
+    expires_in: timedelta
+    holds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockGrant:
+    """A named lock, held: ``token`` grows with every holder of the name."""
+
+    name: str
+    holder: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockView:
+    """A named lock as reads return it; ``session`` is ``None`` for a lock held without one."""
+
+    name: str
+    holder: str
+    session: str | None
+    token: int
+    acquired_at: datetime
+    expires_in: timedelta

@@ -1,0 +1,465 @@
+"""The crank: one round of a node's work, and when to turn it again. Floor 4.
+
+::
+
+    step():  session ──▶ settle ──▶ look ──▶ fire ──▶ claim ──▶ start ──▶ take over ──▶ sleep until …
+               │            │         │        │        │         │            │
+             open one    finish()   due()   plan() +  claim()  executors   reclaim()
+             if lost     in a batch          fire()
+
+The conductor has no thread and no clock of its own: a thread turns the crank in production, a test or a simulation by hand. It
+holds claims, hands them to executors, and hands their endings to the store. Everything that decides is pure and elsewhere:
+``plan`` (what a job owes), ``settle`` (what follows an ending), ``head_start`` (whose turn it is).
+
+Failure handling: an error of the store ends the round, not the node. Endings stay here until the store has answered; ``finish`` is
+idempotent, so an answer that was lost is asked for again. Nothing is started unless the lease is trusted. A session that is lost
+stops all it was running (``run.lease_lost``); its endings are still sent, and the store refuses them by their tokens. Then the
+node goes on as a new session.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronsensus.clock import Clock
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.model.ending import Ending
+from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.node.evidence import is_dead
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.lease import SessionLease
+from cronsensus.node.run import Run
+from cronsensus.node.standing import head_start
+from cronsensus.planning import plan
+from cronsensus.retry import settle
+from cronsensus.stores.base import Glance, Store
+
+_log = logging.getLogger("cronsensus.node")
+
+WATCH = 0.5
+"""Seconds between looks while another node runs something: how soon its death is noticed."""
+IDLE = 90.0
+"""Most seconds between looks when nothing runs and nothing is due."""
+HOUSEKEEPING = 3600.0
+TIDY = 600.0
+PATIENCE = (0.1, 5.0)
+"""First and longest wait after a store error, seconds."""
+STEP_NOTICED = timedelta(seconds=5)
+"""A store's clock that moved this much more or less than time passed was set; that is worth a line in the log."""
+MOST_DUE = 200
+SHARED_FROM = 8
+"""Occurrences fired at once from which a node leaves the others their share."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node is told at its start. ``fast_evidence=False`` judges other sessions by their lease alone."""
+
+    name: str
+    lease: timedelta
+    concurrency: int
+    fast_evidence: bool = True
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a conductor did since its start; for tests, metrics and people."""
+
+    steps: int = 0
+    fired: int = 0
+    lost_races: int = 0
+    claimed: int = 0
+    settled: int = 0
+    refused: int = 0
+    taken_over: int = 0
+    sessions: int = 0
+    store_errors: int = 0
+
+
+class Conductor:
+    """Turns one node's crank. ``step`` returns the seconds until it wants to be turned again (or sooner, after ``wake``)."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: NodeSettings,
+        *,
+        registry: Mapping[str, Registered],
+        executors: Mapping[str, Executor],
+        new_session: Callable[[], SessionSpec],
+        declare: Callable[[Store], bool],
+        on_session: Callable[[SessionLease], None] = lambda _: None,
+        on_work: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make a conductor.
+
+        Args:
+            registry: functions by name; may grow while the node runs.
+            executors: by the names of ``Registered.executor``.
+            new_session: describes a session with a new id.
+            declare: puts the application's jobs; called for each new session and again while it returns ``True``.
+            on_session: told of each new session (the keeper renews it from then on).
+            on_work: told when the lease begins to protect something, or must be asked about (the keeper hurries).
+            wake: makes whoever turns the crank turn it now; called from executors' threads.
+        """
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._registry = registry
+        self._executors = executors
+        self._new_session = new_session
+        self._declare = declare
+        self._declare_again = False
+        self._on_session = on_session
+        self._on_work = on_work
+        self._wake = wake
+        self.tally = Tally()
+        self.lease: SessionLease | None = None
+        self.draining = False
+        self._active: dict[tuple[int, int], Call] = {}
+        self._ended: deque[tuple[Call, Ending]] = deque()
+        self._outcomes: dict[tuple[int, int], Outcome] = {}
+        self._given_back: list[Claim] = []
+        self._notes_lock = threading.Lock()
+        self._progress: dict[tuple[int, int], tuple[float, float]] = {}
+        self._lines: dict[tuple[int, int], list[LogLine]] = {}
+        self._expected: datetime | None = None
+        self._troubles = 0
+        self._last_reading: tuple[float, datetime] | None = None
+        self._housekept_at = clock.monotonic()
+        self._declared_at = clock.monotonic()
+        self._reclaimed_at = clock.monotonic()
+        self._backlog_seen = False
+        self._looked_at = -1e9
+        self._fruitless = 0
+        self._flushed_at = -1e9
+
+    # --- what others may ask or tell, from any thread -------------------------------------------------------------------
+
+    @property
+    def active(self) -> int:
+        """Return how many runs this node holds: started and not yet settled."""
+        return len(self._active) + len(self._outcomes)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the node holds anything that its lease protects."""
+        return bool(self._active or self._outcomes or self._given_back)
+
+    def ended(self, call: Call, ending: Ending) -> None:
+        """Take the end of an attempt from an executor."""
+        self._ended.append((call, ending))
+        self._wake()
+
+    def cancel(self, reasons: Mapping[int, str]) -> None:
+        """Ask runs to stop: occurrence id → reason."""
+        for call in list(self._active.values()):
+            reason = reasons.get(call.claim.id)
+            if reason is not None and not call.run.cancelled.is_set():
+                self._executors[call.registered.executor].stop(call, reason)
+
+    def lose_session(self, lease: SessionLease) -> None:
+        """Stop everything that ``lease`` protected: it is lost, or can no longer be trusted."""
+        for call in list(self._active.values()):
+            if call.claim.session == lease.session and not call.run.lease_lost.is_set():
+                self._executors[call.registered.executor].stop(call, "lease lost", lease_lost=True)
+        self._wake()
+
+    def stop_all(self, reason: str) -> None:
+        """Ask every run to stop and give its occurrence back, for other nodes to take at once; the end of a drain."""
+        for key, call in list(self._active.items()):
+            self._given_back.append(call.claim)
+            self._active.pop(key, None)
+            self._executors[call.registered.executor].stop(call, reason)
+
+    def begin(self) -> None:
+        """Open the session and declare the jobs; raises what the store raises."""
+        self._session()
+
+    def end(self) -> None:
+        """Settle what ended, give back what is held, and close the session."""
+        if self.lease is not None and not self.lease.lost:
+            self._settle()
+            self._store.close_session(self.lease.session)
+            self.lease.lose()
+            self._store.notify()
+
+    # --- one round --------------------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Do one round; return the seconds until the next, if nobody wakes the node before."""
+        self.tally.steps += 1
+        try:
+            wait = self._round()
+        except StoreError as error:
+            return self._trouble(error)
+        if self._troubles:
+            _log.info("the store answers again after %d failed rounds", self._troubles)
+            self._troubles = 0
+        return wait
+
+    def _round(self) -> float:
+        lease = self._session()
+        self._settle()
+        if self.draining:
+            return self._watch_while_draining()
+        if self._backlog_seen and self._clock.monotonic() - self._looked_at < WATCH:
+            # The hot path of a long queue: while claims come back full there is no need to look around each time.
+            if not self._free() or (self._claim(lease, self._free()) and not self._free()):
+                return WATCH
+            self._backlog_seen = False
+        asked_at = self._clock.monotonic()
+        glance = self._store.due(MOST_DUE)
+        read_at = (asked_at + self._clock.monotonic()) / 2
+        self._looked_at = read_at
+        self._compare_clocks(read_at, glance.now)
+        not_yet = self._left_to_others(lease, glance)
+        fired = 0
+        if glance.jobs and not_yet <= timedelta(0):
+            fired = self._fire(glance)
+        claimed = 0
+        if (glance.backlog or fired) and not_yet <= timedelta(0):
+            claimed = self._claim(lease, self._fair_share(fired, glance))
+        if fired > claimed:
+            self._store.notify()
+        self._fruitless = self._fruitless + 1 if glance.backlog and not claimed else 0
+        self._backlog_seen = claimed > 0 and not self._free()
+        self._flush_notes()
+        taken_over = self._take_over(lease, glance)
+        self._housekeep()
+        return self._sleep(lease, glance, read_at, not_yet, again=taken_over or (bool(fired) and glance.more))
+
+    def _session(self) -> SessionLease:
+        """Return a session that may work, opening a new one if the last is lost."""
+        lease = self.lease
+        if lease is not None and not lease.lost:
+            return lease
+        if lease is not None:
+            self.lose_session(lease)
+        spec = self._new_session()
+        asked_at = self._clock.monotonic()
+        self._store.open_session(spec, lease=self._settings.lease)
+        lease = SessionLease(spec.id, self._clock)
+        lease.confirm(asked_at, self._settings.lease)
+        try:
+            self._declare_again = self._declare(self._store)
+        except StoreError:
+            lease.lose()
+            raise
+        self._declared_at = self._clock.monotonic()
+        self.lease = lease
+        self.tally.sessions += 1
+        self._on_session(lease)
+        return lease
+
+    def _settle(self) -> None:
+        """Give the store the endings since the last round, and claims that go back."""
+        while self._ended:
+            call, ending = self._ended.popleft()
+            key = (call.claim.id, call.claim.token)
+            if self._active.pop(key, None) is not None:
+                self._outcomes[key] = settle(call.claim, ending)
+        if self._outcomes or self._given_back:
+            self._flush_notes()
+        if self._outcomes:
+            answers = self._store.finish(list(self._outcomes.values()))
+            for answer in answers:
+                outcome = self._outcomes.pop((answer.id, answer.token))
+                self.tally.settled += answer.accepted
+                self.tally.refused += not answer.accepted
+                if not answer.accepted:
+                    _log.warning(
+                        "refused the result of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
+                        answer.id, answer.token, outcome.state,
+                    )  # fmt: skip
+        if self._given_back:
+            self._store.release(self._given_back)
+            self._given_back.clear()
+            self._store.notify()
+
+    def _fire(self, glance: Glance) -> int:
+        """Plan for the jobs that are due and carry the plans out; return how many occurrences this node created."""
+        plans = []
+        for job in glance.jobs:
+            try:
+                plans.append(plan(job, glance.now))
+            except Exception:
+                # One job's broken definition must not keep the others from firing; it stays due and visible.
+                _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
+        won = self._store.fire(plans)
+        created = sum(len(each.occurrences) for each, ok in zip(plans, won, strict=True) if ok)
+        self.tally.fired += created
+        self.tally.lost_races += won.count(False)
+        return created
+
+    def _free(self) -> int:
+        return max(0, self._settings.concurrency - len(self._active))
+
+    def _fair_share(self, fired: int, glance: Glance) -> int:
+        """Return how many occurrences to claim of those just fired: all of a few, a share of many."""
+        nodes = len(glance.sessions)
+        if fired < SHARED_FROM or nodes < 2 or glance.backlog:
+            return self._free()
+        return min(self._free(), -(-fired // nodes))
+
+    def _claim(self, lease: SessionLease, limit: int) -> int:
+        """Claim and start up to ``limit`` runs; return how many."""
+        if limit <= 0 or not lease.trusted or not self._registry:
+            return 0
+        with lease.changing:
+            asked_at = self._clock.monotonic()
+            try:
+                claims = self._store.claim(lease.session, limit, self._registry.keys(), lease=self._settings.lease)
+            except LeaseLost:
+                self._session_lost(lease)
+                return 0
+            if claims:
+                lease.confirm(asked_at, self._settings.lease)
+        if not claims:
+            return 0
+        if not self._active:
+            self._on_work()
+        for claim in claims:
+            self._start(claim, lease)
+        self.tally.claimed += len(claims)
+        return len(claims)
+
+    def _start(self, claim: Claim, lease: SessionLease) -> None:
+        registered = self._registry.get(claim.spec.function)
+        if registered is None or not lease.trusted:
+            self._given_back.append(claim)
+            return
+        run = Run(claim, on_progress=self._note_progress, on_line=self._note_line)
+        call = Call(claim, run, registered)
+        self._active[(claim.id, claim.token)] = call
+        self._executors[registered.executor].start(call)
+
+    def _session_lost(self, lease: SessionLease) -> None:
+        _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
+        lease.lose()
+        self.lose_session(lease)
+
+    def _take_over(self, lease: SessionLease, glance: Glance) -> bool:
+        """Reclaim the runs of sessions that are overdue or evidently dead; ``True`` when there is work to claim now.
+
+        Sessions that hold nothing show in no glance; a timer sweeps them away.
+        """
+        others = [holder for holder in glance.holders if holder.id != lease.session]
+        dead = [holder.id for holder in others if self._settings.fast_evidence and is_dead(holder)]
+        overdue = any(holder.expires_in <= timedelta(0) for holder in glance.holders)
+        now = self._clock.monotonic()
+        if not dead and not overdue and now - self._reclaimed_at < TIDY:
+            return False
+        self._reclaimed_at = now
+        taken = self._store.reclaim(dead)
+        self.tally.taken_over += len(taken)
+        for one in taken:
+            _log.warning("occurrence %d of %r: its node is gone (%s); now %s", one.id, one.job, one.reason, one.became)
+        return any(one.became is State.PENDING for one in taken)
+
+    # --- notes ------------------------------------------------------------------------------------------------------------
+
+    def _note_progress(self, run: Run, done: float, total: float) -> None:
+        with self._notes_lock:
+            self._progress[(run.id, run.token)] = (float(done), float(total))
+        self._ask_for_flush()
+
+    def _note_line(self, run: Run, line: LogLine) -> None:
+        with self._notes_lock:
+            self._lines.setdefault((run.id, run.token), []).append(line)
+        self._ask_for_flush()
+
+    def _ask_for_flush(self) -> None:
+        if self._clock.monotonic() - self._flushed_at >= WATCH:
+            self._wake()
+
+    def _flush_notes(self) -> None:
+        with self._notes_lock:
+            if not self._progress and not self._lines:
+                return
+            progress, self._progress = self._progress, {}
+            lines, self._lines = self._lines, {}
+            self._flushed_at = self._clock.monotonic()
+        self._store.note(
+            [Note(key[0], key[1], progress.get(key), tuple(lines.get(key, ()))) for key in progress.keys() | lines.keys()]
+        )
+
+    # --- time -------------------------------------------------------------------------------------------------------------
+
+    def _left_to_others(self, lease: SessionLease, glance: Glance) -> timedelta:
+        """Return how long this node still leaves what is due to those who stand before it."""
+        if self._expected is None or self._expected > glance.now:
+            return timedelta(0)
+        turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
+        return turn - glance.now
+
+    def _sleep(self, lease: SessionLease, glance: Glance, read_at: float, not_yet: timedelta, *, again: bool) -> float:
+        """Return the seconds until something wants this node, by what it saw at ``read_at``."""
+        if again or self._outcomes or lease.lost:
+            return 0.0
+        waits = [IDLE]
+        if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
+            waits.append(not_yet.total_seconds())
+        else:
+            self._expected = min((at for at in (glance.next_job, glance.next_pending) if at is not None), default=None)
+            if self._expected is not None:
+                turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
+                waits.append((turn - glance.now).total_seconds())
+        for holder in glance.holders:
+            if holder.id != lease.session:
+                waits.append(min(WATCH, max(0.0, holder.expires_in.total_seconds())))
+        if not_yet <= timedelta(0) and glance.backlog and self._free():
+            # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
+            waits.append(WATCH * 2 ** min(self._fruitless, 10))
+        if not lease.trusted:
+            self._on_work()
+            waits.append(WATCH)
+        elapsed = self._clock.monotonic() - read_at
+        return max(0.0, min(waits) - elapsed)
+
+    def _compare_clocks(self, read_at: float, now: datetime) -> None:
+        """Say so when the store's clock was set: ahead is downtime (catch-up), back is a delay; neither repeats anything."""
+        if self._last_reading is not None:
+            passed = timedelta(seconds=read_at - self._last_reading[0])
+            moved = now - self._last_reading[1]
+            if abs(moved - passed) > STEP_NOTICED:
+                _log.warning(
+                    "the store's clock was set %s by %s: due times follow it, nothing is repeated",
+                    "ahead" if moved > passed else "back", abs(moved - passed),
+                )  # fmt: skip
+        self._last_reading = (read_at, now)
+
+    def _trouble(self, error: StoreError) -> float:
+        self.tally.store_errors += 1
+        if self._troubles == 0:
+            _log.error("the store cannot be used, so nothing is started until it can: %s", error)
+        self._troubles += 1
+        lease = self.lease
+        if lease is not None and not lease.trusted:
+            self.lose_session(lease)
+        first, longest = PATIENCE
+        return min(longest, first * 2 ** min(self._troubles, 10))
+
+    def _watch_while_draining(self) -> float:
+        self._flush_notes()
+        return WATCH
+
+    def _housekeep(self) -> None:
+        """Now and then: prune what was kept long enough, and say again what a newer release left aside."""
+        now = self._clock.monotonic()
+        if self._declare_again and now - self._declared_at > IDLE / 3:
+            self._declared_at = now
+            self._declare_again = self._declare(self._store)
+        if now - self._housekept_at > HOUSEKEEPING:
+            self._housekept_at = now
+            while self._store.prune(limit=1000) == 1000:
+                pass

@@ -1,0 +1,57 @@
+"""What the node asks of an executor. Floor 4."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cronsensus.model.ending import Ending
+from cronsensus.model.job import Executor as ExecutorName
+from cronsensus.model.occurrence import Claim
+from cronsensus.node.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A function that this node's own code registered under a name.
+
+    Attributes:
+        run_parameter: name of the parameter annotated with ``Run``, if there is one.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    executor: ExecutorName
+    run_parameter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One attempt, ready to run."""
+
+    claim: Claim
+    run: Run
+    registered: Registered
+
+
+Done = Callable[[Call, Ending], None]
+"""What an executor calls, exactly once for each call, from any thread, when the attempt has ended (or is given up: a thread
+that runs over its time is reported as timed out at once, and whatever it does later is ignored)."""
+
+
+class Executor(ABC):
+    """Runs calls. ``start`` never blocks; the end of each is reported through ``Done``, exactly once."""
+
+    @abstractmethod
+    def start(self, call: Call) -> None:
+        """Begin an attempt. Its timeout is ``call.claim.spec.policies.timeout``, counted from now."""
+
+    @abstractmethod
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        """Ask an attempt to stop: cancels what can be cancelled, and sets the run's events. It ends as cancelled."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop everything that still runs and free what the executor holds; no call's end is reported any more."""

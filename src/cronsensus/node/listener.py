@@ -1,0 +1,42 @@
+"""Turns the store's hints into wake-ups. Losing every hint costs latency, never correctness. Floor 4."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from cronsensus.errors import StoreError
+from cronsensus.stores.base import Store
+
+_log = logging.getLogger("cronsensus.node")
+PATIENCE = 60.0
+AFTER_TROUBLE = 1.0
+
+
+class Listener:
+    """Waits for hints on a handle of its own and calls ``on_hint``. ``run`` is its thread."""
+
+    def __init__(self, store: Store, on_hint: Callable[[], None]) -> None:
+        self._store = store
+        self._on_hint = on_hint
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Wait and tell until ``stop``."""
+        troubled = False
+        while not self._stopped.is_set():
+            try:
+                if self._store.wait(PATIENCE) and not self._stopped.is_set():
+                    self._on_hint()
+                troubled = False
+            except StoreError as error:
+                if not troubled:
+                    _log.warning("no wake-ups for now, work is found by looking: %s", error)
+                troubled = True
+                self._stopped.wait(AFTER_TROUBLE)
+
+    def stop(self) -> None:
+        """End ``run``; closes the handle."""
+        self._stopped.set()
+        self._store.close()

@@ -1,0 +1,192 @@
+"""A node: the threads that turn the crank, keep the session, and listen. Floor 4."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from cronsensus.clock import Clock
+from cronsensus.errors import CronsensusError, StoreError
+from cronsensus.model.ending import Ending
+from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.node.conductor import Conductor, NodeSettings, Tally
+from cronsensus.node.deadlines import Deadlines
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.loop import LoopExecutor
+from cronsensus.node.executors.processes import ProcessExecutor
+from cronsensus.node.executors.threads import ThreadExecutor
+from cronsensus.node.keeper import Keeper
+from cronsensus.node.lease import SessionLease
+from cronsensus.node.listener import Listener
+from cronsensus.stores.base import Store
+
+_log = logging.getLogger("cronsensus.node")
+
+AFTER_A_BUG = 1.0
+JOIN = 10.0
+
+
+class Node:
+    """Takes part: fires, claims, runs, takes over. ``start`` and ``stop`` once each; ``stop`` may be called at any time."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: NodeSettings,
+        *,
+        registry: Mapping[str, Registered],
+        new_session: Callable[[], SessionSpec],
+        declare: Callable[[Store], bool],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Make a node on ``store``; ``loop`` is the application's event loop, if its async jobs are to run there."""
+        self._store = store
+        self._settings = settings
+        self._wake_event = threading.Event()
+        self._stopping = threading.Event()
+        self._drained = threading.Event()
+        self._deadlines = Deadlines(clock)
+        self._executors: dict[str, Executor] = {
+            "thread": ThreadExecutor(self._ended, clock, self._deadlines),
+            "async": LoopExecutor(self._ended, clock, self._deadlines, loop=loop),
+            "process": ProcessExecutor(self._ended, clock, self._deadlines, most=settings.concurrency),
+        }
+        self.conductor = Conductor(
+            store,
+            clock,
+            settings,
+            registry=registry,
+            executors=self._executors,
+            new_session=new_session,
+            declare=declare,
+            on_session=self._on_session,
+            on_work=self._on_work,
+            wake=self._wake_event.set,
+        )
+        self._keeper_store = store.sibling()
+        self._keeper = Keeper(
+            self._keeper_store,
+            clock,
+            lease=settings.lease,
+            holds=lambda: self.conductor.holds,
+            on_renewal=self._on_renewal,
+            on_trust_lost=self._on_trust_lost,
+        )
+        self._listener = Listener(store.sibling(), self._on_hint)
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def tally(self) -> Tally:
+        """Return what this node did so far."""
+        return self.conductor.tally
+
+    @property
+    def session(self) -> str | None:
+        """Return the id of the present session; ``None`` before the start."""
+        return None if self.conductor.lease is None else self.conductor.lease.session
+
+    @property
+    def draining(self) -> bool:
+        """Whether the node takes nothing new."""
+        return self.conductor.draining
+
+    def start(self) -> None:
+        """Open the session, declare the jobs, and begin.
+
+        Raises:
+            StoreError: the store cannot be used now; nothing was started.
+        """
+        self.conductor.begin()
+        for name, target in (
+            ("conductor", self._turn),
+            ("keeper", self._keeper.run),
+            ("listener", self._listener.run),
+        ):
+            thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def wake(self) -> None:
+        """Turn the crank now."""
+        self._wake_event.set()
+
+    def drain(self) -> None:
+        """Take nothing new; what runs goes on. Returns at once."""
+        self.conductor.draining = True
+        self.wake()
+
+    def stop(self, drain: timedelta = timedelta(0)) -> bool:
+        """Stop: let runs end for ``drain``, give the rest back for others to take at once, and close the session.
+
+        Returns whether everything ended in time. A threaded run cannot be stopped from outside: it is given back, fenced off, and
+        its thread dies with the process.
+        """
+        self.drain()
+        all_ended = not self._threads or self._drained.wait(drain.total_seconds())
+        self.conductor.stop_all("the node is shutting down")
+        self._stopping.set()
+        self.wake()
+        for thread in self._threads[:1]:
+            thread.join(JOIN)
+        self._keeper.stop()
+        try:
+            self.conductor.end()
+        except StoreError as error:
+            _log.warning("the session could not be closed, others will notice within its lease: %s", error)
+        self._listener.stop()
+        for executor in self._executors.values():
+            executor.close()
+        self._deadlines.close()
+        for thread in self._threads[1:]:
+            thread.join(JOIN)
+        self._keeper_store.close()
+        return all_ended
+
+    def _turn(self) -> None:
+        while not self._stopping.is_set():
+            self._wake_event.clear()
+            try:
+                wait = self.conductor.step()
+            except CronsensusError:
+                _log.exception("this round failed; the next one tries again")
+                wait = AFTER_A_BUG
+            except Exception:
+                # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
+                _log.exception("a mistake in cronsensus; please report it. The node goes on")
+                wait = AFTER_A_BUG
+            if self.conductor.draining and not self.conductor.holds:
+                self._drained.set()
+            self._wake_event.wait(wait)
+
+    def _ended(self, call: Call, ending: Ending) -> None:
+        self.conductor.ended(call, ending)
+
+    def _on_session(self, lease: SessionLease) -> None:
+        self._keeper.keep(lease)
+
+    def _on_work(self) -> None:
+        self._keeper.nudge()
+
+    def _on_hint(self) -> None:
+        self.wake()
+        if self.conductor.holds:
+            self._keeper.nudge()
+
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
+        if not renewal.alive:
+            _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
+            self.conductor.lose_session(lease)
+            return
+        if renewal.cancel:
+            self.conductor.cancel(renewal.cancel)
+        if renewal.drain and not self.conductor.draining:
+            _log.info("an operator asked this node to drain")
+            self.drain()
+
+    def _on_trust_lost(self, lease: SessionLease) -> None:
+        _log.error("the lease could not be renewed in time: stopping what runs, because another node may take it over")
+        self.conductor.lose_session(lease)

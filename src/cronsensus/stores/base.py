@@ -1,0 +1,440 @@
+"""The store's verbs: the one seam between decisions and where state lives. Floor 3.
+
+Verbs are transitions, not create-read-update-delete. Each is one atomic step: one transaction, one conditional statement, or
+one script. Losing a race is a return value; losing a lease is an exception.
+
+Time is the store's: the server's clock where there is a server, the host's where the store is a file. A ``Store`` made with a
+``clock`` uses that instead, which is how tests and simulations decide what time it is; callers never pass a time to a verb.
+Leases and due times are read *inside* the step, after any wait for a lock.
+
+A ``Store`` object belongs to one namespace. Its verbs may be called from any thread. ``cronsensus.testing.conformance``
+checks everything that is written here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
+from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.occurrence import (
+    Claim,
+    Enqueued,
+    Item,
+    LogLine,
+    Note,
+    Occurrence,
+    OccurrenceFilter,
+    Outcome,
+    RunView,
+    Settled,
+    Takeover,
+)
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
+from cronsensus.model.states import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCapabilities:
+    """What a store can do, as data: printed in the documentation, read by the conformance suite.
+
+    Attributes:
+        name: as people call it.
+        clock: whose clock judges due times: ``"server"``, ``"host"`` or ``"process"``.
+        lease_clock: whose clock judges leases; ``"monotonic"`` is immune to a stepping wall clock.
+        hosts: ``"one"`` or ``"many"``.
+        notify: wake-ups reach other processes.
+        transactional_finish: a run's effects may commit together with its result (G5).
+        survives: what an acknowledged write outlives, in words.
+    """
+
+    name: str
+    clock: str
+    lease_clock: str
+    hosts: str
+    notify: bool
+    transactional_finish: bool
+    survives: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """What ``put_jobs`` did, by job name.
+
+    Attributes:
+        superseded: a newer release that is alive defines it otherwise; left alone.
+        kept: not declared any more, but a session of another release is alive that may still declare it; left alone.
+            With either of the two, say it again later.
+    """
+
+    created: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What ``due`` saw in one moment.
+
+    Attributes:
+        now: the store's clock.
+        jobs: jobs whose next due time has come, most overdue first, at most ``limit``.
+        more: there are more of them than ``limit``.
+        next_job: the earliest due time still to come of any job; ``None``: there is none.
+        backlog: pending occurrences are due now, claimable or not.
+        next_pending: the earliest due time still to come of a pending occurrence.
+        holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
+        sessions: ids of live sessions, sorted, at most 64.
+    """
+
+    now: datetime
+    jobs: tuple[JobState, ...]
+    more: bool
+    next_job: datetime | None
+    backlog: bool
+    next_pending: datetime | None
+    holders: tuple[SessionView, ...]
+    sessions: tuple[str, ...]
+
+
+class Store(ABC):
+    """Where jobs, occurrences, sessions, locks and the ledger live."""
+
+    namespace: str
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> StoreCapabilities:
+        """Return what this store can do."""
+
+    # --- set-up -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def migrate(self) -> list[str]:
+        """Bring the schema up to this code's version and return the names of the migrations applied.
+
+        Atomic: each migration under a lock, so several nodes may start at once.
+        Idempotent: an up-to-date store answers ``[]``.
+
+        Raises:
+            SchemaMismatch: the store's schema is newer than this code.
+        """
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise unless the store can be used as it is.
+
+        Raises:
+            SchemaMismatch: older (run ``cronsensus db upgrade``) or newer than this code.
+            StoreUnavailable, StoreCorrupt, StoreReadOnly: as they say.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections and wake-up channels; ends a ``wait`` in another thread. Idempotent."""
+
+    @abstractmethod
+    def sibling(self) -> Store:
+        """Return a handle on the same store with connections of its own, so that a busy pool can never starve a lease."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """Return the store's clock."""
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+        """Define jobs by name, as the application's ``release`` declares them.
+
+        A new job's watermark is the store's now, so it starts after its registration and not in the past; for a trigger that
+        has only times in the past (a one-off ``at``) it lies one microsecond before the last of them, which therefore still
+        runs. Its first era begins at that watermark.
+        A changed definition is a new revision whose era begins at the store's now (never before the watermark); the
+        watermark stays. The next due time is the first nominal time after the watermark, under the eras that hold.
+        A retired job that is defined again comes back; its watermark moves to now, so that the time away is nobody's debt.
+
+        A ``release`` is known from its first ``put_jobs`` or ``open_session``. While a session of a release that was first
+        known *later* is alive, definitions of the earlier release that differ are left alone (``superseded``), so a node
+        of the old version that restarts during a rolling deploy changes nothing; once no such session lives, they win again
+        (a rollback). Jobs with ``source="runtime"`` follow no release: the last writer wins.
+
+        With ``complete=True`` the specs are all that the release declares: jobs with ``source="code"`` that are not among
+        them are retired, unless a live session of another release is there (it may still declare them: ``kept``).
+
+        Atomic: all or nothing.
+        Idempotent: equal definitions write nothing.
+        """
+
+    @abstractmethod
+    def retire(self, job: str, *, by: str, why: str) -> bool:
+        """Stop a job for good, keeping its watermark and its ledger; ``False`` when there is none (or it is retired).
+
+        Its pending occurrences become cancelled(retired); running ones go on. Nominal times up to now that nobody decided yet
+        become one range missed(retired), and the watermark moves to the last of them. From now on its era has no trigger.
+        """
+
+    # --- the scheduling round -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def due(self, limit: int = 100) -> Glance:
+        """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody.
+
+        One statement when no job is due, so that looking is cheap.
+        """
+
+    @abstractmethod
+    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+        """Carry plans out; ``True`` where this caller won.
+
+        For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw, and the
+        job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next due time, and
+        ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at once).
+        Otherwise nothing of it is written.
+
+        Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
+        Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.
+        """
+
+    @abstractmethod
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
+
+        Highest priority first, then earliest due, then oldest. An occurrence past its ``expires_at`` that never started
+        becomes missed(late) instead. Honours: per job ``concurrency`` over all live sessions (a dead session's runs do not
+        count); for occurrences subject to overlap (all policies but ``allow``), one at a time and in order of creation: one
+        waits while an earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token.
+        A claim that takes something sets the session's lease to now + ``lease`` in the same step, also when that is sooner than
+        before: an idle node holds a long lease that costs nothing, a working one a short lease.
+
+        Atomic: never the same occurrence to two callers. Never waits for rows that another node holds.
+
+        Raises:
+            LeaseLost: the session is not alive; judged in the same step, so nothing is ever claimed for a dead session.
+        """
+
+    @abstractmethod
+    def acquire(self, session: str, job: str, *, scheduled_for: datetime | None = None, key: str | None = None,
+                lease: timedelta) -> Claim | None:
+        """Win one named occurrence now, for hosts where another program keeps time; ``None``: somebody else has or had it.
+
+        Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is pending.
+        A ``scheduled_for`` above the watermark moves the watermark of a job without a trigger.
+
+        Raises:
+            OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
+            UnknownJob: no such job, or retired.
+            LeaseLost: the session is not alive.
+        """
+
+    @abstractmethod
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        """Record how attempts ended, each only if its occurrence is still running under its token.
+
+        A final state is written with reason, result and error; ``PENDING`` puts the occurrence back, due at the store's now
+        + ``retry_in``, with one failure more. Every accepted outcome leaves a run record with its token.
+
+        Atomic: all outcomes of a call in one step.
+        Idempotent: repeated with the same token it gives the first answer and writes nothing; so a caller whose answer was
+        lost just repeats it.
+        """
+
+    @abstractmethod
+    def release(self, claims: Sequence[Claim]) -> list[bool]:
+        """Give claims back unstarted or interrupted by a drain: pending, due at once, the attempt given back."""
+
+    @abstractmethod
+    def note(self, notes: Sequence[Note]) -> list[bool]:
+        """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
+        """Begin a session whose lease ends at the store's now + ``lease``; return the store's now."""
+
+    @abstractmethod
+    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+        """Set the lease to now + ``lease`` if it has not run out; never revives a dead session."""
+
+    @abstractmethod
+    def close_session(self, session: str) -> list[Takeover]:
+        """End a session in order. What it still holds goes the way of ``reclaim``, without counting as a crash."""
+
+    @abstractmethod
+    def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
+        """End sessions whose lease ran out, and those in ``presumed_dead``; return what became of their runs.
+
+        A run goes back to pending with one crash more (``on_crash="retry"`` and fewer than ``max_crashes``) or is
+        failed(crashed). Its run record says crashed. Their locks are free.
+
+        Evidence in ``presumed_dead`` shortens a takeover; wrong evidence costs a run its result, never correctness.
+        Atomic: per session.
+        """
+
+    @abstractmethod
+    def drain(self, session: str, *, by: str, why: str) -> bool:
+        """Ask a node to finish what it runs and take nothing new; ``False`` when it is not alive."""
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
+        """Take the named lock for ``holder`` if it is free or overdue; ``None``: somebody holds it.
+
+        Held by a ``session`` it also ends with that session. The token grows with every grant, also after an expiry.
+        """
+
+    @abstractmethod
+    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
+        """Extend a lock that is still held under this token and not overdue; ``False``: it is lost."""
+
+    @abstractmethod
+    def unlock(self, grant: LockGrant) -> bool:
+        """Free a lock, only if still held under this token; ``False``: it was not ours, nothing changed."""
+
+    # --- people and programs ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences by key, in bulk; an existing key returns the existing one, whatever became of it.
+
+        Arguments left out are the job's own. ``expires_in`` counts from the due time.
+
+        Atomic: all items of a call in one step.
+        Idempotent: by key.
+
+        Raises:
+            UnknownJob: no such job, or retired.
+        """
+
+    @abstractmethod
+    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+        """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay."""
+
+    @abstractmethod
+    def pause(self, job: str, *, by: str, why: str) -> bool:
+        """Stop firing a job; ``False`` when it is paused already. Nominal times that pass are skipped(paused)."""
+
+    @abstractmethod
+    def resume(self, job: str, *, by: str, why: str = "") -> bool:
+        """End a pause; ``False`` when there is none. The next round writes the paused stretch into the ledger."""
+
+    @abstractmethod
+    def cancel(self, occurrence: int, *, by: str, why: str) -> State:
+        """Cancel a pending occurrence at once; ask a running one to stop (``renew`` tells its node).
+
+        Raises:
+            InvalidTransition: it is final.
+            LookupError: there is none.
+        """
+
+    @abstractmethod
+    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+        """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
+
+        Raises:
+            InvalidTransition: it is not final yet.
+            LookupError: there is none.
+        """
+
+    @abstractmethod
+    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
+        """Create occurrences (origin backfill) for nominal times that have no active or succeeded one.
+
+        Idempotent: a time that has one returns it with ``created=False``.
+        """
+
+    # --- care ---------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+        """Delete final occurrences (with their runs and logs) and verdict ranges that ended before ``before``; return how many.
+
+        ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions older than a
+        day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so that what was pruned
+        can still never run again.
+        """
+
+    @abstractmethod
+    def wait(self, timeout: float) -> bool:
+        """Block up to ``timeout`` seconds of real time for a hint that something changed; ``True``: there was one.
+
+        Hints may be lost or spurious: they save latency, never correctness. One thread of a handle waits at a time.
+        """
+
+    @abstractmethod
+    def notify(self) -> None:
+        """Wake whoever waits on other handles of this namespace. Best effort; never raises."""
+
+    # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) ----------------------------
+
+    @abstractmethod
+    def job(self, name: str) -> JobView | None:
+        """Return one job, retired or not."""
+
+    @abstractmethod
+    def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
+        """Return jobs by name; the retired ones only if asked for."""
+
+    @abstractmethod
+    def job_state(self, name: str) -> JobState | None:
+        """Return what planning needs to know of one job now; ``None``: unknown, paused or retired."""
+
+    @abstractmethod
+    def eras(self, job: str) -> list[Era]:
+        """Return every era of a job's life, oldest first; a retired stretch is an era without a trigger."""
+
+    @abstractmethod
+    def pauses(self, job: str) -> list[Stretch]:
+        """Return the job's paused stretches, oldest first."""
+
+    @abstractmethod
+    def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
+        """Return one occurrence."""
+
+    @abstractmethod
+    def occurrences(self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100,
+                    newest_first: bool = True) -> list[Occurrence]:
+        """Return occurrences by id."""
+
+    @abstractmethod
+    def runs(self, occurrence: int) -> list[RunView]:
+        """Return the attempts of an occurrence, oldest first, with the running one last."""
+
+    @abstractmethod
+    def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
+        """Return log lines as (sequence, attempt, line), oldest first."""
+
+    @abstractmethod
+    def ranges(self, job: str, *, since: datetime | None = None, until: datetime | None = None, after: int = 0,
+               limit: int = 1000) -> list[LedgerRange]:
+        """Return the verdict ranges that touch [since, until], by id."""
+
+    @abstractmethod
+    def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
+        """Return live and overdue sessions, or the ended ones too; newest first."""
+
+    @abstractmethod
+    def locks(self, *, limit: int = 200) -> list[LockView]:
+        """Return held locks by name."""
+
+    @abstractmethod
+    def counts(self, *, limit: int = 10_000) -> Counts:
+        """Return bounded counts."""
+
+    @abstractmethod
+    def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
+        """Return the audit trail, newest first."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what ``doctor`` shows: where, schema version, settings that matter. No secrets."""

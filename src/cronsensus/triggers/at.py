@@ -1,0 +1,48 @@
+"""One nominal time. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cronsensus.model.durations import Duration
+from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.triggers.base import Trigger
+from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At(Trigger):
+    """Give one instant. Made by ``at``."""
+
+    instant: datetime
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the instant if it is still to come."""
+        return self.instant if as_utc(instant) < self.instant else None
+
+    def describe(self) -> str:
+        """Return the instant in ISO 8601."""
+        return f"once at {format_instant(self.instant)}{bounds_in_words(None, None, self.jitter)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kind ``at``."""
+        return {"kind": "at", "instant": format_instant(self.instant), **bounds_to_json(None, None, self.jitter)}
+
+
+def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
+    """Return a trigger for one instant.
+
+    Example:
+        >>> at("2026-11-20T21:00:00+08:00").describe()
+        'once at 2026-11-20T13:00:00Z'
+
+    Args:
+        instant: an aware datetime, or ISO 8601 text with an offset.
+        jitter: the run may be started up to this much later.
+
+    Raises:
+        InvalidTrigger: ``instant`` is naive or cannot be read.
+    """
+    return At(instant=read_instant(instant, "instant"), jitter=read_duration(jitter, "jitter"))

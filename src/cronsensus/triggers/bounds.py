@@ -1,0 +1,95 @@
+"""What every trigger reads alike: start, end and jitter, into and out of JSON and words. Floor 1."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cronsensus.errors import InvalidDuration, InvalidOption, InvalidTrigger
+from cronsensus.model.durations import Duration, format_duration, parse_duration
+from cronsensus.model.instants import as_utc, format_instant, from_micros, parse_instant, to_micros
+
+FIRST = datetime(2, 1, 1, tzinfo=UTC)
+LAST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+"""Nominal times lie between these: a year from either end of the calendar, so that no time zone leaves it."""
+
+_LONGEST_INSTANT = 64
+_LONGEST_SECONDS = 10**12
+
+
+def shown(value: object, longest: int = 80) -> str:
+    """Return ``value`` as an error message shows it: its repr, cut short."""
+    if isinstance(value, str) and len(value) > longest:
+        return repr(value[:longest]) + f"… ({len(value)} characters)"
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a foreign object: the message must still come out
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
+def read_instant(value: object, what: str) -> datetime:
+    """Return a plain aware UTC datetime from a datetime or ISO 8601 text.
+
+    Raises:
+        InvalidTrigger: it is naive, unreadable, or outside the calendar.
+    """
+    try:
+        if isinstance(value, datetime):
+            instant = as_utc(value, what=what)
+        elif isinstance(value, str) and len(value) <= _LONGEST_INSTANT:
+            instant = parse_instant(value, what=what)
+        else:
+            raise InvalidTrigger(
+                f"{what}={shown(value)} is not a time; write an aware datetime or text like '2026-11-20T21:00:00Z'"
+            )
+    except InvalidOption as error:
+        raise InvalidTrigger(str(error)) from error
+    except OverflowError as error:
+        raise InvalidTrigger(_outside(value, what)) from error
+    if not FIRST <= instant <= LAST:
+        raise InvalidTrigger(_outside(value, what))
+    return from_micros(to_micros(instant))  # also turns a subclass of datetime into a plain one
+
+
+def _outside(value: object, what: str) -> str:
+    return f"{what}={shown(value)} is too far away; write a time from the year {FIRST.year} to {LAST.year}"
+
+
+def read_optional_instant(value: object, what: str) -> datetime | None:
+    """Return ``read_instant(value)``, or None for None."""
+    return None if value is None else read_instant(value, what)
+
+
+def read_duration(value: Duration, what: str) -> timedelta:
+    """Return ``parse_duration(value)``, with InvalidTrigger for whatever is wrong with it."""
+    if isinstance(value, int) and abs(value) > _LONGEST_SECONDS:  # before anybody turns it into a float, or into text
+        raise InvalidTrigger(f"{what}={shown(value)}: not a usable number of seconds")
+    try:
+        return parse_duration(value, what=what)
+    except InvalidDuration as error:
+        raise InvalidTrigger(str(error)) from error
+
+
+def bounds_to_json(start: datetime | None, end: datetime | None, jitter: timedelta) -> dict[str, Any]:
+    """Return the JSON keys of what is given; what is not given has no key."""
+    data: dict[str, Any] = {}
+    if start is not None:
+        data["start"] = format_instant(start)
+    if end is not None:
+        data["end"] = format_instant(end)
+    if jitter:
+        data["jitter"] = format_duration(jitter)
+    return data
+
+
+def bounds_in_words(start: datetime | None, end: datetime | None, jitter: timedelta) -> str:
+    """Return what is given as words to append to a description."""
+    words = ""
+    if start is not None:
+        words += f", from {format_instant(start)}"
+    if end is not None:
+        words += f", until {format_instant(end)}"
+    if jitter:
+        words += f", delayed by up to {format_duration(jitter)}"
+    return words

@@ -1,0 +1,173 @@
+"""Nominal times by wall clock and calendar. Floor 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from cronsensus.errors import InvalidTrigger
+from cronsensus.model.durations import Duration
+from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.triggers.base import Trigger
+from cronsensus.triggers.bounds import (
+    FIRST,
+    LAST,
+    bounds_in_words,
+    bounds_to_json,
+    read_duration,
+    read_optional_instant,
+    shown,
+)
+from cronsensus.triggers.dst import ZonedClock
+from cronsensus.triggers.fields import read_cron
+from cronsensus.triggers.wall import WallClock
+from cronsensus.triggers.words import cron_in_words
+from cronsensus.triggers.zones import load_zone, zone_name
+
+Dst = Literal["cron", "both", "skip"]
+
+_DST_IN_WORDS = {
+    "cron": "",
+    "both": ", twice where clocks go back over it",
+    "skip": ", not where clocks jump over it",
+}
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+_FEW = 100
+_DAYS_FOR_ONE = 10
+"""Counting by arithmetic looks at every day, which costs about a tenth of finding one nominal time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron(Trigger):
+    """Give the times that match a cron text in a time zone. Made by ``cron``, which checks and normalizes."""
+
+    expression: str
+    tz: str = "UTC"
+    dst: Dst = "cron"
+    start: datetime | None = None
+    end: datetime | None = None
+    _clock: ZonedClock = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_clock", _clock(self.expression, self.tz, self.dst))
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """Return the first match after ``instant``, from ``start`` to ``end``."""
+        position = max(as_utc(instant), FIRST - _SECOND)
+        if self.start is not None and position < self.start:
+            position = self.start - _MICROSECOND
+        last = LAST if self.end is None else self.end
+        if position >= last:
+            return None
+        found = self._clock.next_after(position)
+        return None if found is None or found > last else found
+
+    def count_between(self, after: datetime, until: datetime, limit: int) -> int | None:
+        """Return how many matches lie in (after, until], or None when more than ``limit``."""
+        bottom, top = as_utc(after, what="after"), as_utc(until, what="until")
+        bottom = max(bottom, FIRST - _SECOND if self.start is None else self.start - _MICROSECOND)
+        top = min(top, LAST if self.end is None else self.end)
+        if limit < max(_FEW, (top - bottom).days // _DAYS_FOR_ONE):
+            return super(Cron, self).count_between(bottom, top, limit)
+        count = self._clock.count(bottom, top) if bottom < top else 0
+        return None if count > limit else count
+
+    def describe(self) -> str:
+        """Return the expression in words, with the zone."""
+        words = f"{cron_in_words(read_cron(self.expression))}, {self.tz}{_DST_IN_WORDS[self.dst]}"
+        return words + bounds_in_words(self.start, self.end, self.jitter)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the kind ``cron``, with the normalized expression."""
+        bounds = bounds_to_json(self.start, self.end, self.jitter)
+        return {"kind": "cron", "expression": self.expression, "tz": self.tz, "dst": self.dst, **bounds}
+
+
+def cron(
+    expression: str,
+    *,
+    tz: str | ZoneInfo = "UTC",
+    dst: Dst = "cron",
+    start: datetime | str | None = None,
+    end: datetime | str | None = None,
+    jitter: Duration = 0,
+) -> Trigger:
+    """Return a trigger for the wall-clock times that match a cron expression in a time zone.
+
+    Five fields, ``minute hour day-of-month month day-of-week``, or six with seconds first. Names (``MON``, ``JAN``),
+    ranges, lists, steps, ``L`` and ``LW`` as day-of-month, ``5L`` (last Friday) and ``MON#2`` (second Monday) as
+    day-of-week; ``@hourly @daily @midnight @weekly @monthly @yearly @annually``. When one of the two day fields starts
+    with ``*`` a day must match both of them, else either.
+
+    ``dst`` says what happens where clocks are changed. An expression means *times of the day* when neither its
+    seconds, minutes nor hours start with ``*`` (``30 2 * * *``); else it is *a frequency* (``*/30 * * * *``):
+
+    ========  ================  ============================  ==================================
+    ``dst``   expression        time that does not exist      time that exists twice
+    ========  ================  ============================  ==================================
+    "cron"    times of the day  once, right after the gap     the first
+    "cron"    a frequency       not run, as no time passes    both: it goes on in real time
+    "both"    times of the day  once, right after the gap     both
+    "both"    a frequency       not run, as no time passes    both
+    "skip"    either            not run                       the first
+    ========  ================  ============================  ==================================
+
+    "Once, right after the gap" is the first instant after it, one nominal time however many times of the day fell into
+    the gap, and however long it was. Each policy gives all that the one below it in "both", "cron", "skip" gives.
+    Source: Debian cron(8), with two differences: there the rule ends at changes of three hours (here a day that a
+    zone leaves out is a gap like any other), and it knows no seconds.
+
+    Nodes compute nominal times from their own time zone data, so keep that current on all of them.
+
+    Example:
+        >>> cron("0 21 * * *", tz="Asia/Shanghai").describe()
+        'at 21:00 every day, Asia/Shanghai'
+
+    Args:
+        expression: up to 256 characters, in upper or lower case.
+        tz: an IANA name or a ZoneInfo.
+        dst: see the table.
+        start: no nominal time is before it.
+        end: no nominal time is after it; one at ``end`` itself counts.
+        jitter: a run may be started up to this much later than its nominal time.
+
+    Raises:
+        InvalidTrigger: something cannot be read, or nothing ever matches.
+    """
+    if not isinstance(expression, str):
+        raise InvalidTrigger(f"cron expression {shown(expression)} is not text; write it like '0 21 * * *'")
+    if dst not in tuple(_DST_IN_WORDS):  # a tuple, so that what is not hashable is refused too
+        raise InvalidTrigger(f"dst={shown(dst)} is not a policy; write 'cron', 'both' or 'skip'")
+    trigger = Cron(
+        expression=read_cron(expression).text,
+        tz=zone_name(tz),
+        dst=dst,
+        start=read_optional_instant(start, "start"),
+        end=read_optional_instant(end, "end"),
+        jitter=read_duration(jitter, "jitter"),
+    )
+    if trigger.next_after(FIRST - _SECOND) is None:
+        raise InvalidTrigger(f"cron expression {shown(expression)} never fires {_when(trigger)}; write other bounds")
+    return trigger
+
+
+@lru_cache(maxsize=4096)
+def _clock(expression: str, tz: str, dst: Dst) -> ZonedClock:
+    """Return what the docstring of ``cron`` has as a table; cached, because many jobs share few expressions."""
+    fields = read_cron(expression)
+    return ZonedClock(
+        wall=WallClock.of(fields),
+        zone=load_zone(tz),
+        gaps=fields.fixed and dst != "skip",
+        second_pass=dst == "both" or (dst == "cron" and not fields.fixed),
+    )
+
+
+def _when(trigger: Cron) -> str:
+    start = "" if trigger.start is None else f"from start={format_instant(trigger.start)} "
+    end = "" if trigger.end is None else f"until end={format_instant(trigger.end)} "
+    return f"{start}{end}in {trigger.tz} with dst={trigger.dst!r}"

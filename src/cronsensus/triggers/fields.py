@@ -1,0 +1,190 @@
+"""What a cron text says: its fields as sets of values. Floor 1.
+
+The library cronsim reads the text and decides which days match; nothing here searches or knows of time zones.
+"""
+
+from __future__ import annotations
+
+import calendar
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import lru_cache
+
+from cronsensus.errors import InvalidTrigger
+from cronsensus.triggers.bounds import shown
+
+LAST_DAY, LAST_WEEKDAY = -1000, -1001
+"""cronsim's values for ``L`` and ``LW`` in the day-of-month field; ``(5, LAST_DAY)`` is ``5L`` in day-of-week."""
+
+_LONGEST = 256
+_ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - cronsim wants a start; only its reading is used, never its walk
+_ALIASES = {
+    "@HOURLY": "0 * * * *",
+    "@DAILY": "0 0 * * *",
+    "@MIDNIGHT": "0 0 * * *",
+    "@WEEKLY": "0 0 * * 0",
+    "@MONTHLY": "0 0 1 * *",
+    "@YEARLY": "0 0 1 1 *",
+    "@ANNUALLY": "0 0 1 1 *",
+}
+_NAMES = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
+_VALUES = (
+    "0-59",
+    "0-59",
+    "0-23",
+    "1-31, L (the last day) or LW (the last weekday)",
+    "1-12 or JAN-DEC",
+    "0-7 or SUN-SAT (0 and 7 are Sunday), MON#2 (the second Monday) or 5L (the last Friday)",
+)
+_SHAPE = "minute hour day-of-month month day-of-week, with seconds before them if wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class CronFields:
+    """The values that a cron text allows."""
+
+    text: str
+    """Normalized: upper case, single spaces, ``@daily`` written out, a seconds field of plain ``0`` left out."""
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: tuple[int, ...]
+    weekdays: frozenset[int | tuple[int, int]]
+    day_and: bool
+    """Whether a day must match both day fields (one of them starts with ``*``) or either. Source: Debian cron."""
+    fixed: bool
+    """Whether the text means times of the day, not a frequency: neither seconds, minutes nor hours start with ``*``.
+    Source: Debian cron(8), and its MIN_STAR and HR_STAR flags."""
+    day_masks: tuple[int, ...]
+    """For each shape of month, at ``month_shape()``: bit d is set when day d matches."""
+
+
+def month_shape(year: int, month: int) -> int:
+    """Return which of the 28 shapes a month has: the weekday of its first day, and its length."""
+    first, length = calendar.monthrange(year, month)
+    return first * 4 + length - 28
+
+
+@lru_cache(maxsize=1024)
+def read_cron(text: str) -> CronFields:
+    """Return the fields of a cron text.
+
+    Raises:
+        InvalidTrigger: it cannot be read, or no date ever matches.
+    """
+    from cronsim import CronSim, CronSimError  # only programs that use cron pay for it
+
+    parts = _split(text)
+    try:
+        parsed = CronSim(" ".join(parts), _ANY_DAY)
+    except CronSimError as error:
+        raise InvalidTrigger(_what_is_wrong(text, parts)) from error
+    masks = _day_masks(parts[3], parts[5])
+    if not any(masks[shape] for month in parsed.months for shape in _shapes_of(month)):
+        raise InvalidTrigger(_never(text, parts))
+    return CronFields(
+        text=" ".join(parts[1:] if parts[0] == "0" else parts),
+        seconds=tuple(sorted(parsed.seconds)),
+        minutes=tuple(sorted(parsed.minutes)),
+        hours=tuple(sorted(parsed.hours)),
+        days=frozenset(parsed.days),
+        months=tuple(sorted(parsed.months)),
+        weekdays=frozenset(parsed.weekdays),
+        day_and=parsed.day_and,
+        fixed=not any(part.startswith("*") for part in parts[:3]),
+        day_masks=masks,
+    )
+
+
+def _split(text: str) -> list[str]:
+    """Return the six fields of a text of plausible size and characters, the seconds included."""
+    if not text.strip():
+        raise InvalidTrigger(f"cron expression {shown(text)} is empty; write {_SHAPE}, such as '0 21 * * *'")
+    if len(text) > _LONGEST:
+        raise InvalidTrigger(
+            f"cron expression {shown(text, 40)} is longer than {_LONGEST} characters; write any_of(cron(…), cron(…))"
+        )
+    if not text.isascii():  # str.upper() would turn some foreign letters into fields, such as U+017F, the long s
+        raise InvalidTrigger(f"cron expression {shown(text)} has characters other than plain ASCII")
+    parts = text.upper().split()
+    if parts[0].startswith("@"):
+        if len(parts) > 1 or parts[0] not in _ALIASES:
+            raise InvalidTrigger(_bad_alias(text, parts[0]))
+        parts = _ALIASES[parts[0]].split()
+    if len(parts) not in {5, 6}:
+        message = f"cron expression {shown(text)} has {len(parts)} fields, not 5 or 6; write {_SHAPE}"
+        raise InvalidTrigger(message + ("; for years use start= and end=" if len(parts) == 7 else ""))
+    return parts if len(parts) == 6 else ["0", *parts]
+
+
+def _bad_alias(text: str, alias: str) -> str:
+    if alias == "@REBOOT":
+        return f"cron expression {shown(text)} is not a time; for a task at start-up write @scheduler.startup(…)"
+    return f"cron expression {shown(text)} is not known; write {', '.join(_ALIASES).lower()}, or five fields"
+
+
+def _what_is_wrong(text: str, parts: list[str]) -> str:
+    """Return which field is wrong and what to write instead, by reading every part of every field alone."""
+    from cronsim import CronSim, CronSimError
+
+    for index, part in enumerate(parts):
+        for term in part.split(","):
+            alone = ["*"] * 6
+            alone[index] = term
+            try:
+                CronSim(" ".join(alone), _ANY_DAY) if term else None
+                if not term:
+                    raise CronSimError
+            except CronSimError:
+                return (
+                    f"cron expression {shown(text)}: {shown(term)} is wrong in the {_NAMES[index]} field; "
+                    + _instead(index, term)
+                )
+    return _never(text, parts)
+
+
+def _instead(index: int, term: str) -> str:
+    if "?" in term:
+        return "write '*' instead of '?'"
+    if index == 5 and term.endswith("L"):
+        return "write the number of the day and L, such as 5L for the last Friday"
+    first, dash, last = term.partition("-")
+    if dash and first and last and "/" not in term and "-" not in last:
+        return f"write {_VALUES[index]}; a range goes upwards, one that wraps is written in two, such as 'x-y,z'"
+    if "H" in term and index < 3:
+        return f"write {_VALUES[index]}; to spread the load use jitter="
+    return f"write {_VALUES[index]}, a range 1-5, a list 1,3, a step */5, or *"
+
+
+def _never(text: str, parts: list[str]) -> str:
+    return (
+        f"cron expression {shown(text)} never fires: in month {parts[4]} no day matches day-of-month {parts[3]}"
+        + (f" and day-of-week {parts[5]}" if parts[5] != "*" else "")
+        + "; for the end of a month write L as the day-of-month"
+    )
+
+
+def _shapes_of(month: int) -> list[int]:
+    """Return the shapes that a month takes over the years, all of which do come."""
+    lengths = (28, 29) if month == 2 else (30,) if month in {4, 6, 9, 11} else (31,)
+    return [first * 4 + length - 28 for first in range(7) for length in lengths]
+
+
+@lru_cache(maxsize=1024)
+def _day_masks(day_of_month: str, day_of_week: str) -> tuple[int, ...]:
+    """Return the matching days for each shape of month, as cronsim judges them."""
+    from cronsim import CronSim
+
+    rule = CronSim(f"0 0 {day_of_month} * {day_of_week}", _ANY_DAY)
+    masks = []
+    for year, month in _a_month_of_each_shape():
+        length = calendar.monthrange(year, month)[1]
+        masks.append(sum(1 << day for day in range(1, length + 1) if rule.match_day(date(year, month, day))))
+    return tuple(masks)
+
+
+@lru_cache(maxsize=1)
+def _a_month_of_each_shape() -> list[tuple[int, int]]:
+    months = {month_shape(year, month): (year, month) for year in range(2000, 2028) for month in range(1, 13)}
+    return [months[shape] for shape in range(28)]

@@ -1,0 +1,239 @@
+"""How intervals and cron fields read in English. Floor 1.
+
+The words come from the sets of values that a cron text allows, not from the text, so every way of writing the same
+thing reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import pairwise
+
+from cronsensus.triggers.fields import LAST_DAY, LAST_WEEKDAY, CronFields
+
+_MICROSECOND = timedelta(microseconds=1)
+_UNITS = (
+    ("day", 86_400_000_000),
+    ("hour", 3_600_000_000),
+    ("minute", 60_000_000),
+    ("second", 1_000_000),
+    ("millisecond", 1_000),
+    ("microsecond", 1),
+)
+_MOST_TIMES = 6
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_NTH = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", LAST_DAY: "last"}
+_EVERY_MONTH = "every month"
+
+
+def interval_in_words(interval: timedelta) -> str:
+    """Return what follows "every": "minute", "5 minutes", "1 hour 30 minutes"."""
+    micros = interval // _MICROSECOND
+    parts = []
+    for unit, size in _UNITS:
+        count, micros = divmod(micros, size)
+        if count:
+            parts.append((count, unit))
+    if len(parts) == 1 and parts[0][0] == 1:
+        return parts[0][1]
+    return " ".join(f"{count} {unit}" if count == 1 else f"{count} {unit}s" for count, unit in parts)
+
+
+def cron_in_words(fields: CronFields) -> str:
+    """Return the times and days of a cron text in words."""
+    times, is_list = _times(fields)
+    days = _days(fields)
+    if not days:
+        months = f"in {_months(fields)}" if len(fields.months) < 12 else ""
+        days = " ".join(filter(None, ["every day" if is_list else "", months]))
+    elif not days.startswith(("on ", "every ")):
+        times += ","
+    return f"{times} {days}".strip()
+
+
+def _times(fields: CronFields) -> tuple[str, bool]:
+    """Return the times of the day in words, and whether they are a list of clock times."""
+    seconds, minutes, hours = fields.seconds, fields.minutes, fields.hours
+    if len(seconds) == 1 and len(minutes) * len(hours) <= _MOST_TIMES:
+        return "at " + _join([_clock(hour, minute, seconds[0]) for hour in hours for minute in minutes]), True
+    if seconds == (0,):
+        return _frequency(minutes, hours), False
+    minutes_and_hours = ""
+    if len(minutes) < 60 or len(hours) < 24:
+        minutes_and_hours = f" of {_values(minutes, 'minute', 60)} of {_values(hours, 'hour', 24)}"
+    even = _even_step(seconds, 60)
+    if even:
+        if minutes_and_hours and _is_run(hours) and (len(minutes) == 60 or (len(hours) == 1 and _is_run(minutes))):
+            minutes_and_hours = (
+                f" from {hours[0]:02}:{minutes[0]:02}:{seconds[0]:02} to {_clock(hours[-1], minutes[-1], seconds[-1])}"
+            )
+        return _every(even, "second") + minutes_and_hours, False
+    return f"at {_values(seconds, 'second', 60)}{minutes_and_hours or ' of every minute'}", False
+
+
+def _frequency(minutes: tuple[int, ...], hours: tuple[int, ...]) -> str:
+    """Return minutes and hours in words, at second 0."""
+    first, last = _clock(hours[0], minutes[0], 0), _clock(hours[-1], minutes[-1], 0)
+    step = _even_step(minutes, 60)
+    if len(minutes) == 1:
+        hour_step = _step(hours)
+        if hour_step is not None:
+            whole_day = minutes[0] == 0 and hour_step == _even_step(hours, 24)
+            if len(hours) == 24 and not whole_day:
+                return f"at minute {minutes[0]} of every hour"
+            return _every(hour_step, "hour") + ("" if whole_day else f" from {first} to {last}")
+    elif step:
+        if len(hours) == 24:
+            return _every(step, "minute")
+        if _is_run(hours):
+            return f"{_every(step, 'minute')} from {first} to {last}"
+        return f"{_every(step, 'minute')} of {_values(hours, 'hour', 24)}"
+    elif len(hours) == 1 and _is_run(minutes):
+        return f"every minute from {first} to {last}"
+    return f"at {_values(minutes, 'minute', 60)} of {_values(hours, 'hour', 24)}"
+
+
+def _days(fields: CronFields) -> str:
+    """Return the days in words, empty for every day."""
+    every_date = fields.days.issuperset(range(1, 32))
+    every_weekday = {day % 7 for day in fields.weekdays if isinstance(day, int)}.issuperset(range(7))
+    if (every_date and every_weekday) or (not fields.day_and and (every_date or every_weekday)):
+        return ""
+    if every_weekday:
+        return _dates(fields)
+    if every_date:
+        return _weekdays(fields)
+    if fields.day_and:
+        return f"{_dates(fields)}, if it is {_weekdays_as_condition(fields)}"
+    return f"{_dates(fields)}, and {_weekdays(fields)}"
+
+
+def _months(fields: CronFields) -> str:
+    if len(fields.months) == 12:
+        return _EVERY_MONTH
+    return _runs(fields.months, lambda month: _MONTHS[month - 1])
+
+
+def _dates(fields: CronFields) -> str:
+    dates = sorted(day for day in fields.days if day > 0)
+    if len(fields.days) == len(dates) == len(fields.months) == 1:
+        return f"on {dates[0]} {_months(fields)}"
+    step = _step(dates)
+    if step is not None and step > 1 and len(dates) > 3:
+        parts = [f"every {_ordinal(step)} day from the {_ordinal(dates[0])} to the {_ordinal(dates[-1])}"]
+    else:
+        parts = [f"the {_runs(dates, _ordinal)}"] if dates else []
+    if LAST_DAY in fields.days:
+        parts.append("the last day")
+    if LAST_WEEKDAY in fields.days:
+        parts.append("the last day from Monday to Friday")
+    return f"on {_join(parts)} of {_months(fields)}"
+
+
+def _weekdays(fields: CronFields) -> str:
+    whole, nth = _split_weekdays(fields)
+    parts = []
+    if whole:
+        names = _weekday_runs(whole)
+        months = "" if len(fields.months) == 12 else f" in {_months(fields)}"
+        parts.append(f"{'' if ' to ' in names else 'every '}{names}{months}")
+    if nth:
+        parts.append(f"on {_join(nth)} of {_months(fields)}")
+    return ", and ".join(parts)
+
+
+def _weekdays_as_condition(fields: CronFields) -> str:
+    whole, nth = _split_weekdays(fields)
+    parts = [f"a {_weekday_runs(whole).replace(' and ', ' or ')}"] if whole else []
+    return " or ".join(parts + [f"{name} of the month" for name in nth])
+
+
+def _split_weekdays(fields: CronFields) -> tuple[list[int], list[str]]:
+    """Return the weekdays of every week from Monday on, and the names of those of one week of the month."""
+    whole = sorted({day % 7 for day in fields.weekdays if isinstance(day, int)}, key=lambda day: (day - 1) % 7)
+    nth = {(week if week > 0 else 6, day % 7): week for day, week in _tuples(fields)}
+    return whole, [f"the {_NTH[nth[key]]} {_WEEKDAYS[key[1]]}" for key in sorted(nth)]
+
+
+def _tuples(fields: CronFields) -> list[tuple[int, int]]:
+    return [day for day in fields.weekdays if isinstance(day, tuple)]
+
+
+def _weekday_runs(days: Sequence[int]) -> str:
+    return _runs([(day - 1) % 7 for day in days], lambda day: _WEEKDAYS[(day + 1) % 7])
+
+
+def _values(values: Sequence[int], unit: str, size: int) -> str:
+    """Return values of one field: "every hour", "minute 7", "minutes 1, 2 and 7", "every 7th minute from 0 to 56"."""
+    if len(values) == size:
+        return f"every {unit}"
+    if len(values) == 1:
+        return f"{unit} {values[0]}"
+    step = _step(values)
+    if step is not None and step > 1 and len(values) > 3:
+        return f"every {_ordinal(step)} {unit} from {values[0]} to {values[-1]}"
+    return f"{unit}s {_runs(values, str)}"
+
+
+def _runs(values: Sequence[int], name: Callable[[int], str]) -> str:
+    """Return sorted values as names, three or more neighbours as a run: "1 to 3, 7 and 8"."""
+    parts: list[str] = []
+    position = 0
+    while position < len(values):
+        end = position
+        while end + 1 < len(values) and values[end + 1] == values[end] + 1:
+            end += 1
+        if end - position >= 2:
+            parts.append(f"{name(values[position])} to {name(values[end])}")
+        else:
+            parts.extend(name(value) for value in values[position : end + 1])
+        position = end + 1
+    return _join(parts)
+
+
+def _step(values: Sequence[int]) -> int | None:
+    """Return the one distance between two or more values, if there is one."""
+    steps = {later - earlier for earlier, later in pairwise(values)}
+    return steps.pop() if len(steps) == 1 else None
+
+
+def _even_step(values: Sequence[int], size: int) -> int | None:
+    """Return the step of values that go round the clock evenly: 0, 15, 30, 45 of 60."""
+    step = _step(values)
+    return step if step is not None and values[0] == 0 and step * len(values) == size else None
+
+
+def _is_run(values: Sequence[int]) -> bool:
+    return values[-1] - values[0] == len(values) - 1
+
+
+def _every(step: int, unit: str) -> str:
+    return f"every {unit}" if step == 1 else f"every {step} {unit}s"
+
+
+def _clock(hour: int, minute: int, second: int) -> str:
+    return f"{hour:02}:{minute:02}:{second:02}" if second else f"{hour:02}:{minute:02}"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 < number < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _join(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,51 @@
+"""What holds for every test: the settings of Hypothesis, a clean environment, and no silent gaps in CI."""
+
+import os
+from collections.abc import Generator
+from datetime import timedelta
+
+import pytest
+from hypothesis import settings
+
+IN_CI = os.environ.get("CI") == "true"
+
+# In CI only a change of the code may turn the build red, so examples are not drawn at random there; and the machine is
+# shared and slow, so no example has a deadline (pytest-timeout still has the last word).
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("dev", deadline=timedelta(seconds=1))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
+
+# A developer's own settings must not steer the tests; CRONSENSUS_TEST_*_URL, which name servers to test on, may.
+for name in [name for name in os.environ if name.startswith("CRONSENSUS_")]:
+    if not name.startswith("CRONSENSUS_TEST_"):
+        del os.environ[name]
+
+
+def is_missing_service(report: pytest.TestReport | pytest.CollectReport) -> bool:
+    """Tell whether a test (or a whole file) was skipped because a server that it needs is not there.
+
+    Such a skip gives a reason with the words "service missing". The reason of a skip is the last of the three parts of
+    ``longrepr``; an expected failure has no such parts.
+    """
+    return report.skipped and isinstance(report.longrepr, tuple) and "service missing" in report.longrepr[2]
+
+
+def fail_where_services_are_due(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip for a missing service into a failure in CI, where a green build means that everything ran."""
+    if IN_CI and is_missing_service(report):
+        report.outcome = "failed"
+        report.longrepr = f"In CI a missing service is a failure. {report.longrepr[2]}"  # type: ignore[index]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_where_services_are_due(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    fail_where_services_are_due(report)
+    return report
