@@ -22,7 +22,7 @@ def scheduled_key(scheduled_for: datetime) -> str:
 
 
 def check_key(key: Any) -> str:
-    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters of any text, not beginning with ``@``, without NUL.
+    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, not beginning with ``@``, without NUL.
 
     Keys are compared exactly: no folding of case, no trimming of spaces.
 
@@ -34,8 +34,10 @@ def check_key(key: Any) -> str:
         raise InvalidOption(f"key {shown}: use 1 to {LONGEST_KEY} characters of text, without NUL")
     if key.startswith(SCHEDULED_KEY_PREFIX):
         raise InvalidOption(f"key {shown}: keys that begin with {SCHEDULED_KEY_PREFIX!r} belong to nominal times")
-    if any("\ud800" <= character <= "\udfff" for character in key):
-        raise InvalidOption(f"key {shown}: half a character (a lone surrogate) cannot be stored as UTF-8")
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidOption(f"key {shown}: half a character (a lone surrogate) is no text") from error
     return key
 
 

@@ -80,6 +80,7 @@ def read_cron(text: str) -> CronFields:
         parsed = CronSim(" ".join(parts), _ANY_DAY)
     except CronSimError as error:
         raise InvalidTrigger(_what_is_wrong(text, parts)) from error
+    parts = [part.upper() for part in parts]
     masks = _day_masks(parts[3], parts[5])
     if not any(masks[shape] for month in parsed.months for shape in _shapes_of(month)):
         raise InvalidTrigger(_never(text, parts))
@@ -107,11 +108,11 @@ def _split(text: str) -> list[str]:
         )
     if not text.isascii():  # str.upper() would turn some foreign letters into fields, such as U+017F, the long s
         raise InvalidTrigger(f"cron expression {shown(text)} has characters other than plain ASCII")
-    parts = text.upper().split()
+    parts = text.split()
     if parts[0].startswith("@"):
-        if len(parts) > 1 or parts[0] not in _ALIASES:
-            raise InvalidTrigger(_bad_alias(text, parts[0]))
-        parts = _ALIASES[parts[0]].split()
+        if len(parts) > 1 or parts[0].upper() not in _ALIASES:
+            raise InvalidTrigger(_bad_alias(text, parts[0].upper()))
+        parts = _ALIASES[parts[0].upper()].split()
     if len(parts) not in {5, 6}:
         message = f"cron expression {shown(text)} has {len(parts)} fields, not 5 or 6; write {_SHAPE}"
         raise InvalidTrigger(message + ("; for years use start= and end=" if len(parts) == 7 else ""))
@@ -131,20 +132,17 @@ def _what_is_wrong(text: str, parts: list[str]) -> str:
     for index, part in enumerate(parts):
         for term in part.split(","):
             alone = ["*"] * 6
-            alone[index] = term
+            alone[index] = term or ","  # an empty term would be an empty field, which is no field
             try:
-                CronSim(" ".join(alone), _ANY_DAY) if term else None
-                if not term:
-                    raise CronSimError
+                CronSim(" ".join(alone), _ANY_DAY)
             except CronSimError:
-                return (
-                    f"cron expression {shown(text)}: {shown(term)} is wrong in the {_NAMES[index]} field; "
-                    + _instead(index, term)
-                )
+                wrong = f"cron expression {shown(text)}: {shown(term)} is wrong in the {_NAMES[index]} field"
+                return f"{wrong}; {_instead(index, term)}"
     return _never(text, parts)
 
 
 def _instead(index: int, term: str) -> str:
+    term = term.upper()
     if "?" in term:
         return "write '*' instead of '?'"
     if index == 5 and term.endswith("L"):
@@ -158,11 +156,10 @@ def _instead(index: int, term: str) -> str:
 
 
 def _never(text: str, parts: list[str]) -> str:
-    return (
-        f"cron expression {shown(text)} never fires: in month {parts[4]} no day matches day-of-month {parts[3]}"
-        + (f" and day-of-week {parts[5]}" if parts[5] != "*" else "")
-        + "; for the end of a month write L as the day-of-month"
-    )
+    message = f"cron expression {shown(text)} never fires: in month {parts[4]} no day matches day-of-month {parts[3]}"
+    if parts[5] == "*":
+        return f"{message}; for the last day of a month write L"
+    return f"{message} and day-of-week {parts[5]}, and one of them starts with '*', so it must match both"
 
 
 def _shapes_of(month: int) -> list[int]:

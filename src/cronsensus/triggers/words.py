@@ -159,7 +159,8 @@ def _weekdays(fields: CronFields) -> str:
 
 def _weekdays_as_condition(fields: CronFields) -> str:
     whole, nth = _split_weekdays(fields)
-    parts = [f"a {_weekday_runs(whole).replace(' and ', ' or ')}"] if whole else []
+    names = _weekday_runs(whole).replace(" and ", " or ") if whole else ""
+    parts = [names if " to " in names else f"a {names}"] if names else []
     return " or ".join(parts + [f"{name} of the month" for name in nth])
 
 

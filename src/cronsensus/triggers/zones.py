@@ -79,5 +79,5 @@ def _close_to(name: str, known: frozenset[str]) -> list[str]:
     by_text.update((zone.lower(), zone) for zone in known)
     if wanted in by_text:
         return [by_text[wanted]]
-    close = get_close_matches(wanted, by_text, n=3, cutoff=0.7)
+    close = get_close_matches(wanted, by_text, n=3, cutoff=0.8)
     return list(dict.fromkeys(by_text[text] for text in close))

@@ -1,0 +1,378 @@
+"""What a memory store holds: rows, sorted indexes, and the few ways in which a row changes. Floor 3.
+
+The verbs decide; the methods here only keep rows and indexes in step. Nothing here takes the lock: every caller holds it.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from cronsensus.clock import Clock
+from cronsensus.model.job import Era, JobSpec, Stretch
+from cronsensus.model.ledger import LedgerRange, TrailEntry
+from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Origin, Reason, State, require_transition
+from cronsensus.planning import next_nominal
+
+Key = TypeVar("Key", bound=Any)
+
+
+class Sorted(Generic[Key]):
+    """Keys in order, without repeats. Finding one is O(log n); adding one moves pointers, which is cheap to a million."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def add(self, key: Key) -> None:
+        """Add a key that is not there yet."""
+        insort(self._keys, key)
+
+    def discard(self, key: Key) -> None:
+        """Remove a key, if it is there."""
+        index = bisect_left(self._keys, key)
+        if index < len(self._keys) and self._keys[index] == key:
+            del self._keys[index]
+
+    def first(self) -> Key | None:
+        """Return the least key."""
+        return self._keys[0] if self._keys else None
+
+    def after(self, bound: Key) -> Iterator[Key]:
+        """Return the keys above ``bound``, ascending."""
+        return islice(self._keys, bisect_right(self._keys, bound), None)
+
+    def before(self, bound: Key) -> Iterator[Key]:
+        """Return the keys below ``bound``, descending."""
+        return (self._keys[index] for index in range(bisect_left(self._keys, bound) - 1, -1, -1))
+
+
+@dataclass(slots=True, eq=False)
+class JobRow:
+    """A job, with the indexes that lead to its occurrences."""
+
+    id: int
+    spec: JobSpec
+    digest: str
+    revision: int
+    watermark: datetime
+    eras: list[Era]
+    created_at: datetime
+    next_due: datetime | None = None
+    horizon: datetime | None = None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_why: str | None = None
+    retired_at: datetime | None = None
+    pauses: list[Stretch] = field(default_factory=list)
+    ranges: list[LedgerRange] = field(default_factory=list)
+    keys: dict[str, OccurrenceRow] = field(default_factory=dict)
+    nominal: dict[datetime, list[OccurrenceRow]] = field(default_factory=dict)
+    ids: Sorted[int] = field(default_factory=Sorted)
+    pending: set[int] = field(default_factory=set)
+    running: set[int] = field(default_factory=set)
+    serial: Sorted[int] = field(default_factory=Sorted)
+    """Active occurrences of the origins that the overlap policy is for, in order of creation."""
+    final: Sorted[tuple[datetime, int]] = field(default_factory=Sorted)
+
+    @property
+    def fires(self) -> bool:
+        """Whether the job is neither paused nor retired."""
+        return self.paused_at is None and self.retired_at is None
+
+    @property
+    def active(self) -> int:
+        """How many occurrences subject to the overlap policy are pending or running."""
+        return 0 if self.spec.policies.overlap == "allow" else len(self.serial)
+
+    def eras_after_watermark(self) -> tuple[Era, ...]:
+        """Return the eras that still matter: the one that holds at the watermark, and those after it."""
+        first = max((index for index, era in enumerate(self.eras) if era.since <= self.watermark), default=0)
+        return tuple(self.eras[first:])
+
+
+@dataclass(slots=True, eq=False)
+class OccurrenceRow:
+    """An occurrence with its runs and log lines. ``payload`` is the JSON text of [args, kwargs]."""
+
+    id: int
+    job: JobRow
+    key: str
+    origin: Origin
+    scheduled_for: datetime | None
+    due_at: datetime
+    expires_at: datetime | None
+    priority: int
+    payload: str
+    created_at: datetime
+    retry_of: int | None = None
+    state: State = State.PENDING
+    attempt: int = 0
+    crashes: int = 0
+    failures: int = 0
+    token: int = 0
+    session: str | None = None
+    node: str | None = None
+    reason: str | None = None
+    result: str | None = None
+    error: RunError | None = None
+    progress: tuple[float, float] | None = None
+    cancel: str | None = None
+    """Why it is asked to stop, once it is."""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    runs: list[RunView] = field(default_factory=list)
+    lines: list[tuple[int, int, LogLine]] = field(default_factory=list)
+
+    def run_under(self, token: int) -> RunView | None:
+        """Return the run that held ``token``."""
+        return next((run for run in self.runs if run.token == token), None)
+
+
+@dataclass(slots=True, eq=False)
+class SessionRow:
+    """A session. ``until`` is the end of its lease on the monotonic clock."""
+
+    spec: SessionSpec
+    until: float
+    started_at: datetime
+    renewed_at: datetime
+    draining: bool = False
+    ended_at: datetime | None = None
+    ended_as: str = ""
+    ended_why: str | None = None
+    running: Sorted[int] = field(default_factory=Sorted)
+    locks: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class LockRow:
+    """A held lock. ``until`` is on the monotonic clock."""
+
+    name: str
+    holder: str
+    session: str | None
+    token: int
+    acquired_at: datetime
+    until: float
+
+
+class World:
+    """Everything behind one URL: one lock, one clock, one counter of each kind, and the namespaces."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.changed = threading.Condition(threading.RLock())
+        self.spaces: dict[str, Space] = {}
+        self._counters: dict[str, int] = {}
+
+    def next(self, what: str) -> int:
+        """Return the next number of a kind: 1, 2, 3, …"""
+        number = self._counters[what] = self._counters.get(what, 0) + 1
+        return number
+
+    def space(self, namespace: str) -> Space:
+        """Return a namespace, empty at first."""
+        return self.spaces.setdefault(namespace, Space(self))
+
+
+class Space:
+    """One namespace: rows by name and id, and the indexes that keep looking and claiming cheap."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.jobs: dict[str, JobRow] = {}
+        self.jobs_by_id: dict[int, JobRow] = {}
+        self.names: Sorted[str] = Sorted()
+        self.due: Sorted[tuple[datetime, int]] = Sorted()
+        self.occurrences: dict[int, OccurrenceRow] = {}
+        self.ids: Sorted[int] = Sorted()
+        self.pending: dict[int, Sorted[tuple[datetime, int]]] = {}
+        """Pending occurrences by priority, as (due, id): read from the highest priority down, this is the order of claims."""
+        self.expiring: Sorted[tuple[datetime, int]] = Sorted()
+        """Pending occurrences that never started and have an expiry, as (expiry, id)."""
+        self.running: set[int] = set()
+        self.sessions: dict[str, SessionRow] = {}
+        self.open: dict[str, SessionRow] = {}
+        """Sessions that nobody ended yet, alive or overdue."""
+        self.releases: dict[str, int] = {}
+        self.locks: dict[str, LockRow] = {}
+        self.trail: list[TrailEntry] = []
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def add_job(self, job: JobRow) -> None:
+        """Add a new job."""
+        self.jobs[job.spec.name] = self.jobs_by_id[job.id] = job
+        self.names.add(job.spec.name)
+        self.schedule(job)
+
+    def schedule(self, job: JobRow) -> None:
+        """Work out a job's next due time anew, and index it if the job fires."""
+        if job.next_due is not None:
+            self.due.discard((job.next_due, job.id))
+        job.next_due = None if job.retired_at else next_nominal(job.eras_after_watermark(), job.watermark)
+        self.index_due(job)
+
+    def index_due(self, job: JobRow) -> None:
+        """Index a job's next due time if the job fires, or take it out."""
+        if job.next_due is not None:
+            self.due.discard((job.next_due, job.id))
+            if job.fires:
+                self.due.add((job.next_due, job.id))
+
+    # --- occurrences --------------------------------------------------------------------------------------------------
+
+    def insert(self, row: OccurrenceRow) -> OccurrenceRow:
+        """Add a new pending occurrence."""
+        job = row.job
+        self.occurrences[row.id] = job.keys[row.key] = row
+        self.ids.add(row.id)
+        job.ids.add(row.id)
+        if row.scheduled_for is not None:
+            job.nominal.setdefault(row.scheduled_for, []).append(row)
+        self._index(row)
+        return row
+
+    def unused_key(self, job: JobRow) -> str:
+        """Return a key that no occurrence of the job has: in the form of a UUID, but counted, so that runs repeat exactly."""
+        while True:
+            key = str(uuid.UUID(int=0x7 << 76 | 0b10 << 62 | self.world.next("key")))
+            if key not in job.keys:
+                return key
+
+    def start(self, row: OccurrenceRow, session: SessionRow, now: datetime) -> None:
+        """Make a pending occurrence running, for ``session``, under a new token."""
+        self._leave(row, State.RUNNING)
+        row.state = State.RUNNING
+        row.attempt += 1
+        row.token = self.world.next("token")
+        row.session, row.node = session.spec.id, session.spec.node
+        row.started_at, row.progress = now, None
+        row.reason = row.error = None
+        row.runs.append(
+            RunView(
+                occurrence=row.id,
+                job=row.job.spec.name,
+                key=row.key,
+                scheduled_for=row.scheduled_for,
+                attempt=row.attempt,
+                token=row.token,
+                session=session.spec.id,
+                node=session.spec.node,
+                started_at=now,
+                finished_at=None,
+                end=None,
+            )
+        )
+        self._index(row)
+
+    def end_run(
+        self, row: OccurrenceRow, end: RunEnd, now: datetime, *, reason: str | None = None, error: RunError | None = None
+    ) -> None:
+        """Complete the record of the attempt that is running."""
+        row.runs[-1] = replace(row.runs[-1], end=end, finished_at=now, reason=reason, error=error)
+
+    def put_back(self, row: OccurrenceRow, due_at: datetime) -> None:
+        """Make a running occurrence pending again."""
+        self._leave(row, State.PENDING)
+        row.state, row.due_at = State.PENDING, due_at
+        row.session = row.node = row.progress = row.started_at = None
+        self._index(row)
+
+    def close(self, row: OccurrenceRow, state: State, now: datetime, *, reason: str | None) -> None:
+        """Give an occurrence its final state."""
+        self._leave(row, state)
+        row.state, row.finished_at, row.reason = state, now, reason
+        self._index(row)
+
+    def delete(self, row: OccurrenceRow) -> None:
+        """Forget a final occurrence."""
+        job = row.job
+        self._unindex(row)
+        del self.occurrences[row.id]
+        del job.keys[row.key]
+        self.ids.discard(row.id)
+        job.ids.discard(row.id)
+        if row.scheduled_for is not None:
+            job.nominal[row.scheduled_for].remove(row)
+            if not job.nominal[row.scheduled_for]:
+                del job.nominal[row.scheduled_for]
+
+    def expire(self, now: datetime) -> None:
+        """Give the verdict missed(late) to what never started and is past its expiry."""
+        while (first := self.expiring.first()) is not None and first[0] < now:
+            self.close(self.occurrences[first[1]], State.MISSED, now, reason=Reason.LATE)
+
+    def _leave(self, row: OccurrenceRow, new: State) -> None:
+        require_transition(row.state, new, what=f"occurrence {row.id} of {row.job.spec.name!r}")
+        self._unindex(row)
+
+    def _index(self, row: OccurrenceRow) -> None:
+        job = row.job
+        if row.origin in SERIAL_ORIGINS and row.state in ACTIVE:
+            job.serial.add(row.id)
+        if row.state is State.PENDING:
+            job.pending.add(row.id)
+            self.pending.setdefault(row.priority, Sorted()).add((row.due_at, row.id))
+            if row.expires_at is not None and row.attempt == 0:
+                self.expiring.add((row.expires_at, row.id))
+        elif row.state is State.RUNNING:
+            job.running.add(row.id)
+            self.running.add(row.id)
+            if row.session is not None:
+                self.sessions[row.session].running.add(row.id)
+        elif row.finished_at is not None:
+            job.final.add((row.finished_at, row.id))
+
+    def _unindex(self, row: OccurrenceRow) -> None:
+        job = row.job
+        job.serial.discard(row.id)
+        if row.state is State.PENDING:
+            job.pending.discard(row.id)
+            waiting = self.pending[row.priority]
+            waiting.discard((row.due_at, row.id))
+            if not waiting:
+                del self.pending[row.priority]
+            if row.expires_at is not None:
+                self.expiring.discard((row.expires_at, row.id))
+        elif row.state is State.RUNNING:
+            job.running.discard(row.id)
+            self.running.discard(row.id)
+            if row.session is not None:
+                self.sessions[row.session].running.discard(row.id)
+        elif row.finished_at is not None:
+            job.final.discard((row.finished_at, row.id))
+
+    # --- the audit trail ----------------------------------------------------------------------------------------------
+
+    def record(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
+        """Write down who did what, to what, and why."""
+        self.trail.append(TrailEntry(self.world.next("trail"), at, by, action, target, why, details))
+
+
+def earliest(instant: datetime, now: datetime) -> datetime:
+    """Return ``instant``, but at the latest ``now``: due at once, also after the clock was set back."""
+    return min(instant, now)
+
+
+def seconds(duration: timedelta) -> float:
+    """Return a duration in seconds, as the monotonic clock counts."""
+    return duration.total_seconds()
