@@ -1,8 +1,8 @@
 """The only file that reads time. Floor 1.
 
-Two readings, two uses. ``now()`` is a wall clock: it names moments and may step. ``monotonic()`` never steps: it measures
-how long something took and how long to sleep. No decision about *due* or *dead* rests on a node's wall clock; stores judge
-those by their own.
+Two readings, two uses. ``now()`` is a wall clock: it names moments and may step. ``monotonic()`` never steps: it
+measures how long something took and how long to sleep. No decision about *due* or *dead* rests on a node's wall
+clock; stores judge those by their own.
 """
 
 from __future__ import annotations

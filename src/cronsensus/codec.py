@@ -73,7 +73,9 @@ def _check(value: Any, path: str, depth: int) -> None:
                 raise InvalidPayload(f"{path} has the key {key!r}: JSON keys are text")
             _check(item, f"{path}.{key}", depth + 1)
     else:
-        raise InvalidPayload(f"{path} is a {kind.__module__}.{kind.__qualname__}, which is not JSON; pass text, numbers, lists or dicts")
+        raise InvalidPayload(
+            f"{path} is a {kind.__module__}.{kind.__qualname__}, which is not JSON; pass text, numbers, lists or dicts"
+        )
 
 
 _PLAIN = frozenset({str, bool})

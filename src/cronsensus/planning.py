@@ -1,22 +1,24 @@
 """Decide what a job owes by now. Pure: no clock, no store, no randomness. Floor 2.
 
-``plan(job, now)`` looks at the nominal times after the watermark and up to ``now``, and gives each its verdict: create an
-occurrence, or skipped / missed with a reason. The new watermark is the last nominal time decided. A store carries the plan out
-in one step, if nobody was faster.
+``plan(job, now)`` looks at the nominal times after the watermark and up to ``now``, and gives each its verdict:
+create an occurrence, or skipped / missed with a reason. The new watermark is the last nominal time decided. A store
+carries the plan out in one step, if nobody was faster.
 
 The rules, in the order in which they apply to a nominal time t that lies ``age = now - t`` back:
 
 1. inside a paused stretch: skipped(paused);
 2. ``age > grace`` (counted from t plus jitter): missed(late);
 3. ``age > catch_up_window``: missed(catch_up_window);
-4. catch-up, when several are left or the last is not on time: ``latest`` keeps the last, the others are skipped(coalesced);
-   ``none`` keeps the last if it is on time (within ``ON_TIME``), the others are missed(catch_up=none); ``all`` keeps all;
-5. overlap, for a kept one while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` → skipped(overlap) if
-   one already waits behind another; ``queue`` and ``allow`` keep it; ``cancel_previous`` keeps it and cancels the others.
-   What ``catch_up="all"`` brings back late is asked for explicitly: it queues, and rule 5 is for the ones on time.
+4. catch-up, when several are left or the last is not on time: ``latest`` keeps the last, the others are
+   skipped(coalesced); ``none`` keeps the last if it is on time (within ``ON_TIME``), the others are
+   missed(catch_up=none); ``all`` keeps all;
+5. overlap, for a kept one while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` →
+   skipped(overlap) if one already waits behind another; ``queue`` and ``allow`` keep it; ``cancel_previous`` keeps it
+   and cancels the others. What ``catch_up="all"`` brings back late is asked for explicitly: it queues, and rule 5 is
+   for the ones on time.
 
-Neighbours with the same verdict are written as one range; in a long gap nobody walks a million nominal times. Plans are bounded:
-at most ``MOST_OCCURRENCES`` at once, then the watermark stops and the job stays due.
+Neighbours with the same verdict are written as one range; in a long gap nobody walks a million nominal times. Plans
+are bounded: at most ``MOST_OCCURRENCES`` at once, then the watermark stops and the job stays due.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from cronsensus.model.states import Reason, State
 from cronsensus.triggers import Trigger
 
 ON_TIME = timedelta(seconds=10)
-"""How late a nominal time may be found and still count as on time where the job sets no ``grace``: the default lease, which
-is how long a healthy cluster may need to notice that the node in charge is gone."""
+"""How late a nominal time may be found and still count as on time where the job sets no ``grace``: the default lease,
+which is how long a healthy cluster may need to notice that the node in charge is gone."""
 
 MOST_OCCURRENCES = 1000
 """Most occurrences in one plan; the watermark stops there and the job stays due."""
@@ -100,7 +102,8 @@ def next_nominal(eras: tuple[Era, ...], after: datetime) -> datetime | None:
 
 
 def _pieces(job: JobState, now: datetime) -> Iterator[_Piece]:
-    """Cut (watermark, now] where the trigger changes and where a pause begins or ends; leave out stretches without a trigger."""
+    """Cut (watermark, now] where the trigger changes and where a pause begins or ends; leave out stretches without a
+    trigger."""
     for index, era in enumerate(job.eras):
         after = job.watermark if index == 0 else max(era.since, job.watermark)
         until = min(job.eras[index + 1].since, now) if index + 1 < len(job.eras) else now
@@ -169,7 +172,9 @@ def _decide(
         (now - policies.catch_up_window - MICROSECOND, State.MISSED, Reason.BEYOND_WINDOW),
     ]
     if policies.catch_up != "all" and last_live is not None:
-        swept = (State.SKIPPED, Reason.COALESCED) if policies.catch_up == "latest" else (State.MISSED, Reason.NO_CATCH_UP)
+        swept = (
+            (State.SKIPPED, Reason.COALESCED) if policies.catch_up == "latest" else (State.MISSED, Reason.NO_CATCH_UP)
+        )
         lost.append((last_live - MICROSECOND, *swept))
     if policies.catch_up == "none" and policies.grace is None:
         lost.append((now - ON_TIME - MICROSECOND, State.MISSED, Reason.NO_CATCH_UP))
@@ -199,7 +204,8 @@ def _decide(
 def _overlap(
     job: JobState, now: datetime, kept: list[tuple[datetime, Trigger]], verdicts: _Verdicts
 ) -> tuple[list[PlannedOccurrence], bool]:
-    """Apply the overlap policy to what was kept; return what to create, and whether the earlier ones are to be cancelled."""
+    """Apply the overlap policy to what was kept; return what to create, and whether the earlier ones are to be
+    cancelled."""
     policies = job.spec.policies
     created: list[PlannedOccurrence] = []
     cancel_previous = False

@@ -11,14 +11,17 @@ from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.states import Reason, State
 
 JITTER = 0.25
-"""Share of a retry's delay that is drawn by hash, so that a thousand failures of one cause do not come back as one herd."""
+"""Share of a retry's delay that is drawn by hash, so that a thousand failures of one cause do not come back as one
+herd."""
 
 
 def settle(claim: Claim, ending: Ending) -> Outcome:
     """Return the outcome that the store is to record for an attempt that ended like this."""
     match ending.kind:
         case "returned":
-            return Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result=ending.result, elapsed=ending.elapsed)
+            return Outcome(
+                id=claim.id, token=claim.token, state=State.SUCCEEDED, result=ending.result, elapsed=ending.elapsed
+            )
         case "skipped":
             return _final(claim, ending, State.SKIPPED, f"{Reason.JOB_SAID_SO}: {ending.reason or 'nothing to do'}")
         case "cancelled":
@@ -28,7 +31,9 @@ def settle(claim: Claim, ending: Ending) -> Outcome:
 
 
 def _final(claim: Claim, ending: Ending, state: State, reason: str) -> Outcome:
-    return Outcome(id=claim.id, token=claim.token, state=state, reason=reason, error=ending.error, elapsed=ending.elapsed)
+    return Outcome(
+        id=claim.id, token=claim.token, state=state, reason=reason, error=ending.error, elapsed=ending.elapsed
+    )
 
 
 def _failed(claim: Claim, ending: Ending) -> Outcome:
@@ -49,8 +54,8 @@ def _failed(claim: Claim, ending: Ending) -> Outcome:
 def retry_delay(policies: Policies, occurrence: int, failures: int) -> timedelta:
     """Return how long to wait before the attempt that follows ``failures`` + 1 failed ones.
 
-    Exponential: ``retry_delay * retry_factor ** failures``, at most ``retry_max_delay``, of which up to a quarter is taken off
-    by a hash of occurrence and failure, so every node computes the same.
+    Exponential: ``retry_delay * retry_factor ** failures``, at most ``retry_max_delay``, of which up to a quarter is
+    taken off by a hash of occurrence and failure, so every node computes the same.
     """
     most = policies.retry_max_delay.total_seconds()
     try:

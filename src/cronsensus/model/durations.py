@@ -1,6 +1,7 @@
 """Read and write durations. Floor 1.
 
-A duration is a ``timedelta``, a number of seconds, or text such as ``"90s"``, ``"15m"``, ``"1h30m"``, ``"2d"``, ``"500ms"``.
+A duration is a ``timedelta``, a number of seconds, or text such as ``"90s"``, ``"15m"``, ``"1h30m"``, ``"2d"``,
+``"500ms"``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
     """Return ``value`` as a non-negative ``timedelta`` in whole microseconds.
 
     Raises:
-        InvalidDuration: ``value`` is negative, not finite, longer than a hundred years, or unreadable; the message names ``what``.
+        InvalidDuration: ``value`` is negative, not finite, longer than a hundred years, or unreadable; the message
+            names ``what``.
     """
     duration = _read(value, what)
     if duration < timedelta(0):
@@ -53,7 +55,9 @@ def _read(value: Duration, what: str) -> timedelta:
         return timedelta(seconds=value)
     if isinstance(value, str):
         return _read_text(value, what)
-    raise InvalidDuration(f"{what}={value!r}: write seconds, a timedelta, or text like '15m', not {type(value).__name__}")
+    raise InvalidDuration(
+        f"{what}={value!r}: write seconds, a timedelta, or text like '15m', not {type(value).__name__}"
+    )
 
 
 def _read_text(text: str, what: str) -> timedelta:

@@ -16,8 +16,9 @@ class Ending:
     """The end of an attempt, before anybody decided what follows from it.
 
     Attributes:
-        kind: ``returned`` a value; ``raised`` an exception (``sys.exit`` and the death of a job's own process are among them);
-            ``timed_out``; ``cancelled`` on request or by ``raise Cancel``; ``skipped`` by ``raise Skip``; ``retry`` by ``raise Retry``.
+        kind: ``returned`` a value; ``raised`` an exception (``sys.exit`` and the death of a job's own process are
+            among them); ``timed_out``; ``cancelled`` on request or by ``raise Cancel``; ``skipped`` by ``raise
+            Skip``; ``retry`` by ``raise Retry``.
         result: JSON text of the value returned; ``None`` when it returned ``None``.
         reason: free text: why it was cancelled, skipped, or asked for a retry.
         retry_after: what ``raise Retry(after=…)`` asked for.

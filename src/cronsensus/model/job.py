@@ -34,7 +34,8 @@ class Policies:
         max_crashes: takeovers after which an occurrence is failed, so that a job that kills its process does not walk
             through the cluster.
         retries: further attempts after a failure.
-        retry_delay: wait before the first retry; doubles with each (``retry_factor``) up to ``retry_max_delay``, with jitter.
+        retry_delay: wait before the first retry; doubles with each (``retry_factor``) up to ``retry_max_delay``, with
+            jitter.
         timeout: longest time of one attempt; ``None``: no limit.
         concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit.
         priority: higher is claimed first.
@@ -72,7 +73,8 @@ class Policies:
 
 
 JobDefaults = Policies
-"""The policies that a ``Scheduler`` gives to jobs that do not say otherwise; the one documented place of the defaults."""
+"""The policies that a ``Scheduler`` gives to jobs that do not say otherwise: the one documented place of
+the defaults."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "overlap": get_args(Overlap),
@@ -114,7 +116,12 @@ def _read_policy(name: str, value: Any) -> Any:
     if name == "concurrency" and value is None:
         return None
     least = _COUNTS[name]
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 2**31 - 1 or (least is not None and value < least):
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or abs(value) > 2**31 - 1
+        or (least is not None and value < least)
+    ):
         raise InvalidOption(f"{name}={value!r}: a whole number" + ("" if least is None else f", at least {least}"))
     return value
 
@@ -125,7 +132,8 @@ class JobSpec:
 
     Attributes:
         name: unique in the namespace.
-        function: the name under which nodes registered the function to call; equal to ``name`` for jobs declared in code.
+        function: the name under which nodes registered the function to call; equal to ``name`` for jobs declared in
+            code.
         trigger: when; ``None`` for a job that only runs when told to.
         args, kwargs: JSON values that a scheduled occurrence passes.
         executor: where the function runs; shown, never obeyed: a node knows its own code.
@@ -196,7 +204,13 @@ def check_name(name: Any, *, what: str = "job name") -> str:
     Raises:
         InvalidOption: it cannot.
     """
-    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME or name != name.strip() or not name.isprintable():
+    if (
+        not isinstance(name, str)
+        or not name
+        or len(name) > LONGEST_NAME
+        or name != name.strip()
+        or not name.isprintable()
+    ):
         shown = repr(name if not isinstance(name, str) or len(name) <= 60 else name[:60] + "…")
         raise InvalidOption(f"{what} {shown}: use 1 to {LONGEST_NAME} printable characters without spaces around them")
     return name
@@ -204,7 +218,8 @@ def check_name(name: Any, *, what: str = "job name") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A stretch of a job's life under one trigger: it rules nominal times after ``since``, up to the next era's ``since``."""
+    """A stretch of a job's life under one trigger: it rules nominal times after ``since``, up to the next era's
+    ``since``."""
 
     since: datetime
     trigger: Trigger | None
@@ -256,5 +271,3 @@ class JobView:
     retired_at: datetime | None
     created_at: datetime
     active: int
-
-

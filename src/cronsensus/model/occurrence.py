@@ -22,7 +22,8 @@ def scheduled_key(scheduled_for: datetime) -> str:
 
 
 def check_key(key: Any) -> str:
-    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, not beginning with ``@``, without NUL.
+    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, not beginning with ``@``, without
+    NUL.
 
     Keys are compared exactly: no folding of case, no trimming of spaces.
 
@@ -106,8 +107,8 @@ class Settled:
     """The store's answer to one outcome.
 
     Attributes:
-        accepted: the outcome is recorded under this token, now or when it was first sent. ``False``: the run was no longer
-            current, nothing was written.
+        accepted: the outcome is recorded under this token, now or when it was first sent. ``False``: the run was no
+            longer current, nothing was written.
         state: where the occurrence stands.
     """
 
@@ -138,7 +139,8 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Work to enqueue. ``key=None`` asks for a new one. ``delay`` counts from the store's now; ``due_at`` is absolute."""
+    """Work to enqueue. ``key=None`` asks for a new one. ``delay`` counts from the store's now; ``due_at`` is
+    absolute."""
 
     job: str
     key: str | None = None
@@ -230,7 +232,8 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OccurrenceFilter:
-    """Which occurrences a read returns; all given conditions hold together. Bounds on ``scheduled_for`` are both included."""
+    """Which occurrences a read returns; all given conditions hold together. Bounds on ``scheduled_for`` are both
+    included."""
 
     job: str | None = None
     states: tuple[State, ...] = ()

@@ -28,7 +28,8 @@ class VerdictRange:
     """One verdict for every nominal time from ``first`` to ``last``, both included.
 
     Attributes:
-        count: how many nominal times these are; ``None`` when there are too many to count here (the audit derives them).
+        count: how many nominal times these are; ``None`` when there are too many to count here (the audit derives
+            them).
     """
 
     first: datetime
@@ -42,8 +43,8 @@ class VerdictRange:
 class Plan:
     """A step in a job's life: carried out whole, or not at all.
 
-    ``watermark_seen``, ``revision`` and ``active_seen`` are what the decision rests on. If one of them differs when the plan
-    is carried out, another node was faster and nothing is written.
+    ``watermark_seen``, ``revision`` and ``active_seen`` are what the decision rests on. If one of them differs when
+    the plan is carried out, another node was faster and nothing is written.
     """
 
     job_id: int

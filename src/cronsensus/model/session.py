@@ -13,9 +13,10 @@ class SessionSpec:
     Attributes:
         id: new for every process start, never a host name; sorts by time.
         node: a name for people; may repeat.
-        host: identity of the process table that ``pid`` belongs to: boot id and pid namespace. Only sessions with an equal
-            ``host`` may be judged by their pid.
-        pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a ``host``.
+        host: identity of the process table that ``pid`` belongs to: boot id and pid namespace. Only sessions with an
+            equal ``host`` may be judged by their pid.
+        pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a
+            ``host``.
         release: which version of the application's code this node runs.
         functions: how many functions it can run; shown only.
     """

@@ -7,14 +7,14 @@
              open one    finish()   due()   plan() +  claim()  executors   reclaim()
              if lost     in a batch          fire()
 
-The conductor has no thread and no clock of its own: a thread turns the crank in production, a test or a simulation by hand. It
-holds claims, hands them to executors, and hands their endings to the store. Everything that decides is pure and elsewhere:
-``plan`` (what a job owes), ``settle`` (what follows an ending), ``head_start`` (whose turn it is).
+The conductor has no thread and no clock of its own: a thread turns the crank in production, a test or a simulation by
+hand. It holds claims, hands them to executors, and hands their endings to the store. Everything that decides is pure
+and elsewhere: ``plan`` (what a job owes), ``settle`` (what follows an ending), ``head_start`` (whose turn it is).
 
-Failure handling: an error of the store ends the round, not the node. Endings stay here until the store has answered; ``finish`` is
-idempotent, so an answer that was lost is asked for again. Nothing is started unless the lease is trusted. A session that is lost
-stops all it was running (``run.lease_lost``); its endings are still sent, and the store refuses them by their tokens. Then the
-node goes on as a new session.
+Failure handling: an error of the store ends the round, not the node. Endings stay here until the store has answered;
+``finish`` is idempotent, so an answer that was lost is asked for again. Nothing is started unless the lease is
+trusted. A session that is lost stops all it was running (``run.lease_lost``); its endings are still sent, and the
+store refuses them by their tokens. Then the node goes on as a new session.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class Tally:
 
 
 class Conductor:
-    """Turns one node's crank. ``step`` returns the seconds until it wants to be turned again (or sooner, after ``wake``)."""
+    """Turns one node's crank. ``step`` returns the seconds until it wants to be turned again (or sooner, after
+    ``wake``)."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class Conductor:
         self._fruitless = 0
         self._flushed_at = -1e9
 
-    # --- what others may ask or tell, from any thread -------------------------------------------------------------------
+    # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
     @property
     def active(self) -> int:
@@ -193,7 +194,7 @@ class Conductor:
             self.lease.lose()
             self._store.notify()
 
-    # --- one round --------------------------------------------------------------------------------------------------------
+    # --- one round -------------------------------------------------------------------------------------------------
 
     def step(self) -> float:
         """Do one round; return the seconds until the next, if nobody wakes the node before."""
@@ -366,7 +367,7 @@ class Conductor:
             _log.warning("occurrence %d of %r: its node is gone (%s); now %s", one.id, one.job, one.reason, one.became)
         return any(one.became is State.PENDING for one in taken)
 
-    # --- notes ------------------------------------------------------------------------------------------------------------
+    # --- notes -----------------------------------------------------------------------------------------------------
 
     def _note_progress(self, run: Run, done: float, total: float) -> None:
         with self._notes_lock:
@@ -390,10 +391,13 @@ class Conductor:
             lines, self._lines = self._lines, {}
             self._flushed_at = self._clock.monotonic()
         self._store.note(
-            [Note(key[0], key[1], progress.get(key), tuple(lines.get(key, ()))) for key in progress.keys() | lines.keys()]
+            [
+                Note(key[0], key[1], progress.get(key), tuple(lines.get(key, ())))
+                for key in progress.keys() | lines.keys()
+            ]
         )
 
-    # --- time -------------------------------------------------------------------------------------------------------------
+    # --- time ------------------------------------------------------------------------------------------------------
 
     def _left_to_others(self, lease: SessionLease, glance: Glance) -> timedelta:
         """Return how long this node still leaves what is due to those who stand before it."""
@@ -427,7 +431,8 @@ class Conductor:
         return max(0.0, min(waits) - elapsed)
 
     def _compare_clocks(self, read_at: float, now: datetime) -> None:
-        """Say so when the store's clock was set: ahead is downtime (catch-up), back is a delay; neither repeats anything."""
+        """Say so when the store's clock was set: ahead is downtime (catch-up), back is a delay; neither repeats
+        anything."""
         if self._last_reading is not None:
             passed = timedelta(seconds=read_at - self._last_reading[0])
             moved = now - self._last_reading[1]

@@ -1,9 +1,9 @@
 """Evidence that a process of this host is dead. Floor 4.
 
-Evidence only shortens a takeover: a wrong verdict costs a run its result, because the token is gone, and never makes two results.
-Still it must not lie. A pid means something only within one boot and one pid namespace (containers on one host share the first, not
-the second), and a pid is reused, so the moment the process started is compared too. That moment is read in the kernel's ticks
-since boot, which no step of the wall clock changes.
+Evidence only shortens a takeover: a wrong verdict costs a run its result, because the token is gone, and never makes
+two results. Still it must not lie. A pid means something only within one boot and one pid namespace (containers on
+one host share the first, not the second), and a pid is reused, so the moment the process started is compared too.
+That moment is read in the kernel's ticks since boot, which no step of the wall clock changes.
 """
 
 from __future__ import annotations

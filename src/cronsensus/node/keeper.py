@@ -1,4 +1,5 @@
-"""Keeps the session alive: on a thread and a connection of its own, so that nothing a job does can starve a lease. Floor 4.
+"""Keeps the session alive: on a thread and a connection of its own, so that nothing a job does can starve a lease.
+Floor 4.
 
 ::
 
@@ -11,8 +12,8 @@
 
 An idle node holds a long lease and renews it about once a minute, so that an idle store can sleep.
 
-Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock; then the conductor stops
-what runs. If the store answers again in time, nothing happened.
+Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock; then the
+conductor stops what runs. If the store answers again in time, nothing happened.
 """
 
 from __future__ import annotations

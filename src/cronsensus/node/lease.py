@@ -1,8 +1,9 @@
 """A node's own view of its session's lease: when to stop trusting it. Floor 4.
 
-The store decides whether a session lives. A node cannot ask it all the time, so it trusts its lease for a while after each
-answer, counted from *before* the question was asked and by the monotonic clock, less a margin (River's trust window). Local time may
-only end the trust early, never lengthen it. A process that was frozen finds its trust gone when it wakes.
+The store decides whether a session lives. A node cannot ask it all the time, so it trusts its lease for a while after
+each answer, counted from *before* the question was asked and by the monotonic clock, less a margin (River's trust
+window). Local time may only end the trust early, never lengthen it. A process that was frozen finds its trust gone
+when it wakes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ class SessionLease:
     """One session's lease as this node sees it. Safe to share between threads.
 
     Attributes:
-        changing: held while the lease changes between long (idle) and short (working), so that the two answers cannot cross.
+        changing: held while the lease changes between long (idle) and short (working), so that the two answers cannot
+            cross.
     """
 
     def __init__(self, session: str, clock: Clock) -> None:
@@ -32,7 +34,8 @@ class SessionLease:
         self._lost = False
 
     def confirm(self, asked_at: float, lease: timedelta) -> None:
-        """Note that a question asked at ``asked_at`` (monotonic seconds) was answered: the lease is ``lease`` long from then."""
+        """Note that a question asked at ``asked_at`` (monotonic seconds) was answered: the lease is ``lease`` long
+        from then."""
         seconds = lease.total_seconds()
         with self._lock:
             self._trusted_until = asked_at + seconds * (1 - MARGIN)

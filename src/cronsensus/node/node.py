@@ -30,7 +30,8 @@ JOIN = 10.0
 
 
 class Node:
-    """Takes part: fires, claims, runs, takes over. ``start`` and ``stop`` once each; ``stop`` may be called at any time."""
+    """Takes part: fires, claims, runs, takes over. ``start`` and ``stop`` once each; ``stop`` may be called at any
+    time."""
 
     def __init__(
         self,
@@ -122,8 +123,8 @@ class Node:
     def stop(self, drain: timedelta = timedelta(0)) -> bool:
         """Stop: let runs end for ``drain``, give the rest back for others to take at once, and close the session.
 
-        Returns whether everything ended in time. A threaded run cannot be stopped from outside: it is given back, fenced off, and
-        its thread dies with the process.
+        Returns whether everything ended in time. A threaded run cannot be stopped from outside: it is given back,
+        fenced off, and its thread dies with the process.
         """
         self.drain()
         all_ended = not self._threads or self._drained.wait(drain.total_seconds())

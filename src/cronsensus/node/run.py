@@ -23,10 +23,11 @@ class Run:
         scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work.
         attempt: 1, 2, ….
         token: fencing token: pass it to what you write to elsewhere, and let that refuse smaller ones.
-        lease_lost: set when this node can no longer be sure that the run is its own; another node may be running it. The result
-            will be refused. Set by the local monotonic clock *before* another node can take the run over, unless this
-            process was frozen.
-        cancelled: set when the run should stop: an operator asked, the lease is lost, the time is up, or the node drains out.
+        lease_lost: set when this node can no longer be sure that the run is its own; another node may be running it.
+            The result will be refused. Set by the local monotonic clock *before* another node can take the run over,
+            unless this process was frozen.
+        cancelled: set when the run should stop: an operator asked, the lease is lost, the time is up, or the node
+            drains out.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class Run:
         self._on_line = on_line
 
     def progress(self, done: float, total: float = 100) -> None:
-        """Say how far the run is; shown beside it, written with the node's next round, and refused once the run is not current."""
+        """Say how far the run is; shown beside it, written with the node's next round, and refused once the run is
+        not current."""
         if self._on_progress is not None:
             self._on_progress(self, done, total)
 
@@ -88,8 +90,8 @@ class Run:
 def current_run() -> Run | None:
     """Return the run that this code is part of, or ``None``.
 
-    A context variable: it crosses into tasks that the job starts, and into threads started with ``contextvars.copy_context``
-    or ``asyncio.to_thread``.
+    A context variable: it crosses into tasks that the job starts, and into threads started with
+    ``contextvars.copy_context`` or ``asyncio.to_thread``.
     """
     return _current.get()
 

@@ -1,9 +1,9 @@
 """Take turns without a leader. Pure. Floor 4.
 
-Every node may fire every job; the store lets one of them win. If all of them tried at the same instant, the losers would only
-be in the winner's way. So for each due instant the live nodes stand in an order that all compute alike (rendezvous hashing): the
-first goes at once, each later one a little after the one before, and finds that nothing is left to do. If the first is dead or
-busy, the second is late by one ``STAGGER``, and nothing else is lost.
+Every node may fire every job; the store lets one of them win. If all of them tried at the same instant, the losers
+would only be in the winner's way. So for each due instant the live nodes stand in an order that all compute alike
+(rendezvous hashing): the first goes at once, each later one a little after the one before, and finds that nothing is
+left to do. If the first is dead or busy, the second is late by one ``STAGGER``, and nothing else is lost.
 """
 
 from __future__ import annotations

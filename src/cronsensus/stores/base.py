@@ -1,11 +1,11 @@
 """The store's verbs: the one seam between decisions and where state lives. Floor 3.
 
-Verbs are transitions, not create-read-update-delete. Each is one atomic step: one transaction, one conditional statement, or
-one script. Losing a race is a return value; losing a lease is an exception.
+Verbs are transitions, not create-read-update-delete. Each is one atomic step: one transaction, one conditional
+statement, or one script. Losing a race is a return value; losing a lease is an exception.
 
-Time is the store's: the server's clock where there is a server, the host's where the store is a file. A ``Store`` made with a
-``clock`` uses that instead, which is how tests and simulations decide what time it is; callers never pass a time to a verb.
-Leases and due times are read *inside* the step, after any wait for a lock.
+Time is the store's: the server's clock where there is a server, the host's where the store is a file. A ``Store``
+made with a ``clock`` uses that instead, which is how tests and simulations decide what time it is; callers never pass
+a time to a verb. Leases and due times are read *inside* the step, after any wait for a lock.
 
 A ``Store`` object belongs to one namespace. Its verbs may be called from any thread. ``cronsensus.testing.conformance``
 checks everything that is written here.
@@ -115,7 +115,7 @@ class Store(ABC):
     def capabilities(self) -> StoreCapabilities:
         """Return what this store can do."""
 
-    # --- set-up -----------------------------------------------------------------------------------------------------
+    # --- set-up ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def migrate(self) -> list[str]:
@@ -143,32 +143,34 @@ class Store(ABC):
 
     @abstractmethod
     def sibling(self) -> Store:
-        """Return a handle on the same store with connections of its own, so that a busy pool can never starve a lease."""
+        """Return a handle on the same store with connections of its own, so that a busy pool can never starve a
+        lease."""
 
     @abstractmethod
     def now(self) -> datetime:
         """Return the store's clock."""
 
-    # --- jobs ---------------------------------------------------------------------------------------------------------
+    # --- jobs ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
         """Define jobs by name, as the application's ``release`` declares them.
 
-        A new job's watermark is the store's now, so it starts after its registration and not in the past; for a trigger that
-        has only times in the past (a one-off ``at``) it lies one microsecond before the last of them, which therefore still
-        runs. Its first era begins at that watermark.
-        A changed definition is a new revision whose era begins at the store's now (never before the watermark); the
-        watermark stays. The next due time is the first nominal time after the watermark, under the eras that hold.
-        A retired job that is defined again comes back; its watermark moves to now, so that the time away is nobody's debt.
+        A new job's watermark is the store's now, so it starts after its registration and not in the past; for a
+        trigger that has only times in the past (a one-off ``at``) it lies one microsecond before the last of them,
+        which therefore still runs. Its first era begins at that watermark. A changed definition is a new revision
+        whose era begins at the store's now (never before the watermark); the watermark stays. The next due time is
+        the first nominal time after the watermark, under the eras that hold. A retired job that is defined again
+        comes back; its watermark moves to now, so that the time away is nobody's debt.
 
-        A ``release`` is known from its first ``put_jobs`` or ``open_session``. While a session of a release that was first
-        known *later* is alive, definitions of the earlier release that differ are left alone (``superseded``), so a node
-        of the old version that restarts during a rolling deploy changes nothing; once no such session lives, they win again
-        (a rollback). Jobs with ``source="runtime"`` follow no release: the last writer wins.
+        A ``release`` is known from its first ``put_jobs`` or ``open_session``. While a session of a release that was
+        first known *later* is alive, definitions of the earlier release that differ are left alone (``superseded``),
+        so a node of the old version that restarts during a rolling deploy changes nothing; once no such session
+        lives, they win again (a rollback). Jobs with ``source="runtime"`` follow no release: the last writer wins.
 
-        With ``complete=True`` the specs are all that the release declares: jobs with ``source="code"`` that are not among
-        them are retired, unless a live session of another release is there (it may still declare them: ``kept``).
+        With ``complete=True`` the specs are all that the release declares: jobs with ``source="code"`` that are not
+        among them are retired, unless a live session of another release is there (it may still declare them:
+        ``kept``).
 
         Atomic: all or nothing.
         Idempotent: equal definitions write nothing.
@@ -178,11 +180,12 @@ class Store(ABC):
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good, keeping its watermark and its ledger; ``False`` when there is none (or it is retired).
 
-        Its pending occurrences become cancelled(retired); running ones go on. Nominal times up to now that nobody decided yet
-        become one range missed(retired), and the watermark moves to the last of them. From now on its era has no trigger.
+        Its pending occurrences become cancelled(retired); running ones go on. Nominal times up to now that nobody
+        decided yet become one range missed(retired), and the watermark moves to the last of them. From now on its era
+        has no trigger.
         """
 
-    # --- the scheduling round -----------------------------------------------------------------------------------------
+    # --- the scheduling round --------------------------------------------------------------------------------------
 
     @abstractmethod
     def due(self, limit: int = 100) -> Glance:
@@ -195,10 +198,10 @@ class Store(ABC):
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out; ``True`` where this caller won.
 
-        For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw, and the
-        job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next due time, and
-        ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at once).
-        Otherwise nothing of it is written.
+        For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw,
+        and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next due
+        time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
+        once). Otherwise nothing of it is written.
 
         Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
         Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.
@@ -209,11 +212,12 @@ class Store(ABC):
         """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
 
         Highest priority first, then earliest due, then oldest. An occurrence past its ``expires_at`` that never started
-        becomes missed(late) instead. Honours: per job ``concurrency`` over all live sessions (a dead session's runs do not
-        count); for occurrences subject to overlap (all policies but ``allow``), one at a time and in order of creation: one
-        waits while an earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token.
-        A claim that takes something sets the session's lease to now + ``lease`` in the same step, also when that is sooner than
-        before: an idle node holds a long lease that costs nothing, a working one a short lease.
+        becomes missed(late) instead. Honours: per job ``concurrency`` over all live sessions (a dead session's runs
+        do not count); for occurrences subject to overlap (all policies but ``allow``), one at a time and in order of
+        creation: one waits while an earlier one of its job is active. A claimed occurrence is running, attempt + 1,
+        under a new token. A claim that takes something sets the session's lease to now + ``lease`` in the same step,
+        also when that is sooner than before: an idle node holds a long lease that costs nothing, a working one a
+        short lease.
 
         Atomic: never the same occurrence to two callers. Never waits for rows that another node holds.
 
@@ -222,12 +226,14 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def acquire(self, session: str, job: str, *, scheduled_for: datetime | None = None, key: str | None = None,
-                lease: timedelta) -> Claim | None:
-        """Win one named occurrence now, for hosts where another program keeps time; ``None``: somebody else has or had it.
+    def acquire(
+        self, session: str, job: str, *, scheduled_for: datetime | None = None, key: str | None = None, lease: timedelta
+    ) -> Claim | None:
+        """Win one named occurrence now, for hosts where another program keeps time; ``None``: somebody else has or
+        had it.
 
-        Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is pending.
-        A ``scheduled_for`` above the watermark moves the watermark of a job without a trigger.
+        Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is
+        pending. A ``scheduled_for`` above the watermark moves the watermark of a job without a trigger.
 
         Raises:
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
@@ -239,12 +245,12 @@ class Store(ABC):
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Record how attempts ended, each only if its occurrence is still running under its token.
 
-        A final state is written with reason, result and error; ``PENDING`` puts the occurrence back, due at the store's now
-        + ``retry_in``, with one failure more. Every accepted outcome leaves a run record with its token.
+        A final state is written with reason, result and error; ``PENDING`` puts the occurrence back, due at the
+        store's now + ``retry_in``, with one failure more. Every accepted outcome leaves a run record with its token.
 
         Atomic: all outcomes of a call in one step.
-        Idempotent: repeated with the same token it gives the first answer and writes nothing; so a caller whose answer was
-        lost just repeats it.
+        Idempotent: repeated with the same token it gives the first answer and writes nothing; so a caller whose
+        answer was lost just repeats it.
         """
 
     @abstractmethod
@@ -255,7 +261,7 @@ class Store(ABC):
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
 
-    # --- sessions -----------------------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
@@ -284,7 +290,7 @@ class Store(ABC):
     def drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to finish what it runs and take nothing new; ``False`` when it is not alive."""
 
-    # --- locks --------------------------------------------------------------------------------------------------------
+    # --- locks -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
@@ -301,7 +307,7 @@ class Store(ABC):
     def unlock(self, grant: LockGrant) -> bool:
         """Free a lock, only if still held under this token; ``False``: it was not ours, nothing changed."""
 
-    # --- people and programs ------------------------------------------------------------------------------------------
+    # --- people and programs ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
@@ -353,15 +359,16 @@ class Store(ABC):
         Idempotent: a time that has one returns it with ``created=False``.
         """
 
-    # --- care ---------------------------------------------------------------------------------------------------------
+    # --- care ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
-        """Delete final occurrences (with their runs and logs) and verdict ranges that ended before ``before``; return how many.
+        """Delete final occurrences (with their runs and logs) and verdict ranges that ended before ``before``; return
+        how many.
 
-        ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions older than a
-        day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so that what was pruned
-        can still never run again.
+        ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
+        older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
+        that what was pruned can still never run again.
         """
 
     @abstractmethod
@@ -375,7 +382,7 @@ class Store(ABC):
     def notify(self) -> None:
         """Wake whoever waits on other handles of this namespace. Best effort; never raises."""
 
-    # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) ----------------------------
+    # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) -------------------
 
     @abstractmethod
     def job(self, name: str) -> JobView | None:
@@ -402,8 +409,9 @@ class Store(ABC):
         """Return one occurrence."""
 
     @abstractmethod
-    def occurrences(self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100,
-                    newest_first: bool = True) -> list[Occurrence]:
+    def occurrences(
+        self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
+    ) -> list[Occurrence]:
         """Return occurrences by id."""
 
     @abstractmethod
@@ -415,8 +423,15 @@ class Store(ABC):
         """Return log lines as (sequence, attempt, line), oldest first."""
 
     @abstractmethod
-    def ranges(self, job: str, *, since: datetime | None = None, until: datetime | None = None, after: int = 0,
-               limit: int = 1000) -> list[LedgerRange]:
+    def ranges(
+        self,
+        job: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LedgerRange]:
         """Return the verdict ranges that touch [since, until], by id."""
 
     @abstractmethod
