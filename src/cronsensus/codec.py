@@ -27,16 +27,19 @@ def dumps(value: Any, *, what: str = "value", largest: int = LARGEST) -> str:
     Raises:
         InvalidPayload: it holds something that is not JSON (the message has the path), nests too deep, or is too large.
     """
-    _check(value, what, 0)
     try:
         text = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidPayload(f"{what} cannot be written as JSON: {error}") from error
+        raise InvalidPayload(_complaint(value, what) or f"{what} cannot be written as JSON: {error}") from error
+    # The size comes first, so that looking at every part of it takes bounded time.
     if len(text) > largest:
         raise InvalidPayload(
             f"{what} is {len(text):,} bytes as JSON, more than the {largest:,} that a store keeps; "
             "store the data elsewhere and pass its key"
         )
+    complaint = _complaint(value, what)
+    if complaint is not None:
+        raise InvalidPayload(complaint)
     return text.decode()
 
 
@@ -52,30 +55,37 @@ def loads(text: str | bytes) -> Any:
         raise StoreCorrupt(f"a stored value is not JSON: {error}") from error
 
 
-def _check(value: Any, path: str, depth: int) -> None:
+def _complaint(value: Any, what: str) -> str | None:
+    """Return what is wrong with ``value``, with the path to it; ``None``: it comes back equal."""
+    wrong = _wrong(value, 0)
+    if wrong is None:
+        return None
+    path, complaint = wrong
+    return f"{what}{path if len(path) <= _LONGEST_PATH else '…' + path[-_LONGEST_PATH:]} {complaint}"
+
+
+def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
     kind = type(value)
     if kind in _PLAIN or value is None:
-        return
-    if depth > DEEPEST:
-        raise InvalidPayload(f"{path} nests deeper than {DEEPEST} levels")
+        return None
     if kind is float:
-        if not math.isfinite(value):
-            raise InvalidPayload(f"{path} is {value}: JSON has no such number; pass None")
-    elif kind is int:
-        if not -(2**63) <= value < 2**64:
-            raise InvalidPayload(f"{path} is an integer beyond 64 bits; pass it as text")
-    elif kind in (list, tuple):
-        for index, item in enumerate(value):
-            _check(item, f"{path}[{index}]", depth + 1)
-    elif kind is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                raise InvalidPayload(f"{path} has the key {key!r}: JSON keys are text")
-            _check(item, f"{path}.{key}", depth + 1)
-    else:
-        raise InvalidPayload(
-            f"{path} is a {kind.__module__}.{kind.__qualname__}, which is not JSON; pass text, numbers, lists or dicts"
-        )
+        return None if math.isfinite(value) else ("", f"is {value}: JSON has no such number; pass None")
+    if kind is int:
+        return None if -(2**63) <= value < 2**64 else ("", "is an integer beyond 64 bits; pass it as text")
+    if kind not in _NESTED:
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        return "", f"is a {name}, which is not JSON; pass text, numbers, lists or dicts"
+    if depth >= DEEPEST:
+        return "", f"nests deeper than {DEEPEST} levels"
+    for key, item in value.items() if kind is dict else enumerate(value):
+        if kind is dict and type(key) is not str:
+            return "", f"has the key {key!r}: JSON keys are text"
+        wrong = _wrong(item, depth + 1)
+        if wrong is not None:
+            return (f".{key}" if kind is dict else f"[{key}]") + wrong[0], wrong[1]
+    return None
 
 
 _PLAIN = frozenset({str, bool})
+_NESTED = frozenset({list, tuple, dict})
+_LONGEST_PATH = 200

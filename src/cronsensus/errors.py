@@ -24,6 +24,7 @@
     │   ├── LeaseLost                the session or lock is no longer ours: stop working
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
+    ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
     └── TaskControl                  raised *by* a job to steer its own run
         ├── Retry                    try again later, although the code did not fail
         ├── Skip                     nothing to do this time
@@ -134,6 +135,14 @@ class InvalidTransition(CoordinationError):
 
 class OccurrenceTooOld(CoordinationError):
     """The occurrence lies at or below the pruned horizon, so nobody can prove that it never ran."""
+
+
+class RunFailed(CronsensusError):
+    """The occurrence ended otherwise than with a result."""
+
+    def __init__(self, message: str | None = None, *, occurrence: object = None) -> None:
+        super().__init__(message)
+        self.occurrence = occurrence
 
 
 class TaskControl(CronsensusError):

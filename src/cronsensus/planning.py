@@ -7,24 +7,28 @@ carries the plan out in one step, if nobody was faster.
 The rules, in the order in which they apply to a nominal time t that lies ``age = now - t`` back:
 
 1. inside a paused stretch: skipped(paused);
-2. ``age > grace`` (counted from t plus jitter): missed(late);
+2. ``age > grace + jitter``, so late whatever its own delay: missed(late);
 3. ``age > catch_up_window``: missed(catch_up_window);
-4. catch-up, when several are left or the last is not on time: ``latest`` keeps the last, the others are
-   skipped(coalesced); ``none`` keeps the last if it is on time (within ``ON_TIME``), the others are
-   missed(catch_up=none); ``all`` keeps all;
-5. overlap, for a kept one while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` →
+4. catch-up: ``latest`` keeps the last, the others are skipped(coalesced); ``none`` keeps the last if it is on time
+   (within ``grace``, or within ``ON_TIME`` where there is none), the others are missed(catch_up=none); ``all`` keeps
+   all of them;
+5. kept, but later than ``grace`` counted from its own due time, which is t plus its delay: missed(late);
+6. overlap, for a kept one while earlier occurrences are active: ``skip`` → skipped(overlap); ``queue_one`` →
    skipped(overlap) if one already waits behind another; ``queue`` and ``allow`` keep it; ``cancel_previous`` keeps it
-   and cancels the others. What ``catch_up="all"`` brings back late is asked for explicitly: it queues, and rule 5 is
-   for the ones on time.
+   and cancels the others, or skips those that come in the same step. What ``catch_up="all"`` brings back late (by more
+   than ``ON_TIME``) is asked for explicitly: it queues, and rule 6 is for the ones on time.
+
+A job may begin with the only nominal time that its trigger has left, in the past (a one-off ``at``). It was declared
+so that it runs now: of the rules on lateness only ``grace`` is for it.
 
 Neighbours with the same verdict are written as one range; in a long gap nobody walks a million nominal times. Plans
-are bounded: at most ``MOST_OCCURRENCES`` at once, then the watermark stops and the job stays due.
+are bounded: at most ``MOST_OCCURRENCES`` are looked at one by one, then the watermark stops and the job stays due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from cronsensus.model.job import Era, JobState, Stretch
@@ -37,7 +41,8 @@ ON_TIME = timedelta(seconds=10)
 which is how long a healthy cluster may need to notice that the node in charge is gone."""
 
 MOST_OCCURRENCES = 1000
-"""Most occurrences in one plan; the watermark stops there and the job stays due."""
+"""Most nominal times that one plan decides one by one, and so most occurrences in it; the watermark stops there and the
+job stays due."""
 
 MOST_COUNTED = 10_000
 """Most nominal times counted for a range; a longer one has no count."""
@@ -47,12 +52,34 @@ MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Nominal times in (after, until] under one trigger, all paused or none."""
+    """Nominal times in (after, until] of one era, all paused or none."""
 
+    era: Era
     trigger: Trigger
     after: datetime
     until: datetime
     paused: bool
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan in the making.
+
+    Attributes:
+        room: how many nominal times may still be decided one by one.
+        cut: some were left to the next plan.
+    """
+
+    room: int
+    watermark: datetime
+    verdicts: list[tuple[VerdictRange, Trigger]] = field(default_factory=list)
+    kept: list[tuple[datetime, Trigger]] = field(default_factory=list)
+    cut: bool = False
+
+    def decide(self, trigger: Trigger, verdict: VerdictRange) -> None:
+        """Give a verdict to what ``trigger`` has within its range."""
+        self.verdicts.append((verdict, trigger))
+        self.watermark = max(self.watermark, verdict.last)
 
 
 def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
@@ -60,21 +87,17 @@ def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
 
     A plan without occurrences and verdicts still tells the store when to look again.
     """
-    verdicts = _Verdicts()
-    kept: list[tuple[datetime, Trigger]] = []
-    watermark = job.watermark
+    draft = _Draft(room=most, watermark=job.watermark)
     pieces = list(_pieces(job, now))
     last_live = _last_live(pieces)
     for piece in pieces:
         if piece.paused:
-            watermark = _decide_whole(piece, State.SKIPPED, Reason.PAUSED, verdicts) or watermark
-            continue
-        room = most - len(kept)
-        decided, whole = _decide(piece, job, now, last_live, verdicts, kept, room)
-        watermark = decided or watermark
-        if not whole:
+            _decide_whole(piece, State.SKIPPED, Reason.PAUSED, draft)
+        else:
+            _decide(piece, job, now, last_live, draft)
+        if draft.cut:
             break
-    occurrences, cancel_previous = _overlap(job, now, kept, verdicts)
+    occurrences, cancel_previous = _overlap(job, now, draft)
     return Plan(
         job_id=job.id,
         job=job.spec.name,
@@ -82,10 +105,10 @@ def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
         watermark_seen=job.watermark,
         active_seen=job.active,
         occurrences=tuple(occurrences),
-        verdicts=verdicts.by_time(),
+        verdicts=_joined(draft.verdicts),
         cancel_previous=cancel_previous,
-        watermark=watermark,
-        next_due=next_nominal(job.eras, watermark),
+        watermark=draft.watermark,
+        next_due=next_nominal(job.eras, draft.watermark),
     )
 
 
@@ -102,15 +125,17 @@ def next_nominal(eras: tuple[Era, ...], after: datetime) -> datetime | None:
 
 
 def _pieces(job: JobState, now: datetime) -> Iterator[_Piece]:
-    """Cut (watermark, now] where the trigger changes and where a pause begins or ends; leave out stretches without a
-    trigger."""
+    """Cut (watermark, now] where the trigger changes and where a pause begins or ends.
+
+    Stretches without a trigger are left out.
+    """
     for index, era in enumerate(job.eras):
         after = job.watermark if index == 0 else max(era.since, job.watermark)
         until = min(job.eras[index + 1].since, now) if index + 1 < len(job.eras) else now
         if era.trigger is None or after >= until:
             continue
         for begin, end, paused in _split(after, until, job.pauses):
-            yield _Piece(era.trigger, begin, end, paused)
+            yield _Piece(era, era.trigger, begin, end, paused)
 
 
 def _split(after: datetime, until: datetime, pauses: tuple[Stretch, ...]) -> Iterator[tuple[datetime, datetime, bool]]:
@@ -139,109 +164,109 @@ def _last_live(pieces: list[_Piece]) -> datetime | None:
     return None
 
 
-def _decide_whole(piece: _Piece, state: State, reason: str, verdicts: _Verdicts) -> datetime | None:
-    """Give one verdict to every nominal time of a piece; return the last of them."""
+def _decide_whole(piece: _Piece, state: State, reason: str, draft: _Draft) -> None:
+    """Give one verdict to every nominal time of a piece."""
     first = piece.trigger.next_after(piece.after)
     if first is None or first > piece.until:
-        return None
+        return
     last = piece.trigger.latest_until(piece.until, piece.after) or first
     count = piece.trigger.count_between(piece.after, piece.until, MOST_COUNTED)
-    verdicts.add(VerdictRange(first, last, state, reason, count))
-    return last
+    draft.decide(piece.trigger, VerdictRange(first, last, state, reason, count))
 
 
-def _decide(
-    piece: _Piece,
-    job: JobState,
-    now: datetime,
-    last_live: datetime | None,
-    verdicts: _Verdicts,
-    kept: list[tuple[datetime, Trigger]],
-    room: int,
-) -> tuple[datetime | None, bool]:
-    """Decide a live piece: first what is certainly lost, as ranges, then the rest one by one.
-
-    Returns the last nominal time decided (``None``: there was none), and whether the whole piece is decided.
-    """
+def _decide(piece: _Piece, job: JobState, now: datetime, last_live: datetime | None, draft: _Draft) -> None:
+    """Decide a live piece: first what is certainly lost, as ranges, then the rest one by one."""
     trigger, policies = piece.trigger, job.spec.policies
-    watermark = None
     position = piece.after
-    late_until = None if policies.grace is None else now - policies.grace - trigger.jitter - MICROSECOND
-    lost: list[tuple[datetime | None, State, str]] = [
-        (late_until, State.MISSED, Reason.LATE),
-        (now - policies.catch_up_window - MICROSECOND, State.MISSED, Reason.BEYOND_WINDOW),
-    ]
-    if policies.catch_up != "all" and last_live is not None:
-        swept = (
-            (State.SKIPPED, Reason.COALESCED) if policies.catch_up == "latest" else (State.MISSED, Reason.NO_CATCH_UP)
-        )
-        lost.append((last_live - MICROSECOND, *swept))
-    if policies.catch_up == "none" and policies.grace is None:
-        lost.append((now - ON_TIME - MICROSECOND, State.MISSED, Reason.NO_CATCH_UP))
-    for bound, state, reason in lost:
-        if bound is None or bound <= position:
-            continue
-        until = min(bound, piece.until)
-        last = _decide_whole(_Piece(trigger, position, until, paused=False), state, reason, verdicts)
-        watermark = last or watermark
-        position = max(position, until)
+    for bound, state, reason in _lost(piece, job, now, last_live):
+        if bound > position:
+            until = min(bound, piece.until)
+            _decide_whole(replace(piece, after=position, until=until), state, reason, draft)
+            position = until
     while position < piece.until:
         nominal = trigger.next_after(position)
         if nominal is None or nominal > piece.until:
-            break
-        if room <= 0:
-            return watermark, False
+            return
+        if draft.room <= 0:
+            draft.cut = True
+            return
+        draft.room -= 1
         due = nominal + trigger.delay_for(job.spec.name, nominal)
         if policies.grace is not None and now - due > policies.grace:
-            verdicts.add(VerdictRange(nominal, nominal, State.MISSED, Reason.LATE, 1))
+            draft.decide(trigger, VerdictRange(nominal, nominal, State.MISSED, Reason.LATE, 1))
         else:
-            kept.append((nominal, trigger))
-            room -= 1
-        watermark = position = nominal
-    return watermark, True
+            draft.kept.append((nominal, trigger))
+            draft.watermark = nominal
+        position = nominal
 
 
-def _overlap(
-    job: JobState, now: datetime, kept: list[tuple[datetime, Trigger]], verdicts: _Verdicts
-) -> tuple[list[PlannedOccurrence], bool]:
-    """Apply the overlap policy to what was kept; return what to create, and whether the earlier ones are to be
-    cancelled."""
+def _lost(piece: _Piece, job: JobState, now: datetime, last_live: datetime | None) -> list[tuple[datetime, State, str]]:
+    """Return up to when everything in a live piece is lost, and why; in the order of the rules."""
+    policies = job.spec.policies
+    lost: list[tuple[datetime, State, str]] = []
+    if policies.grace is not None:
+        lost.append((now - policies.grace - piece.trigger.jitter - MICROSECOND, State.MISSED, Reason.LATE))
+    if _is_one_off(piece):
+        return lost
+    lost.append((now - policies.catch_up_window - MICROSECOND, State.MISSED, Reason.BEYOND_WINDOW))
+    if policies.catch_up != "all" and last_live is not None:
+        latest = policies.catch_up == "latest"
+        swept = (State.SKIPPED, Reason.COALESCED) if latest else (State.MISSED, Reason.NO_CATCH_UP)
+        lost.append((last_live - MICROSECOND, *swept))
+    if policies.catch_up == "none" and policies.grace is None:
+        lost.append((now - ON_TIME - MICROSECOND, State.MISSED, Reason.NO_CATCH_UP))
+    return lost
+
+
+def _is_one_off(piece: _Piece) -> bool:
+    """Whether the era begins right before the only nominal time it has: how a store registers what lies in the past."""
+    since, trigger = piece.era.since, piece.trigger
+    first = since + MICROSECOND
+    return piece.after == since and trigger.next_after(since) == first and trigger.next_after(first) is None
+
+
+def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedOccurrence], bool]:
+    """Apply the overlap policy to what was kept.
+
+    Returns what to create, and whether the earlier ones are to be cancelled.
+    """
     policies = job.spec.policies
     created: list[PlannedOccurrence] = []
     cancel_previous = False
     most_active = {"skip": 0, "queue_one": 1}.get(policies.overlap)
-    last = kept[-1][0] if kept else None
-    skipped: tuple[datetime, Trigger] | None = None
-    for nominal, trigger in kept:
+    # Where the plan was cut, even the last one has a successor that is due by now.
+    last = draft.kept[-1][0] if draft.kept and not draft.cut else None
+    for nominal, trigger in draft.kept:
         on_time = policies.catch_up != "all" or now - nominal <= ON_TIME
         replaced = policies.overlap == "cancel_previous" and nominal != last
         crowded = most_active is not None and job.active + len(created) > most_active
         if on_time and (replaced or crowded):
-            # A range speaks for every nominal time within it, so only direct neighbours under one trigger may join.
-            join = skipped is not None and skipped[1] is trigger and trigger.next_after(skipped[0]) == nominal
-            verdicts.add(VerdictRange(nominal, nominal, State.SKIPPED, Reason.OVERLAP, 1), join=join)
-            skipped = nominal, trigger
+            draft.decide(trigger, VerdictRange(nominal, nominal, State.SKIPPED, Reason.OVERLAP, 1))
             continue
-        skipped = None
         cancel_previous = on_time and policies.overlap == "cancel_previous" and job.active > 0
         due = nominal + trigger.delay_for(job.spec.name, nominal)
         created.append(PlannedOccurrence(nominal, due, None if policies.grace is None else due + policies.grace))
     return created, cancel_previous
 
 
-class _Verdicts:
-    """Collects verdicts, by piece; hands them out by time."""
+def _joined(verdicts: list[tuple[VerdictRange, Trigger]]) -> tuple[VerdictRange, ...]:
+    """Return the verdicts by time, neighbours with the same verdict as one.
 
-    def __init__(self) -> None:
-        self._ranges: list[VerdictRange] = []
-
-    def add(self, verdict: VerdictRange, *, join: bool = False) -> None:
-        """Add a verdict; ``join`` lengthens the last one instead, whose nominal times it directly follows."""
-        if join:
-            before = self._ranges.pop()
+    A range speaks for every nominal time within it, so only direct neighbours under one trigger may join.
+    """
+    joined: list[VerdictRange] = []
+    trigger_before: Trigger | None = None
+    for verdict, trigger in sorted(verdicts, key=lambda entry: entry[0].first):
+        before = joined[-1] if joined else None
+        if (
+            before is not None
+            and trigger == trigger_before
+            and (before.state, before.reason) == (verdict.state, verdict.reason)
+            and trigger.next_after(before.last) == verdict.first
+        ):
             count = None if before.count is None or verdict.count is None else before.count + verdict.count
-            verdict = VerdictRange(before.first, verdict.last, verdict.state, verdict.reason, count)
-        self._ranges.append(verdict)
-
-    def by_time(self) -> tuple[VerdictRange, ...]:
-        return tuple(sorted(self._ranges, key=lambda verdict: verdict.first))
+            joined[-1] = replace(before, last=verdict.last, count=count)
+        else:
+            joined.append(verdict)
+        trigger_before = trigger
+    return tuple(joined)

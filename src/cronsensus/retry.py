@@ -30,6 +30,16 @@ def settle(claim: Claim, ending: Ending) -> Outcome:
             return _failed(claim, ending)
 
 
+def cut_off(claim: Claim, why: str) -> Outcome | None:
+    """Return the outcome of an attempt that its own node cut off; ``None``: it is given back, to be run again.
+
+    A job with ``on_crash="fail"`` may have begun its work, and that must not be done twice.
+    """
+    if claim.spec.policies.on_crash == "retry":
+        return None
+    return Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason=f"{Reason.CRASHED}: {why}")
+
+
 def _final(claim: Claim, ending: Ending, state: State, reason: str) -> Outcome:
     return Outcome(
         id=claim.id, token=claim.token, state=state, reason=reason, error=ending.error, elapsed=ending.elapsed
@@ -40,7 +50,7 @@ def _failed(claim: Claim, ending: Ending) -> Outcome:
     policies = claim.spec.policies
     reason = Reason.TIMEOUT if ending.kind == "timed_out" else ending.reason
     if claim.failures >= policies.retries:
-        error = ending.error or RunError(type="Retry", message="asked for a retry, but none is left")
+        error = ending.error or _NO_WORD[ending.kind]
         return Outcome(
             id=claim.id, token=claim.token, state=State.FAILED, reason=reason, error=error, elapsed=ending.elapsed
         )
@@ -51,17 +61,25 @@ def _failed(claim: Claim, ending: Ending) -> Outcome:
     )  # fmt: skip
 
 
+_NO_WORD: dict[str, RunError] = {
+    "raised": RunError(type="Exception", message="failed without a word"),
+    "timed_out": RunError(type="TimeoutError", message="ran longer than its timeout"),
+    "retry": RunError(type="Retry", message="asked for a retry, but none is left"),
+}
+"""What is recorded of a last attempt that left no error behind."""
+
+
 def retry_delay(policies: Policies, occurrence: int, failures: int) -> timedelta:
     """Return how long to wait before the attempt that follows ``failures`` + 1 failed ones.
 
     Exponential: ``retry_delay * retry_factor ** failures``, at most ``retry_max_delay``, of which up to a quarter is
     taken off by a hash of occurrence and failure, so every node computes the same.
     """
-    most = policies.retry_max_delay.total_seconds()
+    first, most = policies.retry_delay.total_seconds(), policies.retry_max_delay.total_seconds()
     try:
-        seconds = min(policies.retry_delay.total_seconds() * policies.retry_factor**failures, most)
+        seconds = min(first * policies.retry_factor**failures, most)
     except OverflowError:
-        seconds = most
+        seconds = most if first else 0.0
     digest = hashlib.blake2b(f"{occurrence}:{failures}".encode(), digest_size=8).digest()
     share = int.from_bytes(digest) / 2**64
     return timedelta(seconds=seconds * (1 - JITTER * share))

@@ -27,6 +27,7 @@ _UNITS = {
 _PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(us|ms|s|m|h|d|w)")
 _LONGEST_TEXT = 64
 _LONGEST = timedelta(days=366 * 100)
+_LONGEST_SECONDS = 10**12
 
 
 def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
@@ -49,6 +50,9 @@ def _read(value: Duration, what: str) -> timedelta:
         return value
     if isinstance(value, bool):
         raise InvalidDuration(f"{what}={value!r}: a truth value is not a duration; write seconds or '15m'")
+    if isinstance(value, int) and abs(value) > _LONGEST_SECONDS:
+        # Not shown: an integer of more than 4300 digits cannot even be written as text, nor as a float.
+        raise InvalidDuration(f"{what}=…: an integer beyond any usable number of seconds")
     if isinstance(value, (int, float)):
         if not math.isfinite(value) or abs(value) > _LONGEST.total_seconds() * 2:
             raise InvalidDuration(f"{what}={value!r}: not a usable number of seconds")

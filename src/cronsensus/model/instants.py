@@ -24,11 +24,14 @@ def as_utc(instant: datetime, *, what: str = "instant") -> datetime:
     """Return ``instant`` in UTC.
 
     Raises:
-        InvalidOption: ``instant`` is naive, so nobody can say which moment it means.
+        InvalidOption: ``instant`` is naive, so nobody can say which moment it means; or it leaves the calendar in UTC.
     """
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise InvalidOption(f"{what}={instant!r} has no time zone; write datetime(…, tzinfo=UTC) or a ZoneInfo")
-    return instant.astimezone(UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidOption(f"{what}={instant!r} lies outside the calendar in UTC") from error
 
 
 def parse_instant(text: str, *, what: str = "instant") -> datetime:

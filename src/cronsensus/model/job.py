@@ -7,10 +7,10 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from cronsensus.errors import InvalidOption
-from cronsensus.model.durations import parse_duration
+from cronsensus.model.durations import Duration, parse_duration
 from cronsensus.triggers import Trigger, trigger_from_json
 
 Overlap = Literal["skip", "queue_one", "queue", "cancel_previous", "allow"]
@@ -72,9 +72,47 @@ class Policies:
         return dataclasses.replace(base, **{name: _read_policy(name, value) for name, value in options.items()})
 
 
-JobDefaults = Policies
-"""The policies that a ``Scheduler`` gives to jobs that do not say otherwise: the one documented place of
-the defaults."""
+class PolicyOptions(TypedDict, total=False):
+    """The policies as a user writes them; see ``Policies`` for what each means."""
+
+    overlap: Overlap
+    catch_up: CatchUp
+    catch_up_window: Duration
+    grace: Duration | None
+    on_crash: OnCrash
+    max_crashes: int
+    retries: int
+    retry_delay: Duration
+    retry_factor: float
+    retry_max_delay: Duration
+    timeout: Duration | None
+    concurrency: int | None
+    priority: int
+    keep: Duration
+
+
+class JobDefaults:
+    """The policies of jobs that do not say otherwise. What is left out stays as in ``Policies``, where all defaults stand.
+
+    Example:
+        >>> JobDefaults(timeout="10m", retries=2)
+        JobDefaults(timeout='10m', retries=2)
+
+    Raises:
+        InvalidOption: an unknown option (with the nearest known one), or an impossible value.
+    """
+
+    def __init__(self, **options: Unpack[PolicyOptions]) -> None:
+        Policies.read(dict(options))
+        self.options: PolicyOptions = options
+
+    def over(self, base: Policies | None = None) -> Policies:
+        """Return the policies that result from laying these over ``base``."""
+        return Policies.read(dict(self.options), base)
+
+    def __repr__(self) -> str:
+        return f"JobDefaults({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "overlap": get_args(Overlap),
@@ -110,7 +148,7 @@ def _read_policy(name: str, value: Any) -> Any:
     if name in _DURATIONS:
         return parse_duration(value, what=name)
     if name == "retry_factor":
-        if not isinstance(value, (int, float)) or not 1 <= value <= 100:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= 100:
             raise InvalidOption(f"retry_factor={value!r}: a number from 1 (constant) to 100")
         return float(value)
     if name == "concurrency" and value is None:
@@ -243,7 +281,7 @@ class JobState:
         watermark: the latest nominal time already decided; every nominal time up to it has its verdict.
         eras: the triggers that hold after the watermark, oldest first; at least one.
         pauses: paused stretches that end after the watermark.
-        active: occurrences subject to the overlap policy that are pending or running now.
+        active: occurrences subject to the overlap policy that are pending or running now; 0 when it is ``allow``.
     """
 
     id: int

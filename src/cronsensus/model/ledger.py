@@ -21,7 +21,14 @@ class LedgerRange:
 
 @dataclass(frozen=True, slots=True)
 class TrailEntry:
-    """One act of an operator, or of the system in an operator's place: who, what, to what, and why."""
+    """One act of an operator, or of the system in an operator's place: who, what, to what, and why.
+
+    Attributes:
+        action: the store's verb: ``pause``, ``resume``, ``trigger``, ``cancel``, ``retry``, ``backfill``, ``retire``,
+            ``drain``; ``define`` for ``put_jobs`` in somebody's name.
+        target: the name of the job; for ``drain`` the id of the session.
+        details: ``occurrence`` holds the id where the act was on one.
+    """
 
     id: int
     at: datetime

@@ -20,7 +20,6 @@ store refuses them by their tokens. Then the node goes on as a new session.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,16 +28,18 @@ from datetime import datetime, timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, RunError
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.lease import SessionLease
+from cronsensus.node.lease import IDLE_LEASE, SessionLease
+from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
 from cronsensus.node.standing import head_start
 from cronsensus.planning import plan
-from cronsensus.retry import settle
+from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Glance, Store
 
 _log = logging.getLogger("cronsensus.node")
@@ -54,6 +55,8 @@ PATIENCE = (0.1, 5.0)
 STEP_NOTICED = timedelta(seconds=5)
 """A store's clock that moved this much more or less than time passed was set; that is worth a line in the log."""
 MOST_DUE = 200
+PAGE = 200
+PRUNED_AT_ONCE = 1000
 SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their share."""
 
@@ -130,9 +133,10 @@ class Conductor:
         self._ended: deque[tuple[Call, Ending]] = deque()
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self._given_back: list[Claim] = []
-        self._notes_lock = threading.Lock()
-        self._progress: dict[tuple[int, int], tuple[float, float]] = {}
-        self._lines: dict[tuple[int, int], list[LogLine]] = {}
+        self._notes = Notes(clock, wake)
+        self._interrupted: set[tuple[int, int]] = set()
+        self._claims_in_doubt = False
+        self._half_open: str | None = None
         self._expected: datetime | None = None
         self._troubles = 0
         self._last_reading: tuple[float, datetime] | None = None
@@ -142,7 +146,6 @@ class Conductor:
         self._backlog_seen = False
         self._looked_at = -1e9
         self._fruitless = 0
-        self._flushed_at = -1e9
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
@@ -154,7 +157,13 @@ class Conductor:
     @property
     def holds(self) -> bool:
         """Whether the node holds anything that its lease protects."""
-        return bool(self._active or self._outcomes or self._given_back)
+        return bool(self._active or self._outcomes or self._given_back or self._claims_in_doubt)
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether something still runs that ends soon after it is asked to: not a thread."""
+        self._collect()
+        return any(call.registered.executor != "thread" for call in self._active.values())
 
     def ended(self, call: Call, ending: Ending) -> None:
         """Take the end of an attempt from an executor."""
@@ -168,27 +177,40 @@ class Conductor:
             if reason is not None and not call.run.cancelled.is_set():
                 self._executors[call.registered.executor].stop(call, reason)
 
-    def lose_session(self, lease: SessionLease) -> None:
-        """Stop everything that ``lease`` protected: it is lost, or can no longer be trusted."""
-        for call in list(self._active.values()):
-            if call.claim.session == lease.session and not call.run.lease_lost.is_set():
-                self._executors[call.registered.executor].stop(call, "lease lost", lease_lost=True)
+    def lose_session(self, lease: SessionLease) -> int:
+        """Stop everything that ``lease`` protected, which is lost or can no longer be trusted; return how many runs."""
+        calls = [call for call in list(self._active.values()) if call.claim.session == lease.session]
+        calls = [call for call in calls if not call.run.lease_lost.is_set()]
+        for call in calls:
+            self._interrupt(call, "lease lost", lease_lost=True)
         self._wake()
+        return len(calls)
 
     def stop_all(self, reason: str) -> None:
-        """Ask every run to stop and give its occurrence back, for other nodes to take at once; the end of a drain."""
-        for key, call in list(self._active.items()):
-            self._given_back.append(call.claim)
-            self._active.pop(key, None)
-            self._executors[call.registered.executor].stop(call, reason)
+        """Ask every run to stop; the end of a drain. What does not end before ``end`` is cut off there."""
+        for call in list(self._active.values()):
+            self._interrupt(call, reason)
+
+    def _interrupt(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        """Stop a run on the node's own account: nobody asked that its occurrence be cancelled."""
+        if not call.run.cancelled.is_set():
+            self._interrupted.add((call.claim.id, call.claim.token))
+        self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
 
     def begin(self) -> None:
         """Open the session and declare the jobs; raises what the store raises."""
         self._session()
 
     def end(self) -> None:
-        """Settle what ended, give back what is held, and close the session."""
+        """Settle what ended, cut off what still runs, and close the session."""
+        if self._half_open is not None:
+            self._store.close_session(self._half_open)
+            self._half_open = None
         if self.lease is not None and not self.lease.lost:
+            self._collect()
+            for call in self._active.values():
+                self._cut_off(call.claim, call.run.cancel_reason or "the node stops")
+            self._active.clear()
             self._settle()
             self._store.close_session(self.lease.session)
             self.lease.lose()
@@ -211,6 +233,8 @@ class Conductor:
     def _round(self) -> float:
         lease = self._session()
         self._settle()
+        if self._claims_in_doubt:
+            self._adopt(lease)
         if self.draining:
             return self._watch_while_draining()
         if self._backlog_seen and self._clock.monotonic() - self._looked_at < WATCH:
@@ -224,9 +248,9 @@ class Conductor:
         self._looked_at = read_at
         self._compare_clocks(read_at, glance.now)
         not_yet = self._left_to_others(lease, glance)
-        fired = 0
+        fired, again = 0, False
         if glance.jobs and not_yet <= timedelta(0):
-            fired = self._fire(glance)
+            fired, again = self._fire(glance)
         claimed = 0
         if (glance.backlog or fired) and not_yet <= timedelta(0):
             claimed = self._claim(lease, self._fair_share(fired, glance))
@@ -234,10 +258,11 @@ class Conductor:
             self._store.notify()
         self._fruitless = self._fruitless + 1 if glance.backlog and not claimed else 0
         self._backlog_seen = claimed > 0 and not self._free()
-        self._flush_notes()
-        taken_over = self._take_over(lease, glance)
-        self._housekeep()
-        return self._sleep(lease, glance, read_at, not_yet, again=taken_over or (bool(fired) and glance.more))
+        if self._notes.wanted_in == 0.0:
+            self._notes.flush(self._store)
+        again |= self._take_over(lease, glance)
+        again |= self._housekeep()
+        return self._sleep(lease, glance, read_at, not_yet, again=again)
 
     def _session(self) -> SessionLease:
         """Return a session that may work, opening a new one if the last is lost."""
@@ -246,31 +271,51 @@ class Conductor:
             return lease
         if lease is not None:
             self.lose_session(lease)
+        if self._half_open is not None:
+            # The answer was lost, or the declaration failed: a session that nobody uses must not count as a live node.
+            self._store.close_session(self._half_open)
         spec = self._new_session()
+        self._half_open = spec.id
+        # It holds nothing yet; the first claim makes the lease short.
+        length = max(self._settings.lease, IDLE_LEASE)
         asked_at = self._clock.monotonic()
-        self._store.open_session(spec, lease=self._settings.lease)
+        self._store.open_session(spec, lease=length)
         lease = SessionLease(spec.id, self._clock)
-        lease.confirm(asked_at, self._settings.lease)
-        try:
-            self._declare_again = self._declare(self._store)
-        except StoreError:
-            lease.lose()
-            raise
+        lease.confirm(asked_at, length)
+        self._declare_again = self._declare(self._store)
         self._declared_at = self._clock.monotonic()
+        self._half_open = None
+        self._claims_in_doubt = False
         self.lease = lease
         self.tally.sessions += 1
         self._on_session(lease)
         return lease
 
-    def _settle(self) -> None:
-        """Give the store the endings since the last round, and claims that go back."""
+    def _collect(self) -> None:
+        """Decide what follows the endings that came in."""
         while self._ended:
             call, ending = self._ended.popleft()
             key = (call.claim.id, call.claim.token)
-            if self._active.pop(key, None) is not None:
+            if self._active.pop(key, None) is None:
+                continue
+            if ending.kind == "cancelled" and key in self._interrupted:
+                self._cut_off(call.claim, call.run.cancel_reason or "the node stops")
+            else:
                 self._outcomes[key] = settle(call.claim, ending)
+            self._interrupted.discard(key)
+
+    def _cut_off(self, claim: Claim, why: str) -> None:
+        outcome = cut_off(claim, why)
+        if outcome is None:
+            self._given_back.append(claim)
+        else:
+            self._outcomes[(claim.id, claim.token)] = outcome
+
+    def _settle(self) -> None:
+        """Give the store the endings since the last round, and claims that go back."""
+        self._collect()
         if self._outcomes or self._given_back:
-            self._flush_notes()
+            self._notes.flush(self._store)
         if self._outcomes:
             answers = self._store.finish(list(self._outcomes.values()))
             for answer in answers:
@@ -287,8 +332,11 @@ class Conductor:
             self._given_back.clear()
             self._store.notify()
 
-    def _fire(self, glance: Glance) -> int:
-        """Plan for the jobs that are due and carry the plans out; return how many occurrences this node created."""
+    def _fire(self, glance: Glance) -> tuple[int, bool]:
+        """Plan for the jobs that are due and carry the plans out.
+
+        Returns how many occurrences this node created, and whether more is due already.
+        """
         plans = []
         for job in glance.jobs:
             try:
@@ -296,11 +344,13 @@ class Conductor:
             except Exception:
                 # One job's broken definition must not keep the others from firing; it stays due and visible.
                 _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
-        won = self._store.fire(plans)
-        created = sum(len(each.occurrences) for each, ok in zip(plans, won, strict=True) if ok)
+        answers = self._store.fire(plans)
+        won = [each for each, ok in zip(plans, answers, strict=True) if ok]
+        created = sum(len(each.occurrences) for each in won)
         self.tally.fired += created
-        self.tally.lost_races += won.count(False)
-        return created
+        self.tally.lost_races += len(plans) - len(won)
+        unfinished = any(each.next_due is not None and each.next_due <= glance.now for each in won)
+        return created, unfinished or (bool(won) and glance.more)
 
     def _free(self) -> int:
         return max(0, self._settings.concurrency - len(self._active))
@@ -317,32 +367,58 @@ class Conductor:
         if limit <= 0 or not lease.trusted or not self._registry:
             return 0
         with lease.changing:
+            nothing_held = not self.holds
             asked_at = self._clock.monotonic()
             try:
-                claims = self._store.claim(lease.session, limit, self._registry.keys(), lease=self._settings.lease)
+                claims = self._store.claim(lease.session, limit, tuple(self._registry), lease=self._settings.lease)
             except LeaseLost:
                 self._session_lost(lease)
                 return 0
+            except StoreError:
+                # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of.
+                lease.shorten(asked_at, self._settings.lease)
+                self._claims_in_doubt = True
+                self._on_work()
+                raise
             if claims:
                 lease.confirm(asked_at, self._settings.lease)
-        if not claims:
-            return 0
-        if not self._active:
+            # Still under the lock: the keeper must not find a node that holds nothing between the claim and the start.
+            for claim in claims:
+                self._start(claim, lease)
+        if claims and nothing_held:
             self._on_work()
-        for claim in claims:
-            self._start(claim, lease)
         self.tally.claimed += len(claims)
         return len(claims)
+
+    def _adopt(self, lease: SessionLease) -> None:
+        """Start what a claim won whose answer never came."""
+        known = self._active.keys() | self._outcomes.keys() | {(claim.id, claim.token) for claim in self._given_back}
+        mine = OccurrenceFilter(states=(State.RUNNING,), session=lease.session)
+        page: list[Occurrence] = []
+        while page := self._store.occurrences(mine, after=page[-1].id if page else None, limit=PAGE):
+            for one in page:
+                job = self._store.job(one.job) if (one.id, one.token) not in known else None
+                if job is not None:
+                    _log.info("occurrence %d of %r was claimed although the answer was lost: it runs here", one.id, one.job)
+                    self._start(_claim_again(one, job.spec, lease), lease)
+                    self.tally.claimed += 1
+        self._claims_in_doubt = False
 
     def _start(self, claim: Claim, lease: SessionLease) -> None:
         registered = self._registry.get(claim.spec.function)
         if registered is None or not lease.trusted:
             self._given_back.append(claim)
             return
-        run = Run(claim, on_progress=self._note_progress, on_line=self._note_line)
+        run = Run(claim, on_progress=self._notes.progress, on_line=self._notes.line)
         call = Call(claim, run, registered)
         self._active[(claim.id, claim.token)] = call
-        self._executors[registered.executor].start(call)
+        try:
+            self._executors[registered.executor].start(call)
+        except Exception as error:
+            # A claim that nobody runs and nobody gives back would wait for the end of this session.
+            _log.exception("cannot start %r", run)
+            failed = RunError(type=type(error).__name__, message=f"the node could not start it: {error}")
+            self.ended(call, Ending(kind="raised", error=failed))
 
     def _session_lost(self, lease: SessionLease) -> None:
         _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
@@ -367,36 +443,6 @@ class Conductor:
             _log.warning("occurrence %d of %r: its node is gone (%s); now %s", one.id, one.job, one.reason, one.became)
         return any(one.became is State.PENDING for one in taken)
 
-    # --- notes -----------------------------------------------------------------------------------------------------
-
-    def _note_progress(self, run: Run, done: float, total: float) -> None:
-        with self._notes_lock:
-            self._progress[(run.id, run.token)] = (float(done), float(total))
-        self._ask_for_flush()
-
-    def _note_line(self, run: Run, line: LogLine) -> None:
-        with self._notes_lock:
-            self._lines.setdefault((run.id, run.token), []).append(line)
-        self._ask_for_flush()
-
-    def _ask_for_flush(self) -> None:
-        if self._clock.monotonic() - self._flushed_at >= WATCH:
-            self._wake()
-
-    def _flush_notes(self) -> None:
-        with self._notes_lock:
-            if not self._progress and not self._lines:
-                return
-            progress, self._progress = self._progress, {}
-            lines, self._lines = self._lines, {}
-            self._flushed_at = self._clock.monotonic()
-        self._store.note(
-            [
-                Note(key[0], key[1], progress.get(key), tuple(lines.get(key, ())))
-                for key in progress.keys() | lines.keys()
-            ]
-        )
-
     # --- time ------------------------------------------------------------------------------------------------------
 
     def _left_to_others(self, lease: SessionLease, glance: Glance) -> timedelta:
@@ -408,9 +454,11 @@ class Conductor:
 
     def _sleep(self, lease: SessionLease, glance: Glance, read_at: float, not_yet: timedelta, *, again: bool) -> float:
         """Return the seconds until something wants this node, by what it saw at ``read_at``."""
-        if again or self._outcomes or lease.lost:
+        if again or self._outcomes or self._given_back or lease.lost:
             return 0.0
         waits = [IDLE]
+        if (notes := self._notes.wanted_in) is not None:
+            waits.append(notes)
         if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
             waits.append(not_yet.total_seconds())
         else:
@@ -455,16 +503,41 @@ class Conductor:
         return min(longest, first * 2 ** min(self._troubles, 10))
 
     def _watch_while_draining(self) -> float:
-        self._flush_notes()
-        return WATCH
+        self._notes.flush(self._store)
+        return 0.0 if self._outcomes or self._given_back else WATCH
 
-    def _housekeep(self) -> None:
-        """Now and then: prune what was kept long enough, and say again what a newer release left aside."""
+    def _housekeep(self) -> bool:
+        """Now and then: prune what was kept long enough, and say again what a newer release left aside.
+
+        Returns whether there is more to prune. One batch a round, because what is due must not wait for care.
+        """
         now = self._clock.monotonic()
         if self._declare_again and now - self._declared_at > IDLE / 3:
             self._declared_at = now
             self._declare_again = self._declare(self._store)
-        if now - self._housekept_at > HOUSEKEEPING:
+        if now - self._housekept_at <= HOUSEKEEPING:
+            return False
+        more = self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE
+        if not more:
             self._housekept_at = now
-            while self._store.prune(limit=1000) == 1000:
-                pass
+        return more
+
+
+def _claim_again(one: Occurrence, spec: JobSpec, lease: SessionLease) -> Claim:
+    """Return the claim that stands behind a running occurrence of ours."""
+    return Claim(
+        id=one.id,
+        spec=spec,
+        key=one.key,
+        origin=one.origin,
+        scheduled_for=one.scheduled_for,
+        due_at=one.due_at,
+        attempt=one.attempt,
+        token=one.token,
+        session=lease.session,
+        args=one.args,
+        kwargs=one.kwargs,
+        claimed_at=one.started_at or one.due_at,
+        crashes=one.crashes,
+        failures=one.failures,
+    )

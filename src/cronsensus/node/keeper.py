@@ -18,6 +18,7 @@ conductor stops what runs. If the store answers again in time, nothing happened.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -25,14 +26,18 @@ from datetime import timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.model.session import Renewal
-from cronsensus.node.lease import SessionLease
+from cronsensus.node.lease import IDLE_LEASE, MARGIN, SessionLease
 from cronsensus.stores.base import Store
 
+_log = logging.getLogger("cronsensus.node")
+
 IDLE_RENEWAL = timedelta(seconds=90)
-IDLE_LEASE = timedelta(seconds=300)
 SOONEST = 0.05
 QUICK_LOOK = 0.5
-"""Least seconds between two renewals that hints ask for."""
+"""Least seconds between two renewals that hints ask for, while the node holds something."""
+IDLE_LOOK = 10.0
+"""The same for an idle node, which can only be asked to drain."""
+AFTER_A_BUG = 1.0
 
 
 class Keeper:
@@ -55,83 +60,84 @@ class Keeper:
         self._on_renewal = on_renewal
         self._on_trust_lost = on_trust_lost
         self._wake = threading.Event()
+        self._hinted = False
         self._stopped = False
-        self._renewed_at = -1e9
+        self._looked_at = -1e9
         self._kept: SessionLease | None = None
         self._told: SessionLease | None = None
 
     def keep(self, lease: SessionLease) -> None:
         """Renew this session from now on, instead of the one before."""
         self._kept = lease
-        self._renewed_at = self._clock.monotonic()
         self._wake.set()
 
     def nudge(self) -> None:
-        """Look soon: the node began to hold something, or a hint came that may be a request to cancel."""
+        """Think again: the node began to hold something, or its trust in the lease ran out."""
+        self._wake.set()
+
+    def hint(self) -> None:
+        """Look soon: something changed in the store, and it may be a request to cancel or to drain."""
+        self._hinted = True
         self._wake.set()
 
     def step(self) -> float:
-        """Renew if it is time to; return the seconds until the next look."""
+        """Renew if it is time to, or if a hint came; return the seconds until the next look."""
         lease = self._kept
         if lease is None or lease.lost:
             return IDLE_RENEWAL.total_seconds()
         busy = self._holds()
-        every = (self._lease / 3 if busy else IDLE_RENEWAL).total_seconds()
+        every = min(self._lease / 3, IDLE_RENEWAL) if busy else IDLE_RENEWAL
+        ttl = self._lease if busy else max(self._lease, IDLE_LEASE)
         asked_at = self._clock.monotonic()
-        wait = self._renewed_at + every - asked_at
-        if busy:
-            wait = min(wait, lease.trusted_for - self._lease.total_seconds() / 2)
+        # Counted from the lease itself and not from the last renewal: a claim sets it too, and what was short while the node
+        # worked is too short for an idle one.
+        wait = lease.trusted_for - (ttl.total_seconds() * (1 - MARGIN) - every.total_seconds())
+        if self._hinted:
+            wait = min(wait, self._looked_at + (QUICK_LOOK if busy else IDLE_LOOK) - asked_at)
         if wait > 0:
-            return wait
+            return min(wait, every.total_seconds())
         if busy:
-            return self._renew(lease, self._lease, asked_at, every)
+            return self._renew(lease, ttl, asked_at, every)
         # A long lease answered while a claim sets a short one would be trusted for too long: one of them at a time.
         if not lease.changing.acquire(blocking=False):
             return SOONEST
         try:
-            return SOONEST if self._holds() else self._renew(lease, max(self._lease, IDLE_LEASE), asked_at, every)
+            return SOONEST if self._holds() else self._renew(lease, ttl, asked_at, every)
         finally:
             lease.changing.release()
 
-    def look(self) -> float:
-        """Renew now if the node holds something, unless it was just done: learns of requests to cancel."""
-        if self._kept is not None and self._holds():
-            self._renewed_at = min(self._renewed_at, self._clock.monotonic() - self._lease.total_seconds())
-        return self.step()
-
-    def _renew(self, lease: SessionLease, ttl: timedelta, asked_at: float, every: float) -> float:
+    def _renew(self, lease: SessionLease, ttl: timedelta, asked_at: float, every: timedelta) -> float:
+        self._hinted, self._looked_at = False, asked_at
         try:
             renewal = self._store.renew(lease.session, lease=ttl)
         except StoreError:
+            self._hinted = True
             if not lease.trusted and self._told is not lease:
                 self._told = lease
                 self._on_trust_lost(lease)
             return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
-        self._renewed_at = asked_at
         if renewal.alive:
             self._told = None
             lease.confirm(asked_at, ttl)
         else:
             lease.lose()
         self._on_renewal(lease, renewal)
-        return every
+        return every.total_seconds()
 
     def run(self) -> None:
         """Turn ``step`` until ``stop``; the keeper's thread."""
-        wait, looked_at = 0.0, -1e9
+        wait = 0.0
         while not self._stopped:
-            hinted = self._wake.wait(max(SOONEST, wait))
+            self._wake.wait(max(SOONEST, wait))
             self._wake.clear()
             if self._stopped:
                 return
-            now = self._clock.monotonic()
-            if hinted and now - looked_at >= QUICK_LOOK:
-                looked_at = now
-                wait = self.look()
-            else:
+            try:
                 wait = self.step()
-                if hinted:
-                    wait = min(wait, QUICK_LOOK)
+            except Exception:
+                # The thread outlives any mistake of ours: without it the lease would run out.
+                _log.exception("a mistake in cronsensus; please report it. The session is kept")
+                wait = AFTER_A_BUG
 
     def stop(self) -> None:
         """End ``run``."""

@@ -13,6 +13,8 @@ from datetime import timedelta
 
 from cronsensus.clock import Clock
 
+IDLE_LEASE = timedelta(seconds=300)
+"""The lease of a session that holds nothing; see ADR 4."""
 MARGIN = 0.1
 """Share of a lease that is not trusted: room for the stop to take effect before another node may begin."""
 
@@ -39,6 +41,11 @@ class SessionLease:
         seconds = lease.total_seconds()
         with self._lock:
             self._trusted_until = asked_at + seconds * (1 - MARGIN)
+
+    def shorten(self, asked_at: float, lease: timedelta) -> None:
+        """Note that the lease may have been set to ``lease`` at ``asked_at`` or later: trust it no longer than that."""
+        with self._lock:
+            self._trusted_until = min(self._trusted_until, asked_at + lease.total_seconds() * (1 - MARGIN))
 
     def lose(self) -> None:
         """Note that the session is dead for good."""

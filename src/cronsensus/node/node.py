@@ -13,12 +13,13 @@ from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.conductor import Conductor, NodeSettings, Tally
-from cronsensus.node.deadlines import Deadlines
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.deadlines import Deadline, Deadlines
+from cronsensus.node.executors.logs import RunLogHandler
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.keeper import Keeper
+from cronsensus.node.keeper import SOONEST, Keeper
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.listener import Listener
 from cronsensus.stores.base import Store
@@ -27,6 +28,8 @@ _log = logging.getLogger("cronsensus.node")
 
 AFTER_A_BUG = 1.0
 JOIN = 10.0
+LAST_WORDS = 2.0
+"""Seconds that runs get to end after they were asked to, when the node leaves."""
 
 
 class Node:
@@ -43,10 +46,18 @@ class Node:
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
         loop: asyncio.AbstractEventLoop | None = None,
+        on_drained: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make a node on ``store``; ``loop`` is the application's event loop, if its async jobs are to run there."""
-        self._store = store
+        """Make a node on handles of its own on ``store``.
+
+        Args:
+            loop: the application's event loop, if its async jobs are to run there.
+            on_drained: told once, when the node takes nothing new and nothing runs any more, whoever asked for it.
+        """
+        self._store = store.sibling()
         self._settings = settings
+        self._clock = clock
+        self._on_drained = on_drained
         self._wake_event = threading.Event()
         self._stopping = threading.Event()
         self._drained = threading.Event()
@@ -57,7 +68,7 @@ class Node:
             "process": ProcessExecutor(self._ended, clock, self._deadlines, most=settings.concurrency),
         }
         self.conductor = Conductor(
-            store,
+            self._store,
             clock,
             settings,
             registry=registry,
@@ -79,6 +90,10 @@ class Node:
         )
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
+        self._logs = RunLogHandler(clock)
+        self._trust_lock = threading.Lock()
+        self._trust_watch: Deadline | None = None
+        self._trust_until = 0.0
 
     @property
     def tally(self) -> Tally:
@@ -102,6 +117,7 @@ class Node:
             StoreError: the store cannot be used now; nothing was started.
         """
         self.conductor.begin()
+        self._logs.install()
         for name, target in (
             ("conductor", self._turn),
             ("keeper", self._keeper.run),
@@ -128,16 +144,22 @@ class Node:
         """
         self.drain()
         all_ended = not self._threads or self._drained.wait(drain.total_seconds())
-        self.conductor.stop_all("the node is shutting down")
         self._stopping.set()
         self.wake()
         for thread in self._threads[:1]:
             thread.join(JOIN)
+        self._stop_what_can_be_stopped()
         self._keeper.stop()
+        self.close()
+        return all_ended
+
+    def close(self) -> None:
+        """Close the session and free everything; for a node whose start failed, too."""
         try:
             self.conductor.end()
         except StoreError as error:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
+        self._logs.remove()
         self._listener.stop()
         for executor in self._executors.values():
             executor.close()
@@ -145,7 +167,15 @@ class Node:
         for thread in self._threads[1:]:
             thread.join(JOIN)
         self._keeper_store.close()
-        return all_ended
+        self._store.close()
+
+    def _stop_what_can_be_stopped(self) -> None:
+        """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
+        self.conductor.stop_all("the node is shutting down")
+        until = self._clock.monotonic() + LAST_WORDS
+        while self.conductor.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
+            self._wake_event.wait(left)
+            self._wake_event.clear()
 
     def _turn(self) -> None:
         while not self._stopping.is_set():
@@ -159,8 +189,9 @@ class Node:
                 # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = AFTER_A_BUG
-            if self.conductor.draining and not self.conductor.holds:
+            if self.conductor.draining and not self.conductor.holds and not self._drained.is_set():
                 self._drained.set()
+                self._on_drained()
             self._wake_event.wait(wait)
 
     def _ended(self, call: Call, ending: Ending) -> None:
@@ -171,11 +202,13 @@ class Node:
 
     def _on_work(self) -> None:
         self._keeper.nudge()
+        lease = self.conductor.lease
+        if lease is not None:
+            self._watch_trust(lease)
 
     def _on_hint(self) -> None:
         self.wake()
-        if self.conductor.holds:
-            self._keeper.nudge()
+        self._keeper.hint()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
         if not renewal.alive:
@@ -189,5 +222,42 @@ class Node:
             self.drain()
 
     def _on_trust_lost(self, lease: SessionLease) -> None:
-        _log.error("the lease could not be renewed in time: stopping what runs, because another node may take it over")
-        self.conductor.lose_session(lease)
+        stopped = self.conductor.lose_session(lease)
+        if stopped:
+            _log.error(
+                "the lease could not be renewed in time: stopping what runs (%d), because another node may take it over",
+                stopped,
+            )
+
+    # --- the end of trust --------------------------------------------------------------------------------------------
+
+    def _watch_trust(self, lease: SessionLease) -> None:
+        """See to it that the end of the trust is noticed, also when everybody who asks the store hangs in it.
+
+        Runs on the watchdog's thread, which asks no store.
+        """
+        left = lease.trusted_for
+        until = self._clock.monotonic() + left
+        with self._trust_lock:
+            if self._trust_watch is not None:
+                if self._trust_until <= until:
+                    return
+                self._trust_watch.cancel()
+            self._trust_until = until
+            self._trust_watch = self._deadlines.after(max(left, SOONEST), self._look_at_trust)
+
+    def _look_at_trust(self) -> None:
+        with self._trust_lock:
+            self._trust_watch = None
+        lease = self.conductor.lease
+        if lease is None or not self.conductor.holds:
+            return
+        if lease.trusted:
+            self._watch_trust(lease)
+            return
+        self._on_trust_lost(lease)
+        with self._trust_lock:
+            if self._trust_watch is None:
+                again = self._settings.lease.total_seconds() / 2
+                self._trust_until = self._clock.monotonic() + again
+                self._trust_watch = self._deadlines.after(again, self._look_at_trust)

@@ -174,6 +174,10 @@ class Store(ABC):
 
         Atomic: all or nothing.
         Idempotent: equal definitions write nothing.
+
+        Raises:
+            DuplicateJob: two of ``specs`` have one name.
+            InvalidPayload: arguments that are not JSON.
         """
 
     @abstractmethod
@@ -201,7 +205,8 @@ class Store(ABC):
         For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw,
         and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next due
         time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
-        once). Otherwise nothing of it is written.
+        once). Otherwise nothing of it is written. An occurrence whose key stands already, because it was acquired or
+        backfilled ahead of its time, is left as it is.
 
         Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
         Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.
@@ -239,6 +244,7 @@ class Store(ABC):
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
             UnknownJob: no such job, or retired.
             LeaseLost: the session is not alive.
+            InvalidOption: ``key`` is none that ``check_key`` allows.
         """
 
     @abstractmethod
@@ -251,6 +257,9 @@ class Store(ABC):
         Atomic: all outcomes of a call in one step.
         Idempotent: repeated with the same token it gives the first answer and writes nothing; so a caller whose
         answer was lost just repeats it.
+
+        Raises:
+            InvalidTransition: a state that no run can end in (``RUNNING``, ``MISSED``).
         """
 
     @abstractmethod
@@ -273,14 +282,17 @@ class Store(ABC):
 
     @abstractmethod
     def close_session(self, session: str) -> list[Takeover]:
-        """End a session in order. What it still holds goes the way of ``reclaim``, without counting as a crash."""
+        """End a session in order. What it still holds goes the way of ``reclaim``, without counting as a crash.
+
+        With ``on_crash="fail"`` a run that was cut off is failed(crashed) here too: it may have begun its work.
+        """
 
     @abstractmethod
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End sessions whose lease ran out, and those in ``presumed_dead``; return what became of their runs.
 
-        A run goes back to pending with one crash more (``on_crash="retry"`` and fewer than ``max_crashes``) or is
-        failed(crashed). Its run record says crashed. Their locks are free.
+        A run goes back to pending with one crash more (``on_crash="retry"``, and with this one fewer than
+        ``max_crashes``) or is failed(crashed). Its run record says crashed. Their locks are free.
 
         Evidence in ``presumed_dead`` shortens a takeover; wrong evidence costs a run its result, never correctness.
         Atomic: per session.
@@ -297,6 +309,11 @@ class Store(ABC):
         """Take the named lock for ``holder`` if it is free or overdue; ``None``: somebody holds it.
 
         Held by a ``session`` it also ends with that session. The token grows with every grant, also after an expiry.
+        Not re-entrant: whoever holds it gets ``None`` too.
+
+        Raises:
+            LeaseLost: ``session`` is not alive.
+            InvalidOption: ``name`` is none that ``check_name`` allows.
         """
 
     @abstractmethod
@@ -320,11 +337,17 @@ class Store(ABC):
 
         Raises:
             UnknownJob: no such job, or retired.
+            InvalidOption: a key is none that ``check_key`` allows.
+            InvalidPayload: arguments that are not JSON.
         """
 
     @abstractmethod
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
-        """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay."""
+        """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay.
+
+        Raises:
+            UnknownJob: no such job, or retired; so do ``pause``, ``resume``, ``retry`` and ``backfill``.
+        """
 
     @abstractmethod
     def pause(self, job: str, *, by: str, why: str) -> bool:
@@ -337,6 +360,9 @@ class Store(ABC):
     @abstractmethod
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence at once; ask a running one to stop (``renew`` tells its node).
+
+        What was asked to stop does not come back: where it would go back to pending (a retry, a takeover, a release) it
+        becomes cancelled instead, with the reason of the request.
 
         Raises:
             InvalidTransition: it is final.
@@ -357,6 +383,9 @@ class Store(ABC):
         """Create occurrences (origin backfill) for nominal times that have no active or succeeded one.
 
         Idempotent: a time that has one returns it with ``created=False``.
+
+        Raises:
+            OccurrenceTooOld: a time is at or below the pruned horizon; nothing is created.
         """
 
     # --- care ------------------------------------------------------------------------------------------------------
@@ -368,7 +397,8 @@ class Store(ABC):
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
-        that what was pruned can still never run again.
+        that what was pruned can still never run again; an occurrence above the watermark stays, because its key is
+        what keeps ``fire`` from making it a second time.
         """
 
     @abstractmethod

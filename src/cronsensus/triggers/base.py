@@ -7,8 +7,6 @@ makes one with ``|``.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -104,6 +102,8 @@ class Trigger(ABC):
 
         A hash of the job's name and the nominal time, so that every node computes the same and none has to store it.
         """
+        import hashlib  # loads OpenSSL, and most triggers have no jitter
+
         span = self.jitter // _MICROSECOND
         if span == 0:
             return ZERO
@@ -167,7 +167,7 @@ def any_of(*triggers: Trigger, jitter: Duration | None = None) -> Trigger:
         delay = max(delay, trigger.jitter)
         for part in trigger.parts if isinstance(trigger, AnyOf) else (trigger,):
             bare = replace(part, jitter=ZERO)
-            parts[json.dumps(bare.to_json(), sort_keys=True)] = bare
+            parts[str(bare.to_json())] = bare
     if not parts:
         raise InvalidTrigger("any_of() needs at least one trigger; write any_of(cron(…), every(…))")
     if len(parts) > _MOST_PARTS:

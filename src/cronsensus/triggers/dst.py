@@ -3,8 +3,8 @@
 Where the clock jumps forward, wall-clock times are missing (a gap); where it is put back, they come twice (a fold: a
 first and a second pass). ``gaps`` and ``second_pass`` say what a policy does there; ``cron.py`` has the table.
 
-cronsim walks time zones too, but forgets which pass it starts from, repeats the end of a gap, and loses half an hour
-where a clock moves by half an hour; so here it only reads the text, and the walk is ours. Everything rests on PEP 495:
+cronsim walks time zones too, but started in a second pass it answers with a time that is over, and where a clock moves
+by half an hour it leaves some out; so here it only reads the text, and the walk is ours. Everything rests on PEP 495:
 at a wall-clock time, the UTC offset with ``fold=0`` is larger than with ``fold=1`` inside a fold, smaller inside a gap.
 """
 
@@ -16,10 +16,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from cronsensus.triggers.wall import WallClock
 
 _SECOND = timedelta(seconds=1)
-_DAY = timedelta(days=1)
+_LONGEST_FOLD = timedelta(days=1)
+_PROBE = timedelta(days=3)
+"""How far apart the UTC offset is looked at: no zone has ever changed twice in less than four days."""
 _ZERO = timedelta(0)
-_LAST_LISTED_YEAR = 2037
-"""Time zone data lists every change up to here; after it the yearly rules repeat."""
+_LAST_LISTED_YEAR = 2100
+"""Time zone data lists changes one by one up to here at most (Morocco's up to 2087); after it yearly rules repeat."""
 _CYCLE = 400
 """Years after which dates and weekdays, and so the yearly rules, repeat: what did not come in them never comes."""
 
@@ -46,8 +48,7 @@ class ZonedClock:
         # From the second after, by the old offset: just before the end of a gap this looks into the gap, as it must.
         start = here + _SECOND
         if first > second:
-            low, high = _instant(here, first), _instant(here, second)
-            change = self._change(low, high)
+            change = self._change(_instant(here, first), _instant(here, second))
             found = self._in_fold(start, change, first, second, is_second=bool(local.fold))
             if found is not None:
                 return found
@@ -83,16 +84,16 @@ class ZonedClock:
             start = _wall_time(change, second)
 
     def count(self, after: datetime, until: datetime) -> int:
-        """Return how many matches lie in (after, until]: in steps of a day, not of a match."""
+        """Return how many matches lie in (after, until]: in steps of days, not of matches."""
         start, stop = _next_second(after), _next_second(until)
         if self.zone is UTC:
             return self.wall.count(start.replace(tzinfo=None), stop.replace(tzinfo=None))
         total = 0
-        position = stretch = start - 2 * _DAY  # early enough for a fold that ``start`` may lie in
+        position = stretch = start - 2 * _LONGEST_FOLD  # early enough for a fold that ``start`` may lie in
         offset = self._offset_at(position)
         seen = _wall_time(position, offset)  # what lies before it has had its first pass
         while position < stop:
-            probe = min(position + _DAY, stop)
+            probe = min(position + _PROBE, stop)
             if self._offset_at(probe) == offset:
                 position = probe
                 continue

@@ -5,7 +5,6 @@ The library cronsim reads the text and decides which days match; nothing here se
 
 from __future__ import annotations
 
-import calendar
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -62,8 +61,13 @@ class CronFields:
 
 def month_shape(year: int, month: int) -> int:
     """Return which of the 28 shapes a month has: the weekday of its first day, and its length."""
-    first, length = calendar.monthrange(year, month)
-    return first * 4 + length - 28
+    return date(year, month, 1).weekday() * 4 + _length(year, month) - 28
+
+
+def _length(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in {4, 6, 9, 11} else 31
 
 
 @lru_cache(maxsize=1024)
@@ -164,8 +168,7 @@ def _never(text: str, parts: list[str]) -> str:
 
 def _shapes_of(month: int) -> list[int]:
     """Return the shapes that a month takes over the years, all of which do come."""
-    lengths = (28, 29) if month == 2 else (30,) if month in {4, 6, 9, 11} else (31,)
-    return [first * 4 + length - 28 for first in range(7) for length in lengths]
+    return [first * 4 + length - 28 for first in range(7) for length in {_length(2000, month), _length(2001, month)}]
 
 
 @lru_cache(maxsize=1024)
@@ -176,8 +179,8 @@ def _day_masks(day_of_month: str, day_of_week: str) -> tuple[int, ...]:
     rule = CronSim(f"0 0 {day_of_month} * {day_of_week}", _ANY_DAY)
     masks = []
     for year, month in _a_month_of_each_shape():
-        length = calendar.monthrange(year, month)[1]
-        masks.append(sum(1 << day for day in range(1, length + 1) if rule.match_day(date(year, month, day))))
+        days = range(1, _length(year, month) + 1)
+        masks.append(sum(1 << day for day in days if rule.match_day(date(year, month, day))))
     return tuple(masks)
 
 

@@ -37,8 +37,8 @@ class Call:
 
 
 Done = Callable[[Call, Ending], None]
-"""What an executor calls, exactly once for each call, from any thread, when the attempt has ended (or is given up: a thread
-that runs over its time is reported as timed out at once, and whatever it does later is ignored)."""
+"""What an executor calls, exactly once for each call, from any thread, when the attempt has ended (or is given up: a
+thread that runs over its time is reported as timed out at once, and whatever it does later is ignored)."""
 
 
 class Executor(ABC):

@@ -1,6 +1,6 @@
 """What a memory store holds: rows, sorted indexes, and the few ways in which a row changes. Floor 3.
 
-The verbs decide; the methods here only keep rows and indexes in step. Nothing here takes the lock: every caller holds it.
+The verbs decide; the methods here only keep rows and indexes in step. Nothing here takes the lock: callers hold it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import weakref
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +27,7 @@ Key = TypeVar("Key", bound=Any)
 
 
 class Sorted(Generic[Key]):
-    """Keys in order, without repeats. Finding one is O(log n); adding one moves pointers, which is cheap to a million."""
+    """Keys in order, without repeats. Finding is O(log n); adding moves pointers, which is cheap up to a million."""
 
     __slots__ = ("_keys",)
 
@@ -65,11 +65,12 @@ class Sorted(Generic[Key]):
 
 @dataclass(slots=True, eq=False)
 class JobRow:
-    """A job, with the indexes that lead to its occurrences."""
+    """A job, with the indexes that lead to its occurrences. ``payload`` is what a scheduled occurrence passes."""
 
     id: int
     spec: JobSpec
     digest: str
+    payload: str
     revision: int
     watermark: datetime
     eras: list[Era]
@@ -183,7 +184,7 @@ class World:
         self._counters: dict[str, int] = {}
 
     def next(self, what: str) -> int:
-        """Return the next number of a kind: 1, 2, 3, …"""
+        """Return the next number of a kind, counting from 1."""
         number = self._counters[what] = self._counters.get(what, 0) + 1
         return number
 
@@ -205,7 +206,7 @@ class Space:
         self.occurrences: dict[int, OccurrenceRow] = {}
         self.ids: Sorted[int] = Sorted()
         self.pending: dict[int, Sorted[tuple[datetime, int]]] = {}
-        """Pending occurrences by priority, as (due, id): read from the highest priority down, this is the order of claims."""
+        """Pending occurrences by priority, as (due, id): highest priority first, this is the order of claims."""
         self.expiring: Sorted[tuple[datetime, int]] = Sorted()
         """Pending occurrences that never started and have an expiry, as (expiry, id)."""
         self.running: set[int] = set()
@@ -252,7 +253,7 @@ class Space:
         return row
 
     def unused_key(self, job: JobRow) -> str:
-        """Return a key that no occurrence of the job has: in the form of a UUID, but counted, so that runs repeat exactly."""
+        """Return a key that no occurrence of the job has: a UUID in form, but counted, so that a simulation repeats."""
         while True:
             key = str(uuid.UUID(int=0x7 << 76 | 0b10 << 62 | self.world.next("key")))
             if key not in job.keys:
@@ -285,7 +286,13 @@ class Space:
         self._index(row)
 
     def end_run(
-        self, row: OccurrenceRow, end: RunEnd, now: datetime, *, reason: str | None = None, error: RunError | None = None
+        self,
+        row: OccurrenceRow,
+        end: RunEnd,
+        now: datetime,
+        *,
+        reason: str | None = None,
+        error: RunError | None = None,
     ) -> None:
         """Complete the record of the attempt that is running."""
         row.runs[-1] = replace(row.runs[-1], end=end, finished_at=now, reason=reason, error=error)
@@ -366,13 +373,3 @@ class Space:
     def record(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
         """Write down who did what, to what, and why."""
         self.trail.append(TrailEntry(self.world.next("trail"), at, by, action, target, why, details))
-
-
-def earliest(instant: datetime, now: datetime) -> datetime:
-    """Return ``instant``, but at the latest ``now``: due at once, also after the clock was set back."""
-    return min(instant, now)
-
-
-def seconds(duration: timedelta) -> float:
-    """Return a duration in seconds, as the monotonic clock counts."""
-    return duration.total_seconds()

@@ -1,0 +1,105 @@
+"""Audit a store: each job in turn, verdicts first, then runs. Floor 5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cronsensus.audit.nominal import MICROSECOND, Nominals
+from cronsensus.audit.report import JobReport, Report
+from cronsensus.audit.runs import Runs, Sessions
+from cronsensus.audit.verdicts import Verdicts
+from cronsensus.errors import UnknownJob
+from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.model.job import JobView
+from cronsensus.stores.base import Store
+
+TOLERANCE = timedelta(seconds=30)
+"""How long a nominal time may stay undecided, and a run stay with a dead session: a few leases."""
+
+BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
+PAGE = 100
+
+
+def audit(
+    store: Store,
+    *,
+    jobs: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    tolerance: timedelta = TOLERANCE,
+    on_job: Callable[[JobReport], None] = lambda _: None,
+) -> Report:
+    """Compare a store's ledger with the nominal times that its jobs' triggers give.
+
+    Reads only, and may be used while nodes work. Memory is bounded; time grows with the number of runs, and by little
+    with nominal times that verdict ranges speak for.
+
+    Example:
+        >>> from cronsensus.stores import open_store
+        >>> audit(open_store("memory://audit-example")).ok
+        True
+
+    Args:
+        store: the ledger.
+        jobs: names; none given means all, the retired ones too.
+        since: the first nominal time to judge. Defaults to the beginning.
+        until: the last nominal time to judge. Defaults to the store's now, and is never later.
+        tolerance: how long a nominal time may stay undecided, and a run stay with a dead session.
+        on_job: told of each job as soon as it is judged.
+
+    Raises:
+        UnknownJob: a name in ``jobs`` that the store does not know.
+        InvalidOption: ``since`` or ``until`` is naive.
+        StoreError: the store cannot be read.
+    """
+    now = store.now()
+    since = None if since is None else as_utc(since, what="since")
+    until = now if until is None else min(as_utc(until, what="until"), now)
+    report = Report(since=since, until=until)
+    sessions = Sessions(store)
+    for job in _jobs(store, jobs):
+        result = _audit_job(store, job, sessions, since=since, until=until, now=now, tolerance=tolerance)
+        report.add(result)
+        on_job(result)
+    return report
+
+
+def _audit_job(
+    store: Store,
+    job: JobView,
+    sessions: Sessions,
+    *,
+    since: datetime | None,
+    until: datetime,
+    now: datetime,
+    tolerance: timedelta,
+) -> JobReport:
+    name = job.spec.name
+    report = JobReport(job=name)
+    nominals = Nominals(store.eras(name), retired=job.retired_at is not None)
+    after = BEGINNING if since is None else since - MICROSECOND
+    if job.horizon is not None and job.horizon > after:
+        after = job.horizon
+        report.notes.append(f"nominal times up to {format_instant(job.horizon)} are pruned and not judged")
+    if after < until:
+        Verdicts(store, job, nominals, store.pauses(name), report).judge(after, until, late=now - tolerance)
+    Runs(store, job, nominals, sessions, report, tolerance=tolerance).judge(after, until, since)
+    return report
+
+
+def _jobs(store: Store, names: Sequence[str]) -> Iterator[JobView]:
+    for name in dict.fromkeys(names):
+        job = store.job(name)
+        if job is None:
+            raise UnknownJob(f"the store knows no job {name!r}; cronsensus jobs list shows the ones it knows")
+        yield job
+    if names:
+        return
+    last = ""
+    while True:
+        page = store.jobs(after=last, limit=PAGE, retired=True)
+        yield from page
+        if len(page) < PAGE:
+            return
+        last = page[-1].spec.name

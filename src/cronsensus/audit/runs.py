@@ -1,0 +1,251 @@
+"""Ask of each run: was it allowed? Floor 5.
+
+Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is
+reported, because occurrence and runs are two readings and a node may write between them.
+
+Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back
+as the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in
+time. A run that a dead node left behind ends when it was taken over. By the store's clock: where that is a host's
+clock that was set back, runs may seem to overlap that did not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from cronsensus.audit.nominal import Nominals
+from cronsensus.audit.report import Finding, JobReport
+from cronsensus.audit.words import Words
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
+from cronsensus.stores.base import Store
+
+PAGE = 200
+NEIGHBOURS = 2000
+MOST_SESSIONS = 1000
+AGAIN = 5
+RECORDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
+"""Ends of runs that are results: nothing may follow them."""
+
+
+class Sessions:
+    """Who lives and who is dead, read once, when the first running occurrence is met."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._now: datetime | None = None
+        self._living: dict[str, SessionView] = {}
+        self._ended: dict[str, SessionView] = {}
+        self._more = False
+
+    def dead_for(self, session: str | None, since: datetime) -> tuple[timedelta, str] | None:
+        """Return for how long a session has been dead, and in which way; ``None``: alive, or nobody can say.
+
+        ``since``: when the run in question began, which is the best guess for a session that is not known any more.
+        """
+        if self._now is None:
+            living = self._store.sessions(limit=MOST_SESSIONS)
+            self._more = len(living) == MOST_SESSIONS
+            self._living = {one.id: one for one in living}
+            self._ended = {one.id: one for one in self._store.sessions(ended=True, limit=MOST_SESSIONS)}
+            self._now = self._store.now()
+        if session in self._living:
+            overdue = -self._living[session].expires_in
+            return (overdue, "whose lease ran out") if overdue > timedelta(0) else None
+        ended = self._ended.get(session or "")
+        if ended is not None and ended.ended_at is not None:
+            return self._now - ended.ended_at, f"which is {ended.state} since"
+        return None if self._more else (self._now - since, "which nobody knows, since")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Span:
+    """A run's time; an unfinished one goes on."""
+
+    start: datetime
+    token: int
+    end: datetime | None
+    occurrence: int
+
+    def meets(self, later: _Span) -> bool:
+        """Whether this one still ran when ``later`` started."""
+        return self.end is None or later.start < self.end
+
+
+class Overlaps:
+    """Remembers the runs nearest in time, and finds the neighbour that a new one overlaps."""
+
+    def __init__(self) -> None:
+        self._spans: list[_Span] = []
+
+    def add(self, span: _Span) -> tuple[_Span, _Span] | None:
+        """Remember a run; return (earlier, later) if it overlaps one before or after it.
+
+        Among runs that do not overlap one another, a new one overlaps its neighbours first.
+        """
+        index = bisect_left(self._spans, span)
+        before = self._spans[index - 1] if index else None
+        after = self._spans[index] if index < len(self._spans) else None
+        insort(self._spans, span)
+        if len(self._spans) > NEIGHBOURS:
+            del self._spans[-1 if index < NEIGHBOURS // 2 else 0]
+        if before is not None and before.occurrence != span.occurrence and before.meets(span):
+            return before, span
+        if after is not None and after.occurrence != span.occurrence and span.meets(after):
+            return span, after
+        return None
+
+
+class Runs:
+    """Judges the runs of one job."""
+
+    def __init__(
+        self,
+        store: Store,
+        job: JobView,
+        nominals: Nominals,
+        sessions: Sessions,
+        report: JobReport,
+        *,
+        tolerance: timedelta,
+    ) -> None:
+        self._store = store
+        self._job = job
+        self._nominals = nominals
+        self._sessions = sessions
+        self._report = report
+        self._tolerance = tolerance
+        self._words = Words(job.spec.name)
+        self._overlaps = Overlaps()
+
+    def judge(self, after: datetime, until: datetime, since: datetime | None) -> None:
+        """Judge what belongs to nominal times in (after, until], or has none and was made in [since, until]."""
+        last: int | None = None
+        while True:
+            page = self._store.occurrences(OccurrenceFilter(job=self._job.spec.name), after=last, limit=PAGE)
+            for occurrence in page:
+                at = occurrence.scheduled_for
+                if at is not None and after < at <= until:
+                    self._judge(occurrence)
+                elif at is None and (since or occurrence.created_at) <= occurrence.created_at <= until:
+                    self._report.others += 1
+                    self._judge(occurrence)
+            # Nothing is made before its nominal time, so a page of older ones ends the search.
+            if len(page) < PAGE or (since is not None and all(one.created_at < since for one in page)):
+                return
+            last = page[-1].id
+
+    def _judge(self, occurrence: Occurrence) -> None:
+        runs = self._read_runs(occurrence)
+        findings = self._check(occurrence, runs)
+        for _ in range(AGAIN):
+            if not findings:
+                break
+            again = self._store.occurrence(occurrence.id)
+            if again is None:
+                return  # pruned while we read
+            same = (again.state, again.token) == (occurrence.state, occurrence.token)
+            occurrence, runs = again, self._read_runs(again)
+            findings = self._check(occurrence, runs)
+            if same:
+                break
+        for finding in findings:
+            self._report.add(finding)
+        self._count(occurrence, runs)
+        self._look_for_overlaps(occurrence, runs)
+
+    def _read_runs(self, occurrence: Occurrence) -> list[RunView]:
+        return sorted(self._store.runs(occurrence.id), key=lambda run: run.token)
+
+    def _count(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
+        self._report.runs += len(runs)
+        self._report.takeovers += sum(run.end == "crashed" for run in runs)
+        if runs and occurrence.scheduled_for is not None and _by_schedule(occurrence):
+            due = self._nominals.due(self._job.spec.name, occurrence.scheduled_for)
+            self._report.lateness.add((runs[0].started_at - due).total_seconds())
+
+    def _check(self, occurrence: Occurrence, runs: Sequence[RunView]) -> list[Finding]:
+        """Judge one occurrence and its runs (sorted by token), as they were read in one moment."""
+        words, findings = self._words, []
+        succeeded = [run for run in runs if run.end == "succeeded"]
+        if len(succeeded) > 1:
+            findings.append(words.two_successes(occurrence, succeeded))
+        if stale := self._stale(occurrence, runs):
+            findings.append(words.stale(occurrence, stale))
+        for first, second in pairwise(runs):
+            if first.finished_at is None or second.started_at < first.finished_at:
+                findings.append(words.attempts_overlap(occurrence, first, second))
+        due = self._due(occurrence)
+        if runs and due is not None and runs[0].started_at < due:
+            findings.append(words.early(occurrence, runs[0].started_at, due))
+        if occurrence.state is State.RUNNING:
+            dead = self._sessions.dead_for(occurrence.session, runs[-1].started_at if runs else occurrence.created_at)
+            if dead is not None and dead[0] > self._tolerance:
+                findings.append(words.stuck(occurrence, dead[1], dead[0]))
+        return findings
+
+    @staticmethod
+    def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
+        """Return what is wrong with the tokens and with who wrote the result."""
+        for first, second in pairwise(runs):
+            # A release gives the attempt back, so the next run has the same number.
+            if second.token == first.token or second.attempt < first.attempt + (first.end != "released"):
+                return (
+                    f"has tokens that do not grow with its attempts: attempt {first.attempt} has token {first.token}, "
+                    f"attempt {second.attempt} has token {second.token}"
+                )
+            if first.end in RECORDED:
+                return f"has a result under token {first.token} ({first.end}), although token {second.token} is newer"
+        newest = runs[-1] if runs else None
+        if newest is not None and occurrence.token < newest.token:
+            return f"stands under token {occurrence.token}, although token {newest.token} is newer"
+        if newest is not None and newest.end in RECORDED and occurrence.state != newest.end:
+            return f"is {occurrence.state}, although its newest run (token {newest.token}) is {newest.end}"
+        if occurrence.state is State.SUCCEEDED and (newest is None or newest.end != "succeeded"):
+            return "is succeeded, although no current run says so"
+        return None
+
+    def _due(self, occurrence: Occurrence) -> datetime | None:
+        """Return when the first run might start, by the trigger; ``None`` when nobody can say any more."""
+        at = occurrence.scheduled_for
+        if at is not None:
+            by_trigger = _by_schedule(occurrence) and not self._nominals.kept_elsewhere(at)
+            return self._nominals.due(self._job.spec.name, at) if by_trigger else None
+        untouched = occurrence.attempt == 1 and occurrence.crashes == 0 and occurrence.failures == 0
+        return occurrence.due_at if untouched else None
+
+    def _look_for_overlaps(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
+        spec, ruled_since = self._job.spec, self._nominals.ruled_since
+        if spec.trigger is None or spec.policies.overlap == "allow" or occurrence.origin not in SERIAL_ORIGINS:
+            return
+        for run in runs:
+            if ruled_since is None or run.started_at < ruled_since:
+                continue
+            pair = self._overlaps.add(_span(run))
+            if pair is not None and (both := self._still(pair)) is not None:
+                self._report.add(self._words.runs_overlap(*both))
+
+    def _still(self, pair: tuple[_Span, _Span]) -> tuple[RunView, RunView] | None:
+        """Read both runs again; return them if they really overlap."""
+        found = []
+        for span in pair:
+            run = next((run for run in self._store.runs(span.occurrence) if run.token == span.token), None)
+            if run is None:
+                return None
+            found.append(run)
+        return (found[0], found[1]) if _span(found[0]).meets(_span(found[1])) else None
+
+
+def _span(run: RunView) -> _Span:
+    end = None if run.finished_at is None else max(run.started_at, run.finished_at)
+    return _Span(run.started_at, run.token, end, run.occurrence)
+
+
+def _by_schedule(occurrence: Occurrence) -> bool:
+    return occurrence.origin is Origin.SCHEDULE and occurrence.retry_of is None

@@ -1,0 +1,396 @@
+"""Ask of each nominal time: is there exactly one verdict? Floor 5.
+
+A job's stretch is walked in windows of ``WINDOW`` nominal times; what a window holds is read, judged and forgotten. A
+verdict range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime
+costs as little as a minute. A window with more rows than ``MOST_ROWS`` (only a damaged ledger has one) is halved
+until it fits.
+
+Which occurrence is a nominal time's verdict: the one that the schedule made; or, where there is neither that nor a
+range, one that was backfilled ahead of its time. Backfills and an operator's retries beside it are no second verdict:
+they are counted as ``by_hand``, and refused only where the ledger's own rule refuses them (a backfill of what had
+succeeded).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
+from cronsensus.audit.report import JobReport
+from cronsensus.audit.words import Words
+from cronsensus.model.job import JobView, Stretch
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, scheduled_key
+from cronsensus.model.states import Origin, State
+from cronsensus.stores.base import Store
+
+WINDOW = 1000
+PAGE = 200
+MOST_ROWS = 5000
+MOST_LONG = 10_000
+AGAIN = 5
+"""How often a reading is repeated that a working cluster changed meanwhile."""
+
+_COUNTERS = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+    State.SKIPPED: "skipped",
+    State.MISSED: "missed",
+    State.PENDING: "pending",
+    State.RUNNING: "pending",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a verdict needs to know of an occurrence; without arguments and results, which may be large."""
+
+    id: int
+    at: datetime
+    origin: Origin
+    state: State
+    started: bool
+    under_its_key: bool
+    is_retry: bool
+    created_at: datetime
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, occurrence: Occurrence, at: datetime) -> Row:
+        """Return the row of an occurrence of the nominal time ``at``."""
+        return cls(
+            id=occurrence.id,
+            at=at,
+            origin=occurrence.origin,
+            state=occurrence.state,
+            started=occurrence.attempt > 0,
+            under_its_key=occurrence.key == scheduled_key(at),
+            is_retry=occurrence.retry_of is not None,
+            created_at=occurrence.created_at,
+            finished_at=occurrence.finished_at,
+        )
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the schedule made it."""
+        return self.origin is Origin.SCHEDULE and not self.is_retry
+
+
+@dataclass(slots=True)
+class _Gap:
+    first: datetime
+    last: datetime
+    count: int
+
+
+class Verdicts:
+    """Judges one job's nominal times in (after, until]."""
+
+    def __init__(
+        self, store: Store, job: JobView, nominals: Nominals, pauses: Sequence[Stretch], report: JobReport
+    ) -> None:
+        self._store = store
+        self._job = job
+        self._name = job.spec.name
+        self._nominals = nominals
+        self._pauses = list(pauses)
+        self._report = report
+        self._words = Words(self._name)
+        self._gap: _Gap | None = None
+
+    def judge(self, after: datetime, until: datetime, *, late: datetime) -> None:
+        """Judge (after, until]; what lies above the watermark may be undecided, unless it is as old as ``late``."""
+        position = after
+        for _ in range(AGAIN):
+            watermark = self._job.watermark
+            decided = max(position, min(until, watermark))
+            self._decided(position, decided)
+            position = decided
+            undecided = self._undecided(position, until, late)
+            again = self._store.job(self._name) or self._job
+            # Nodes work on while we read: what was undecided a moment ago may have its verdict by now.
+            if undecided.missing == 0 or again.watermark == watermark:
+                break
+            self._job = again
+        self._close_gap()
+        undecided.add_to(self._report)
+        for row in undecided.strays:
+            self._report.add(self._words.stray(row))
+        if undecided.missing and undecided.first is not None:
+            self._report.add(self._words.undecided(undecided.first, undecided.missing, self._job.watermark))
+
+    # --- decided: at or below the watermark -----------------------------------------------------------------------
+
+    def _decided(self, after: datetime, until: datetime) -> None:
+        if after >= until:
+            return
+        position = spoken_for = after
+        for long in self._look_at_ranges(after, until):
+            begin, end = max(long.range.first - MICROSECOND, after), min(long.range.last, until)
+            if both := self._number(begin, min(end, spoken_for)):  # by another long range
+                self._report.add(self._words.two_ranges(begin + MICROSECOND, min(end, spoken_for), both, long.range))
+            self._walk(position, begin)
+            self._long(long, max(begin, position), end)
+            position = spoken_for = max(position, end)
+        self._walk(position, until)
+
+    def _look_at_ranges(self, after: datetime, until: datetime) -> list[LedgerRange]:
+        """Check the ends and the count of every range; return the long ones by time."""
+        longs: list[LedgerRange] = []
+        for one in self._ranges(after, until):
+            verdict = one.range
+            if (verdict.count is None or verdict.count > WINDOW) and len(longs) < MOST_LONG:
+                longs.append(one)
+            if verdict.first <= after or verdict.last > until:
+                continue
+            outside = [at for at in (verdict.first, verdict.last) if not self._nominals.has(at)]
+            if outside:
+                self._report.add(self._words.stray_range(outside[0], verdict))
+            elif verdict.count is not None:
+                count = self._nominals.count(verdict.first - MICROSECOND, verdict.last, verdict.count + MOST_ROWS)
+                if count != verdict.count:
+                    self._report.add(self._words.miscounted(verdict, count))
+        return sorted(longs, key=lambda one: one.range.first)
+
+    def _long(self, long: LedgerRange, after: datetime, until: datetime) -> None:
+        """Judge the nominal times that one long range speaks for, without walking them."""
+        if after >= until:
+            return
+        self._close_gap()
+        self._count(long.range.state, self._number(after, until))
+        for row in self._rows(after, until):
+            self._by_hand(row)
+            if not row.scheduled:
+                continue
+            if self._nominals.has(row.at):
+                self._report.add(self._words.two_verdicts(row.at, [row], [long.range]))
+            else:
+                self._report.add(self._words.stray(row))
+        for other in self._ranges(after, until):
+            if other.range.count is None or other.range.count > WINDOW:
+                continue
+            first, last = max(other.range.first, after + MICROSECOND), min(other.range.last, until)
+            both = self._number(first - MICROSECOND, last)
+            if other.id != long.id and both:
+                self._report.add(self._words.two_ranges(first, last, both, other.range))
+
+    def _walk(self, after: datetime, until: datetime) -> None:
+        """Judge (after, until] window by window."""
+        position = after
+        while position < until:
+            times = self._nominals.between(position, until, WINDOW)
+            end = times[-1] if len(times) == WINDOW else until
+            read = self._read(position, end)
+            while read is None:
+                end = position + max((end - position) // 2, MICROSECOND)
+                read = self._read(position, end)
+            self._window(times[: bisect_right(times, end)], *read)
+            position = end
+
+    def _read(self, after: datetime, until: datetime) -> tuple[list[Row], list[LedgerRange]] | None:
+        """Return what the ledger holds for (after, until]; ``None``: more than is kept in memory."""
+        all_of_it = until - after > MICROSECOND
+        rows: list[Row] = []
+        for row in self._rows(after, until):
+            rows.append(row)
+            if len(rows) > MOST_ROWS:
+                if all_of_it:
+                    return None
+                break
+        ranges: list[LedgerRange] = []
+        for one in self._ranges(after, until):
+            ranges.append(one)
+            if len(ranges) > MOST_ROWS:
+                if all_of_it:
+                    return None
+                break
+        return rows, ranges
+
+    def _window(self, times: list[datetime], rows: list[Row], ranges: list[LedgerRange]) -> None:
+        by_time: dict[datetime, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_time[row.at].append(row)
+        covers: dict[int, list[LedgerRange]] = defaultdict(list)
+        for one in ranges:
+            for index in range(bisect_left(times, one.range.first), bisect_right(times, one.range.last)):
+                covers[index].append(one)
+        for index, at in enumerate(times):
+            self._nominal(at, by_time.pop(at, []), covers.get(index, []))
+        for at in sorted(by_time):
+            scheduled = [row for row in by_time[at] if row.scheduled]
+            if scheduled and self._nominals.kept_elsewhere(at):
+                self._nominal(at, by_time[at], [])
+                continue
+            for row in by_time[at]:
+                self._by_hand(row)
+                if row.scheduled:
+                    self._report.add(self._words.stray(row))
+
+    def _nominal(self, at: datetime, rows: list[Row], ranges: list[LedgerRange]) -> None:
+        """Judge one nominal time."""
+        scheduled = [row for row in rows if row.scheduled]
+        ahead = [row for row in rows if row.origin is Origin.BACKFILL and row.under_its_key]
+        verdicts = scheduled or ([] if ranges else ahead)
+        for row in rows:
+            if row not in verdicts:
+                self._by_hand(row)
+        if len(scheduled) + len(ranges) > 1:
+            self._report.add(self._words.two_verdicts(at, scheduled, [one.range for one in ranges]))
+        for row in rows:
+            if row.origin is Origin.BACKFILL and (done := _succeeded_before(row, rows)) is not None:
+                self._report.add(self._words.backfilled_again(at, done.id, row.id))
+        if self._made_while_paused(at, scheduled):
+            self._report.add(self._words.paused(at, scheduled[0].id))
+        if verdicts:
+            self._close_gap()
+            self._report.ran += any(row.started for row in verdicts)
+            self._count(verdicts[0].state, 1)
+        elif ranges:
+            self._close_gap()
+            self._count(ranges[0].range.state, 1)
+        else:
+            self._count(State.MISSED, 1)
+            if self._gap is None:
+                self._gap = _Gap(at, at, 0)
+            self._gap.last = at
+            self._gap.count += 1
+
+    def _made_while_paused(self, at: datetime, scheduled: list[Row]) -> bool:
+        return any(
+            pause.start <= at
+            and pause.start < row.created_at
+            and (pause.end is None or max(at, row.created_at) <= pause.end)
+            for row in scheduled[:1]
+            for pause in self._pauses
+        )
+
+    def _close_gap(self) -> None:
+        """Report the nominal times without verdict that directly follow one another, as one finding."""
+        gap, self._gap = self._gap, None
+        if gap is None:
+            return
+        again = self._store.job(self._name)
+        horizon = None if again is None else again.horizon
+        if horizon is not None and gap.first <= horizon:
+            # Pruned while we read: nobody can say any more.
+            pruned = self._number(gap.first - MICROSECOND, min(gap.last, horizon))
+            self._report.expected -= pruned
+            self._report.missed -= pruned
+            gap.count -= pruned
+            later = self._nominals.next_after(horizon)
+            if gap.count <= 0 or later is None:
+                return
+            gap.first = later
+        self._report.add(self._words.missing(gap.first, gap.last, gap.count, self._job.watermark))
+
+    # --- undecided: above the watermark ---------------------------------------------------------------------------
+
+    def _undecided(self, after: datetime, until: datetime, late: datetime) -> _Undecided:
+        found = _Undecided()
+        paused_now = self._job.paused_at is not None
+        for begin, end, paused in split(after, until, self._pauses):
+            if paused:
+                found.skipped += self._number(begin, end) - self._stand_ahead(begin, end, found)
+                continue
+            old = begin if paused_now else max(begin, min(end, late))
+            missing = self._number(begin, old) - self._stand_ahead(begin, old, found)
+            if missing > 0:
+                first = self._nominals.next_after(begin)
+                found.first = found.first or first
+                found.missing += missing
+            found.pending += max(0, self._number(old, end) - self._stand_ahead(old, end, found))
+        return found
+
+    def _stand_ahead(self, after: datetime, until: datetime, found: _Undecided) -> int:
+        """Count the nominal times in (after, until] that have an occurrence already: acquired or backfilled by name."""
+        if after >= until:
+            return 0
+        number = 0
+        for row in self._rows(after, until):
+            if not self._nominals.has(row.at):
+                if row.scheduled and not self._nominals.kept_elsewhere(row.at) and len(found.strays) < MOST_ROWS:
+                    found.strays.append(row)
+            elif row.under_its_key and (row.scheduled or row.origin is Origin.BACKFILL):
+                number += 1
+                found.ahead[row.state] += 1
+                found.ran += row.started
+        return number
+
+    # --- counting and reading -------------------------------------------------------------------------------------
+
+    def _count(self, state: State, number: int) -> None:
+        _tally(self._report, state, number)
+
+    def _by_hand(self, row: Row) -> None:
+        self._report.by_hand += not row.scheduled
+
+    def _number(self, after: datetime, until: datetime) -> int:
+        if after >= until:
+            return 0
+        number = self._nominals.count(after, until)
+        if number is None:
+            self._report.notes.append(
+                f"over {MOST_COUNTED:,} nominal times in one stretch; counted as {MOST_COUNTED:,}"
+            )
+            return MOST_COUNTED
+        return number
+
+    def _rows(self, after: datetime, until: datetime) -> Iterator[Row]:
+        where = OccurrenceFilter(job=self._name, scheduled_from=after + MICROSECOND, scheduled_until=until)
+        last: int | None = None
+        while True:
+            page = self._store.occurrences(where, after=last, limit=PAGE, newest_first=False)
+            for occurrence in page:
+                if occurrence.scheduled_for is not None:
+                    yield Row.of(occurrence, occurrence.scheduled_for)
+            if len(page) < PAGE:
+                return
+            last = page[-1].id
+
+    def _ranges(self, after: datetime, until: datetime) -> Iterator[LedgerRange]:
+        last = 0
+        while True:
+            page = self._store.ranges(self._name, since=after + MICROSECOND, until=until, after=last, limit=PAGE)
+            yield from page
+            if len(page) < PAGE:
+                return
+            last = page[-1].id
+
+
+class _Undecided:
+    """What was found above the watermark; added to the report once it is certain."""
+
+    def __init__(self) -> None:
+        self.skipped = self.missing = self.pending = self.ran = 0
+        self.first: datetime | None = None
+        self.ahead: Counter[State] = Counter()
+        self.strays: list[Row] = []
+
+    def add_to(self, report: JobReport) -> None:
+        """Count all of it."""
+        _tally(report, State.SKIPPED, self.skipped)
+        _tally(report, State.MISSED, self.missing)
+        _tally(report, State.PENDING, self.pending)
+        report.ran += self.ran
+        for state, number in self.ahead.items():
+            _tally(report, state, number)
+
+
+def _tally(report: JobReport, state: State, number: int) -> None:
+    report.expected += number
+    name = _COUNTERS[state]
+    setattr(report, name, getattr(report, name) + number)
+
+
+def _succeeded_before(backfill: Row, rows: list[Row]) -> Row | None:
+    """Return an occurrence of the same nominal time that had succeeded when ``backfill`` was made."""
+    for row in rows:
+        done = row.state is State.SUCCEEDED and row.finished_at is not None and row.finished_at <= backfill.created_at
+        if row.id < backfill.id and done:
+            return row
+    return None

@@ -1,0 +1,273 @@
+"""Find what a command works on: the application's Scheduler, or only its store. Floor 7.
+
+An application is named by ``--app``, ``CRONSENSUS_APP`` or ``[tool.cronsensus] app``; else the first of ``jobs.py``,
+``tasks.py``, ``app.py`` and ``main.py`` in this folder that holds exactly one Scheduler is taken, and we say so. A
+command that needs only a store takes ``--url``, and then imports nobody's code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.group import Invocation
+from cronsensus.cli.output import message
+from cronsensus.cli.words import clean, shorten
+from cronsensus.errors import CronsensusError
+from cronsensus.stores.base import Store
+
+if TYPE_CHECKING:
+    from cronsensus.config import Settings
+    from cronsensus.scheduler import Scheduler
+
+CANDIDATES = ("jobs.py", "tasks.py", "app.py", "main.py")
+HOW_TO_SAY = "name it: cronsensus --app MODULE:ATTR …, or CRONSENSUS_APP, or app in [tool.cronsensus]"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A Scheduler, and under which name it was found."""
+
+    scheduler: Scheduler
+    name: str
+
+
+def settings() -> Settings:
+    """Return the settings as flags, environment, and pyproject.toml give them."""
+    from cronsensus.config import load_settings
+
+    return load_settings(Invocation.current().flags(), {}, env=os.environ, start=Path.cwd())
+
+
+def application(name: str | None = None, **flags: Any) -> Application:
+    """Load the application called ``name``, or else the one that the settings name, or else the one that lies here.
+
+    Args:
+        name: ``MODULE:ATTR``, as an argument of a command.
+        flags: further settings that were given as options; those that are ``None`` were not.
+
+    Raises:
+        CommandError: there is none, or it cannot be imported; says what to type.
+    """
+    name = name or Invocation.current().app or settings().value("app")
+    found = load(name) if name else _discover()
+    if found is None:
+        raise CommandError(
+            "there is no application here",
+            why=f"none of {', '.join(CANDIDATES)} in {Path.cwd()} holds a Scheduler",
+            then=HOW_TO_SAY,
+        )
+    given = {key: value for key, value in flags.items() if value is not None}
+    found.scheduler.configure(Invocation.current().flags() | given)
+    return found
+
+
+def known_settings() -> tuple[Settings, str | None]:
+    """Return the settings that a node would have here, and the application whose arguments are among them."""
+    named = Invocation.current().app or settings().app
+    found = application(named) if named else _discover()
+    if found is None:
+        return settings(), None
+    found.scheduler.configure(Invocation.current().flags())
+    return found.scheduler.settings, found.name
+
+
+@contextmanager
+def opened_store(*, check: bool = True) -> Iterator[Store]:
+    """Open the store that the command is about, and close it afterwards.
+
+    Args:
+        check: refuse a store that cannot be used as it is, with the reason.
+
+    Raises:
+        CommandError: nobody said which store.
+        StoreError: it cannot be used.
+    """
+    store, ours = _store()
+    try:
+        if check:
+            store.check()
+        if store.capabilities.hosts == "one" and store.capabilities.clock == "process":
+            message("note: memory:// lives inside of one process; nobody sees what another process has in its own")
+        yield store
+    finally:
+        if ours:
+            store.close()
+
+
+def _store() -> tuple[Store, bool]:
+    """Return the store, and whether it is ours to close."""
+    from cronsensus.stores import open_store
+
+    invocation = Invocation.current()
+    known = settings()
+    named = invocation.app or known.value("app")
+    # With --url on the command line nothing of the application can change the answer; else its own url may come first.
+    if invocation.url is None and (named or known.source("url") == "default"):
+        found = load(named) if named else _discover()
+        if found is not None:
+            found.scheduler.configure(invocation.flags())
+            return found.scheduler.store, False
+        raise CommandError(
+            "no store was named",
+            why=f"there is no --url, no CRONSENSUS_URL, and no application in {Path.cwd()}",
+            then="cronsensus --url sqlite:///cronsensus.db …, or " + HOW_TO_SAY,
+        )
+    return open_store(known.value("url"), namespace=known.value("namespace")), True
+
+
+def load(name: str) -> Application:
+    """Import ``MODULE:ATTR`` and return the Scheduler there; without ``:ATTR`` the only one of the module.
+
+    Raises:
+        CommandError: wrong module, wrong attribute, not a Scheduler, or an exception while importing.
+    """
+    module_name, colon, attribute = name.partition(":")
+    shown = shorten(name, 80)
+    if (
+        module_name.endswith(".py")
+        or "/" in module_name
+        or not all(part.isidentifier() for part in module_name.split("."))
+    ):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        example = (
+            f"{dotted if all(part.isidentifier() for part in dotted.split('.')) else 'jobs'}:{attribute or 'scheduler'}"
+        )
+        raise CommandError(
+            f"--app {shown!r} is not MODULE:ATTR", then=f"write the module as Python imports it: --app {example}"
+        )
+    module = _import(module_name)
+    if not colon:
+        return _only_one(module, module_name)
+    return Application(_attribute(module, module_name, attribute), name)
+
+
+def _import(module_name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise _no_module(module_name, error.name) from error
+        raise _broken(module_name, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(module_name, error) from error
+
+
+def _no_module(module_name: str, missing: str) -> CommandError:
+    files = [path.stem if path.suffix == ".py" else path.name for path in Path.cwd().iterdir()
+             if (path.suffix == ".py" and path.stem.isidentifier()) or (path / "__init__.py").exists()]  # fmt: skip
+    close = get_close_matches(module_name, files, n=1)
+    return CommandError(
+        f"there is no module {missing!r}" + (f"; did you mean {close[0]!r}?" if close else ""),
+        why=f"looked in {Path.cwd()} and in the installed packages of {sys.executable}",
+        then="go to the folder that holds it, or install it into this environment",
+    )
+
+
+def _broken(module_name: str, error: BaseException) -> CommandError:
+    """Tell an error in the user's code by the user's own frames: neither ours nor the import system's."""
+    ours = str(Path(__file__).parent)
+    lines = [f"{type(error).__name__}: {error}"]
+    if isinstance(error, SystemExit):
+        lines = [f'it called sys.exit({error.code!r}): put what starts things under  if __name__ == "__main__":']
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append(f"{error.filename}:{error.lineno}  {(error.text or '').strip()}")
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith((ours, "<frozen")) and "importlib" not in frame.filename:
+            lines.append(f"{frame.filename}:{frame.lineno} in {frame.name}:  {frame.line or ''}")
+    then = "correct it, then try: python -c 'import " + module_name + "'"
+    if isinstance(error, ModuleNotFoundError):
+        then = f"install what provides {error.name!r} into {sys.executable}"
+    return CommandError(f"importing {module_name!r} failed", why="\n".join(lines), then=then)
+
+
+def _attribute(module: ModuleType, module_name: str, attribute: str) -> Scheduler:
+    from cronsensus.scheduler import Scheduler
+
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            names = list(_schedulers(module)) or [name for name in vars(module) if not name.startswith("_")]
+            close = get_close_matches(part, names, n=1) or (names if len(names) == 1 else [])
+            hint = f"; did you mean '{module_name}:{close[0]}'?" if close else ""
+            raise CommandError(f"{module_name!r} has no attribute {part!r}{hint}", then=_say_app(module, module_name))
+        found = getattr(found, part)
+    if isinstance(found, Scheduler):
+        return found
+    kind = "the class" if found is Scheduler else f"of type {type(found).__name__}"
+    raise CommandError(f"'{module_name}:{attribute}' is {kind}, not a Scheduler", then=_say_app(module, module_name))
+
+
+def _say_app(module: ModuleType, module_name: str) -> str:
+    names = list(_schedulers(module))
+    if names:
+        return " or ".join(f"--app {module_name}:{name}" for name in names[:5])
+    return f'make one there: scheduler = Scheduler("sqlite:///cronsensus.db"), then --app {module_name}:scheduler'
+
+
+def _schedulers(module: ModuleType) -> dict[str, Scheduler]:
+    """Return the Schedulers of a module by name, each object once."""
+    from cronsensus.scheduler import Scheduler
+
+    seen: dict[int, str] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Scheduler):
+            seen.setdefault(id(value), name)
+    return {name: vars(module)[name] for name in seen.values()}
+
+
+def _only_one(module: ModuleType, module_name: str) -> Application:
+    found = _schedulers(module)
+    if len(found) == 1:
+        name, scheduler = next(iter(found.items()))
+        return Application(scheduler, f"{module_name}:{name}")
+    if found:
+        raise CommandError(f"{module_name!r} holds {len(found)} Schedulers", then=_say_app(module, module_name))
+    raise CommandError(f"{module_name!r} holds no Scheduler", then=_say_app(module, module_name))
+
+
+def _discover() -> Application | None:
+    for candidate in CANDIDATES:
+        path = Path.cwd() / candidate
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        # Importing runs code: not that of a main.py which has nothing to do with us.
+        if "cronsensus" not in text and "scheduler" not in text.lower():
+            continue
+        module = _import(path.stem)
+        if _schedulers(module):
+            found = _only_one(module, path.stem)
+            message(f"using {clean(found.name)} (found in {candidate})")
+            return found
+    return None
+
+
+def complete_app(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return modules of this folder that may hold an application."""
+    return [f"{path.stem}:scheduler" for path in Path.cwd().glob("*.py") if path.stem.startswith(incomplete)]
+
+
+def complete_job(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return names of jobs in the store; nothing where that cannot be asked."""
+    try:
+        with opened_store() as store:
+            return [view.spec.name for view in store.jobs(limit=500) if view.spec.name.startswith(incomplete)]
+    except (CommandError, CronsensusError, OSError):
+        return []

@@ -1,0 +1,102 @@
+"""``cronsensus audit``: check the whole ledger against the triggers. Floor 7: ``cronsensus.audit`` judges, this shows."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import click
+
+from cronsensus.audit import Report
+from cronsensus.audit import audit as audit_store
+from cronsensus.cli.app import complete_job, opened_store
+from cronsensus.cli.errors import FAILED, OK
+from cronsensus.cli.group import Command
+from cronsensus.cli.options import DurationType
+from cronsensus.cli.output import Cell, Output, Row, message
+from cronsensus.cli.words import brief, exact, read_time
+
+SHOWN = 20
+MOST_ROWS = 50
+
+
+@click.command("audit", cls=Command)
+@click.argument("names", metavar="[JOB]…", nargs=-1, shell_complete=complete_job)
+@click.option("--from", "since", metavar="TIME", help="First nominal time to judge (default: the beginning).")
+@click.option("--to", "until", metavar="TIME", help="Last nominal time to judge (default: now).")
+@click.option(
+    "--tolerance",
+    type=DurationType(),
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="How long a nominal time may stay undecided, and a run stay with a dead node.",
+)
+def audit(names: tuple[str, ...], since: str | None, until: str | None, tolerance: timedelta) -> int:
+    """Check the ledger: each nominal time has exactly one verdict, and every run was allowed.
+
+    Derives each nominal time anew from the trigger that held then, and looks for duplicates, gaps, strays, early starts,
+    overlaps, results under an old token, and runs stuck with a dead node. Exit code 1 if it finds any. Times are ISO 8601
+    or how long ago (2h).
+
+    cronsensus audit
+    cronsensus audit send_digest --from 2026-11-01 --to 2026-11-20
+    cronsensus audit --from 1d -o json
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        report = audit_store(
+            store,
+            jobs=names,
+            since=None if since is None else read_time(since, now, what="--from"),
+            until=None if until is None else read_time(until, now, what="--to"),
+            tolerance=tolerance,
+        )
+    if output.as_json:
+        output.line(json.dumps(report.to_json()))
+    else:
+        show(output, report)
+    return OK if report.ok else FAILED
+
+
+def show(output: Output, report: Report) -> None:
+    """Print a report as a table, its findings, and one sentence."""
+    numbers = ("expected", "ran", "succeeded", "failed", "skipped", "missed", "pending", "duplicates", "takeovers")
+    rows: list[Row] = []
+    for job in report.jobs[:MOST_ROWS]:
+        rows.append([Cell(job.job, "bold"), *(number(name, getattr(job, name)) for name in numbers)])
+    if report.jobs_audited > 1:
+        rows.append([Cell("all jobs", "bold"), *(number(name, getattr(report, name)) for name in numbers)])
+    output.table(["job", *numbers], rows, empty="there is no job in the store; start a node that declares some")
+    if report.jobs_audited > MOST_ROWS:
+        message(f"{report.jobs_audited - MOST_ROWS:,} more jobs are counted, not shown; -o json shows them")
+    if report.runs:
+        late = report.lateness
+        shown = [f"{name} {brief(timedelta(seconds=late.quantile(q)))}" for name, q in (("p50", 0.5), ("p99", 0.99))]
+        output.line(f"started late by: {', '.join(shown)}, max {brief(timedelta(seconds=late.max))}")
+    for finding in report.findings[:SHOWN]:
+        output.line(Cell(f"{finding.kind}: {finding.sentence}", "red"))
+    if report.found > SHOWN:
+        message(f"{report.found - SHOWN:,} more findings; -o json shows the first {len(report.findings):,}")
+    for note in report.notes[:SHOWN]:
+        message(f"note: {note}")
+    output.line(verdict(report))
+
+
+def number(name: str, value: int) -> Cell:
+    """Return a count, coloured where one should look at it."""
+    style = {"duplicates": "bold red", "failed": "red", "missed": "bold magenta", "takeovers": "cyan"}.get(name, "")
+    return Cell(f"{value:,}", style if value else ("dim" if name in {"failed", "skipped", "pending"} else ""))
+
+
+def verdict(report: Report) -> Cell:
+    """Return the closing sentence."""
+    until = "" if report.until is None else f" up to {exact(report.until.replace(microsecond=0))}"
+    if report.ok:
+        times = f"{report.expected:,} nominal time{'' if report.expected == 1 else 's'}{until}"
+        return Cell(
+            f"ok: {times}, each with exactly one verdict; {report.runs:,} runs, all of them allowed", "bold green"
+        )
+    what = "finding" if report.found == 1 else "findings"
+    return Cell(f"not ok: {report.found:,} {what} among {report.expected:,} nominal times{until}", "bold red")

@@ -1,0 +1,263 @@
+"""What ``cronsensus doctor`` examines. Floor 7: looks, changes nothing, prints nothing."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cronsensus.cli.waiting import JUST_NOW, why_it_waits
+from cronsensus.cli.words import brief, counted, exact, mask, relative, shorten
+from cronsensus.clock import SystemClock
+from cronsensus.errors import StoreError
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+OK_LEVEL, WARN, FAIL = "ok", "warn", "fail"
+
+SKEW = timedelta(seconds=2)
+SLOW = 0.1
+WAKE_UP = 2.0
+OVERDUE = timedelta(seconds=60)
+LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
+"""Free bytes below which it fails, and below which it is worth a look."""
+_LOOKED_AT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: ``ok``, ``warn`` or ``fail``, a sentence, and what to type."""
+
+    name: str
+    level: str
+    text: str
+    then: str = ""
+
+
+def examine(store: Store) -> Iterator[Check]:
+    """Yield the findings; stops early where the store cannot be used."""
+    try:
+        store.check()
+    except StoreError as error:
+        yield unusable(error)
+        return
+    described = store.describe()
+    yield from _store(store, described)
+    for look in (_speed, _clocks, _wake_ups):
+        yield look(store)
+    yield from _durability(described)
+    yield from _space(described)
+    yield from _nodes(store)
+    yield from _jobs(store)
+    yield from _waiting(store)
+
+
+def unusable(error: StoreError) -> Check:
+    """Return the finding for a store that cannot be used."""
+    what, _, then = str(error).partition("; ")
+    return Check("store", FAIL, mask(what), then or "cronsensus config")
+
+
+def _store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
+    shown = ", ".join(
+        f"{key.replace('_', ' ')} {mask(str(value))}"
+        for key, value in described.items()
+        if key not in {"store", "namespace", "schema"} and not isinstance(value, (dict, list))
+    )
+    name = store.capabilities.name
+    yield Check("store", OK_LEVEL, f"{name}, namespace {store.namespace}" + (f": {shown}" if shown else ""))
+    schema = described.get("schema")
+    yield Check("schema", OK_LEVEL, "as this version wants it" + ("" if schema is None else f" (version {schema})"))
+    if store.capabilities.clock == "process":
+        yield Check(
+            "store", WARN, "memory:// ends with its process, and no other node sees it", "--url sqlite:///cronsensus.db"
+        )
+
+
+def _speed(store: Store) -> Check:
+    clock = SystemClock()
+    times = []
+    for _ in range(3):
+        begun = clock.monotonic()
+        store.due(1)
+        times.append(clock.monotonic() - begun)
+    middle = sorted(times)[1]
+    text = f"a look takes {middle * 1000:.1f} ms"
+    if middle > SLOW:
+        return Check(
+            "speed", WARN, text, "see what else uses the store, and how far away it is; runs start later by this"
+        )
+    return Check("speed", OK_LEVEL, text)
+
+
+def _clocks(store: Store) -> Check:
+    clock = SystemClock()
+    before = clock.now()
+    theirs = store.now()
+    after = clock.now()
+    skew = theirs - (before + (after - before) / 2)
+    text = f"this machine's clock is {brief(abs(skew))} {'behind' if skew > timedelta(0) else 'ahead of'} the store's"
+    if abs(skew) <= SKEW:
+        return Check("clocks", OK_LEVEL, f"this machine and the store agree within {brief(abs(skew))}")
+    return Check(
+        "clocks", WARN, f"{text}; due times follow the store's, so nothing is lost or doubled", "chronyc tracking"
+    )
+
+
+def _wake_ups(store: Store) -> Check:
+    """Send a hint until a sibling hears it: the first may be sent before it listens."""
+    clock, heard = SystemClock(), threading.Event()
+    listener = store.sibling()
+    begun = clock.monotonic()
+
+    def listen() -> None:
+        try:
+            if listener.wait(WAKE_UP):
+                heard.set()
+        except StoreError:
+            pass
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        while not heard.wait(0.02) and thread.is_alive():
+            store.notify()
+    finally:
+        listener.close()
+        thread.join(WAKE_UP)
+    if heard.is_set():
+        return Check("wake-ups", OK_LEVEL, f"a hint arrives within {(clock.monotonic() - begun) * 1000:.0f} ms")
+    return Check(
+        "wake-ups",
+        WARN,
+        f"no hint arrived within {brief(timedelta(seconds=WAKE_UP))}: work is found by looking, so it starts later",
+        "see that nodes may write to the folder of the store, and that no firewall cuts idle connections",
+    )
+
+
+def _durability(described: dict[str, Any]) -> Iterator[Check]:
+    journal = str(described.get("journal_mode", "")).lower()
+    if journal and journal != "wal":
+        yield Check(
+            "journal", WARN, f"journal_mode is {journal}: readers and writers block each other", "cronsensus db upgrade"
+        )
+    synchronous = str(described.get("synchronous", "")).lower()
+    if synchronous in {"off", "0"}:
+        yield Check(
+            "durability",
+            FAIL,
+            "synchronous is off: a power failure loses committed results, and runs repeat",
+            "?synchronous=FULL",
+        )
+    elif synchronous in {"normal", "1"}:
+        yield Check(
+            "durability",
+            WARN,
+            "synchronous is normal: a power failure may lose the last commits",
+            "add ?synchronous=FULL to the URL",
+        )
+    elif synchronous:
+        yield Check("durability", OK_LEVEL, f"synchronous is {synchronous}: what is committed survives a power failure")
+    if described.get("network_filesystem"):
+        kind = described.get("filesystem", "a network file system")
+        yield Check(
+            "file system",
+            FAIL,
+            f"the file lies on {kind}: SQLite's locks do not hold between machines",
+            "put the file on a local disk, and use it from one host",
+        )
+
+
+def _space(described: dict[str, Any]) -> Iterator[Check]:
+    place = described.get("path") or described.get("file")
+    if not isinstance(place, str):
+        return
+    try:
+        free = shutil.disk_usage(Path(place).parent).free
+    except OSError:
+        return
+    text = f"{free / 2**30:.1f} GiB free beside the store"
+    low, little = LITTLE_SPACE
+    if free < low:
+        yield Check("disk", FAIL, text, "cronsensus db prune --before 7d, and make room: a full store runs nothing")
+    elif free < little:
+        yield Check("disk", WARN, text, "make room before it is full: cronsensus db prune")
+    else:
+        yield Check("disk", OK_LEVEL, text)
+
+
+def _nodes(store: Store) -> Iterator[Check]:
+    sessions = store.sessions()
+    live = [one for one in sessions if one.state in {"alive", "draining"} and one.expires_in > timedelta(0)]
+    overdue = [one for one in sessions if one not in live and one.ended_at is None]
+    if not live:
+        jobs = store.counts().jobs
+        level = FAIL if jobs else WARN
+        yield Check(
+            "nodes", level, f"no node is alive, so nothing runs ({counted(jobs, 'job')})", "cronsensus run MODULE:ATTR"
+        )
+    else:
+        names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)
+        yield Check("nodes", OK_LEVEL, f"{len(live)} alive: {names}")
+        if all(one.state == "draining" for one in live):
+            yield Check("nodes", WARN, "all of them drain, so nothing new starts", "cronsensus run MODULE:ATTR")
+    for one in overdue[:5]:
+        yield Check(
+            "nodes",
+            WARN if live else FAIL,
+            f"{one.node} (session {one.id}) is {brief(-one.expires_in)} past its lease; it holds {one.holds}",
+            "a live node takes its runs over within moments; if none does, start one",
+        )
+    yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
+    yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
+
+
+def _mixed(name: str, what: str, live: list[SessionView], of: Callable[[SessionView], str]) -> Iterator[Check]:
+    several = sorted({of(one) for one in live})
+    if len(several) > 1:
+        yield Check(
+            name,
+            WARN,
+            f"live nodes are of more than one {what}: {', '.join(several)}",
+            "normal during a deploy; else restart the older ones",
+        )
+
+
+def _jobs(store: Store) -> Iterator[Check]:
+    counts = store.counts()
+    paused = f", {counts.paused} of them paused" if counts.paused else ""
+    yield Check(
+        "jobs", OK_LEVEL, f"{counted(counts.jobs, 'job')}{paused}; {counts.running} running, {counts.pending} waiting"
+    )
+    glance = store.due(_LOOKED_AT)
+    for state in glance.jobs:
+        view = store.job(state.spec.name)
+        if view is None or view.next_due is None or glance.now - view.next_due < OVERDUE:
+            continue
+        yield Check(
+            "overdue",
+            FAIL,
+            f"{state.spec.name} was due {relative(view.next_due, glance.now)}, and nobody fired it",
+            f"cronsensus why '{state.spec.name}' '{exact(view.next_due)}'",
+        )
+
+
+def _waiting(store: Store) -> Iterator[Check]:
+    """Look at the oldest runs that wait: who could run them?"""
+    now = store.now()
+    said: set[str] = set()
+    for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):
+        if one.job in said or now - one.due_at < max(OVERDUE, JUST_NOW):
+            continue
+        said.add(one.job)
+        view = store.job(one.job)
+        if view is not None:
+            cause = " ".join(why_it_waits(store, view, one, now))
+            text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {cause}"
+            yield Check("waiting", WARN, text, f"cronsensus runs show {one.id}")

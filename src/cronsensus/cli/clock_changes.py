@@ -1,0 +1,145 @@
+"""What changes of the clock do to a cron expression, in words. Floor 7: pure.
+
+The words are read off the trigger's own answers around the change, not off its policy, so they cannot promise what it
+does not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from cronsensus.cli.words import brief, offset_text
+from cronsensus.triggers.base import AnyOf, Trigger
+from cronsensus.triggers.cron import Cron
+from cronsensus.triggers.fields import read_cron
+from cronsensus.triggers.wall import WallClock
+from cronsensus.triggers.zones import load_zone
+
+_DAY = timedelta(days=1)
+_SECOND = timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
+_SHOWN = 3
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A moment at which a zone's offset from UTC goes from ``before`` to ``after``."""
+
+    at: datetime
+    before: timedelta
+    after: timedelta
+
+    @property
+    def forward(self) -> bool:
+        """Whether the clocks are put forward, so that wall-clock times are missing."""
+        return self.after > self.before
+
+    def describe(self) -> str:
+        """Return the change as people read it on a wall."""
+        old, new = _wall(self.at, self.before), _wall(self.at, self.after)
+        direction = "forward" if self.forward else "back"
+        return (
+            f"{old:%a %Y-%m-%d %H:%M} → {new:%H:%M} (clocks go {direction} by {brief(abs(self.after - self.before))})"
+        )
+
+
+def crons(trigger: Trigger | None) -> tuple[Cron, ...]:
+    """Return the cron parts of a trigger."""
+    parts = trigger.parts if isinstance(trigger, AnyOf) else (trigger,)
+    return tuple(part for part in parts if isinstance(part, Cron))
+
+
+def zone_of(trigger: Trigger | None) -> tzinfo:
+    """Return the zone in which a trigger thinks: that of its first cron part, else UTC."""
+    found = crons(trigger)
+    return load_zone(found[0].tz) if found else UTC
+
+
+def changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:
+    """Yield the changes in (since, until], looking day by day."""
+    position, before = since, _offset(since, zone)
+    while position < until:
+        probe = min(position + _DAY, until)
+        after = _offset(probe, zone)
+        if after != before:
+            low, high = position, probe
+            while high - low > _MICROSECOND:
+                middle = low + (high - low) // 2
+                low, high = (low, middle) if _offset(middle, zone) != before else (middle, high)
+            yield Change(high, before, _offset(high, zone))
+            before = after
+        position = probe
+
+
+def note(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:
+    """Return what is special about the local time of ``nominal``, if anything is."""
+    for cron in crons(trigger):
+        zone = load_zone(cron.tz)
+        if cron.next_after(nominal - _MICROSECOND) != nominal:
+            continue
+        local = nominal.astimezone(zone)
+        first, second = local.replace(fold=0).utcoffset(), local.replace(fold=1).utcoffset()
+        if first is not None and second is not None and first > second:
+            return f"{local:%H:%M} comes twice: this is the {'second' if local.fold else 'first'}"
+        before = _offset(nominal - _MICROSECOND, zone)
+        after = _offset(nominal, zone)
+        if before < after:
+            change = Change(nominal, before, after)
+            clock = WallClock.of(read_cron(cron.expression))
+            new = _wall(nominal, after)
+            if not clock.count(new, new + _SECOND):
+                return f"{_times(cron, _wall(nominal, before), new)} does not exist that day: right after the gap"
+            return f"clocks go forward by {brief(change.after - change.before)}"
+        if previous is not None and _offset(previous, zone) != after:
+            return f"clocks have changed: from here on {offset_text(local)}"
+    return ""
+
+
+def effect(cron: Cron, change: Change) -> str:
+    """Return what a change does to a cron expression, as a sentence."""
+    old, new = _wall(change.at, change.before), _wall(change.at, change.after)
+    low, high = (old, new) if change.forward else (new, old)
+    count = WallClock.of(read_cron(cron.expression)).count(low, high)
+    which = "skipped" if change.forward else "repeated"
+    if not count:
+        return f"Nothing of it falls into the {which} time {low:%H:%M}-{high:%H:%M}: it runs as on any day."
+    times = _times(cron, low, high)
+    one = count == 1
+    if change.forward:
+        missing = f"{times} {'does' if one else 'do'} not exist that day"
+        if cron.next_after(change.at - _MICROSECOND) != change.at:
+            return f"{missing}: not run."
+        if WallClock.of(read_cron(cron.expression)).count(new, new + _SECOND):
+            if read_cron(cron.expression).fixed and cron.dst != "skip":
+                return f"{missing}: the run at {new:%H:%M} stands for {'it' if one else 'them'}."
+            return f"{missing}: not run, it goes on at {new:%H:%M}."
+        return f"{missing}: it runs once, right after the gap, at {new:%H:%M}."
+    length = change.before - change.after
+    second = cron.count_between(change.at - _MICROSECOND, change.at + length - _MICROSECOND, _MOST)
+    twice = f"{times} {'comes' if one else 'come'} twice that day"
+    return f"{twice}: it runs {'the first time only' if second == 0 else 'both times'}."
+
+
+def _times(cron: Cron, low: datetime, high: datetime) -> str:
+    """Return the matching wall-clock times from ``low`` to before ``high``: "02:00, 02:15, … 02:45"."""
+    clock = WallClock.of(read_cron(cron.expression))
+    found: list[datetime] = []
+    position: datetime | None = clock.at_or_after(low)
+    while position is not None and position < high and len(found) <= _SHOWN:
+        found.append(position)
+        position = clock.at_or_after(position + _SECOND)
+    shown = [f"{time:%H:%M:%S}".removesuffix(":00") for time in found]
+    if len(shown) <= _SHOWN:
+        return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    return f"{', '.join(shown[:2])}, … ({clock.count(low, high)} times before {high:%H:%M})"
+
+
+def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta(0)
+
+
+def _wall(instant: datetime, offset: timedelta) -> datetime:
+    return instant.astimezone(UTC).replace(tzinfo=None) + offset

@@ -1,0 +1,43 @@
+"""``cronsensus config``: each setting, and where it comes from. Floor 7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cronsensus.cli.app import known_settings
+from cronsensus.cli.group import Command
+from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.words import mask
+
+
+@click.command(cls=Command)
+def config() -> None:
+    """Show each setting and its source: flag, argument, environment, pyproject.toml, or default. Secrets are masked.
+
+    cronsensus config
+    cronsensus config --app jobs:scheduler -o json
+    """
+    output = Output.current()
+    known, of = known_settings()
+    if output.as_json:
+        rows = {name: {"value": _plain(known.value(name)), "source": known.source(name)} for name in known.names()}
+        output.document({"app": of, "settings": rows})
+        return
+    output.table(
+        ["setting", "value", "source"],
+        [
+            [Cell(name, "bold"), known.shown(name) or "-", Cell(known.source(name), _style(known.source(name)))]
+            for name in known.names()
+        ],
+    )
+    message(f"settings of {of}" if of else "no application: what it gives as arguments is not in this list")
+
+
+def _plain(value: Any) -> Any:
+    return mask(value) if isinstance(value, str) else value
+
+
+def _style(source: str) -> str:
+    return "dim" if source == "default" else ""

@@ -1,0 +1,88 @@
+"""``cronsensus db``: the care of the store. Floor 7."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from cronsensus.cli.app import opened_store
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.group import Group
+from cronsensus.cli.output import Cell, Output, message
+from cronsensus.cli.words import exact, mask, read_time
+
+_AT_ONCE = 1000
+
+
+@click.group(cls=Group)
+def db() -> None:
+    """Upgrade, check and prune the store.
+
+    cronsensus db upgrade --url sqlite:///cronsensus.db
+    """
+
+
+@db.command()
+def upgrade() -> None:
+    """Bring the schema up to this version of cronsensus; nothing happens to a schema that is. Only ever forward.
+
+    Nodes do this too when they start. It is safe while others run it.
+
+    cronsensus db upgrade --url sqlite:///cronsensus.db
+    """
+    output = Output.current()
+    with opened_store(check=False) as store:
+        applied = store.migrate()
+    if output.as_json:
+        output.document({"applied": applied})
+        return
+    for name in applied:
+        output.line(f"applied {name}")
+    output.line(Cell("the schema is up to date", "green"))
+
+
+@db.command()
+def check() -> None:
+    """Check that the store can be used as it is; exit code 3 if not, with the reason.
+
+    cronsensus db check -o json
+    """
+    output = Output.current()
+    with opened_store() as store:
+        described = {key: mask(value) if isinstance(value, str) else value for key, value in store.describe().items()}
+    if output.as_json:
+        output.document({"ok": True, "store": described})
+        return
+    output.line(Cell("ok: the store can be used", "green"))
+    output.pairs([(key.replace("_", " "), str(value)) for key, value in described.items()])
+
+
+@db.command()
+@click.option(
+    "--before", metavar="TIME", help="Prune what ended before then; 90d means 90 days ago (default: each job's keep)."
+)
+def prune(before: str | None) -> None:
+    """Delete runs that have ended, with their logs, and old verdicts; what was pruned can still never run again.
+
+    Nodes do this too, once an hour, after each job's keep.
+
+    cronsensus db prune
+    cronsensus db prune --before 90d
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        bound: datetime | None = None if before is None else read_time(before, now, what="--before")
+        if bound is not None and bound > now:
+            raise CommandError(f"--before {exact(bound)} lies in the future", then="cronsensus db prune --before 30d")
+        deleted = batch = store.prune(bound, limit=_AT_ONCE)
+        while batch == _AT_ONCE:
+            batch = store.prune(bound, limit=_AT_ONCE)
+            deleted += batch
+            if output.terminal:
+                message(f"{deleted:,} so far")
+    if output.as_json:
+        output.document({"deleted": deleted, "before": bound})
+        return
+    output.line(f"deleted {deleted:,}" + ("" if bound is None else f" from before {exact(bound)}"))

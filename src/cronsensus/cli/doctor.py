@@ -1,0 +1,44 @@
+"""``cronsensus doctor``: examine the store, the nodes and the jobs. Floor 7; what is examined stands in ``checks``."""
+
+from __future__ import annotations
+
+import click
+
+from cronsensus.cli.app import opened_store
+from cronsensus.cli.checks import FAIL, OK_LEVEL, WARN, Check, examine, unusable
+from cronsensus.cli.errors import FAILED, OK, code_of
+from cronsensus.cli.group import Command
+from cronsensus.cli.output import Cell, Output, word
+from cronsensus.errors import StoreError
+
+
+@click.command(cls=Command)
+def doctor() -> int:
+    """Examine the store, the nodes and the jobs; say what is wrong and what to type. Exit code 1 if something fails.
+
+    cronsensus doctor
+    cronsensus doctor --url sqlite:///cronsensus.db -o json
+    """
+    output = Output.current()
+    found: list[Check] = []
+    code = OK
+    try:
+        with opened_store(check=False) as store:
+            found += examine(store)
+    except StoreError as error:
+        found.append(unusable(error))
+        code = code_of(error)
+    fails = sum(check.level == FAIL for check in found)
+    warnings = sum(check.level == WARN for check in found)
+    if output.as_json:
+        rows = [{"check": one.name, "level": one.level, "text": one.text, "next": one.then or None} for one in found]
+        output.document({"ok": not fails, "checks": rows})
+    else:
+        width = max((len(one.name) for one in found), default=0)
+        for one in found:
+            output.line(Cell(f"{one.level:<4}  {one.name.ljust(width)}  {one.text}", word(one.level).style))
+            if one.then and one.level != OK_LEVEL:
+                output.line(f"      {' ' * width}  next: {one.then}")
+        verdict = f"{fails} failed, {warnings} to look at" if fails or warnings else "all is well"
+        output.line(Cell(verdict, "bold red" if fails else "yellow" if warnings else "bold green"))
+    return code or (FAILED if fails else OK)

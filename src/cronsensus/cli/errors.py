@@ -1,0 +1,132 @@
+"""Errors as a person wants them: what happened, why, and the next thing to type; and the exit codes. Floor 7.
+
+No traceback unless ``--debug`` asks for one.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+import click
+
+from cronsensus import errors
+from cronsensus.cli.words import clean, mask
+
+OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
+STOPPED = 130
+"""What a shell expects of a program that was stopped with Ctrl-C."""
+
+
+class CommandError(click.ClickException):
+    """A command cannot do what was asked: what happened (``message``), ``why``, and what to do ``then``."""
+
+    def __init__(self, message: str, *, why: str = "", then: str = "", code: int = USAGE) -> None:
+        super().__init__(message)
+        self.why = why
+        self.then = then
+        self.code = code
+
+
+_NEXT: list[tuple[type[BaseException], str]] = [
+    (errors.StoreBusy, "try again; if it goes on, look who holds the store: cronsensus nodes list"),
+    (
+        errors.StoreUnavailable,
+        "see that the store runs and that the URL is right (cronsensus config), then: cronsensus doctor",
+    ),
+    (
+        errors.StoreReadOnly,
+        "let this user write to the store (for SQLite: the file and its folder), then: cronsensus doctor",
+    ),
+    (errors.StoreFull, "free some space (cronsensus db prune deletes what is old enough), then: cronsensus doctor"),
+    (errors.StoreCorrupt, "stop the nodes and restore a backup, then: cronsensus doctor"),
+    (errors.SchemaMismatch, "cronsensus db upgrade"),
+    (errors.UnknownStore, "write a URL such as sqlite:///cronsensus.db, with --url or CRONSENSUS_URL"),
+    (errors.InvalidTrigger, 'see one that works: cronsensus next "0 9 * * MON-FRI"'),
+    (errors.UnknownJob, "see the names: cronsensus jobs list"),
+    (errors.DuplicateJob, 'give one of the two another name: @scheduler.job(…, name="…")'),
+    (errors.InvalidTransition, "see where it stands: cronsensus runs show ID"),
+    (errors.OccurrenceTooOld, "take a later time; older ones were pruned: cronsensus jobs show JOB"),
+    (errors.ConfigurationError, "see each setting and where it comes from: cronsensus config"),
+]
+"""What to do next where an error does not say so itself: most say the cause, then after a semicolon what to do."""
+
+
+def report(error: BaseException, *, debug: bool = False) -> int:
+    """Print an error to stderr and return the exit code that it stands for."""
+    if isinstance(error, click.exceptions.Abort):
+        click.echo("stopped", err=True)
+        return STOPPED if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
+    if debug:
+        click.echo(clean(mask("".join(traceback.format_exception(error))), lines=True), err=True)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # click 8.2 and later show the help this way when a group is called without a command.
+        click.echo(str(error) or getattr(error, "message", ""), err=True)
+        return USAGE
+    what, why, then, code = read(error)
+    say("error", what, fg="red")
+    if why:
+        say("why", why)
+    if then:
+        say("next", then)
+    return code
+
+
+def read(error: BaseException) -> tuple[str, str, str, int]:
+    """Return what happened, why, the next thing to type, and the exit code."""
+    match error:
+        case CommandError():
+            return error.message, error.why, error.then, error.code
+        case click.UsageError():
+            return _usage(error)
+        case click.ClickException():
+            return error.format_message(), "", "", USAGE
+        case errors.CronsensusError():
+            what, _, then = str(error).partition("; ")
+            return what, _cause(error), then or _next(error), code_of(error)
+        case OSError():
+            return f"{type(error).__name__}: {error}", "", "", USAGE
+        case _:
+            pass
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"in {frames[-1].name}, {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
+    what = f"a mistake in cronsensus: {type(error).__name__}: {error}"
+    return what, where, "run it again with --debug and report what it prints", FAILED
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code for one of our exceptions."""
+    if isinstance(error, errors.StoreError):
+        return UNREACHABLE
+    return USAGE if isinstance(error, errors.ConfigurationError) else FAILED
+
+
+def say(label: str, text: str, *, fg: str | None = None) -> None:
+    """Print ``label: text`` to stderr, further lines indented under the first."""
+    first, *more = clean(mask(text), lines=True).splitlines() or [""]
+    colour = False if os.environ.get("NO_COLOR") else None
+    click.secho(f"{label}: ".rjust(7), fg=fg, bold=True, nl=False, err=True, color=colour)
+    click.echo("\n       ".join([first, *more]), err=True)
+
+
+def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
+    path = error.ctx.command_path if error.ctx is not None else "cronsensus"
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        close = f"; did you mean {error.possibilities[0]!r}?" if error.possibilities else ""
+        text = f"no such option {error.option_name!r}{close}"
+    return text[:1].lower() + text[1:].rstrip(), "", f"{path} --help", USAGE
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.__cause__
+    if cause is None:
+        return ""
+    text = str(cause).strip().splitlines()
+    # SQLAlchemy adds a statement, its parameters and a link to the sentence of the driver, which is what one needs.
+    shown = f"{type(cause).__name__}: {text[0]}" if text else type(cause).__name__
+    return "" if text and text[0] in str(error) else shown
+
+
+def _next(error: errors.CronsensusError) -> str:
+    return next((text for kind, text in _NEXT if isinstance(error, kind)), "")

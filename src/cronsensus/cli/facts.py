@@ -1,0 +1,173 @@
+"""What the store returns, as plain data for JSON and as cells for a table. Floor 7: no printing here."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from typing import Any
+
+from cronsensus.cli.clock_changes import zone_of
+from cronsensus.cli.output import Cell, word
+from cronsensus.cli.words import brief, exact, relative, shorten
+from cronsensus.model.job import JobView, Policies
+from cronsensus.model.ledger import TrailEntry
+from cronsensus.model.occurrence import Occurrence, RunError, RunView
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import ACTIVE, Origin, State
+
+LONGEST_CELL = 60
+
+
+def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
+    """Return a job as data."""
+    spec = view.spec
+    return {
+        "name": spec.name,
+        "function": spec.function,
+        "schedule": None if spec.trigger is None else spec.trigger.describe(),
+        "trigger": None if spec.trigger is None else spec.trigger.to_json(),
+        "next": None if view.paused_at is not None else view.next_due,
+        "active": view.active,
+        "last": None if last is None else occurrence_data(last),
+        "paused": None
+        if view.paused_at is None
+        else {"at": view.paused_at, "by": view.paused_by, "reason": view.paused_why},
+        "policies": {item.name: getattr(spec.policies, item.name) for item in dataclasses.fields(Policies)},
+        "executor": spec.executor,
+        "source": spec.source,
+        "revision": view.revision,
+        "watermark": view.watermark,
+        "horizon": view.horizon,
+        "created_at": view.created_at,
+        "retired_at": view.retired_at,
+    }
+
+
+def job_state(view: JobView) -> Cell:
+    """Return whether a job fires, and if not, why not."""
+    if view.retired_at is not None:
+        return word("retired")
+    if view.paused_at is not None:
+        by = f" (by {view.paused_by})" if view.paused_by else ""
+        return Cell(f"paused: {view.paused_why or 'no reason given'}{by}", word("paused").style)
+    return Cell("active", "green")
+
+
+def job_next(view: JobView, now: datetime) -> str:
+    """Return when a job fires next, relative and exact, in its own zone."""
+    if view.retired_at is not None or view.paused_at is not None:
+        return "-"
+    if view.next_due is None:
+        return "only when told to" if view.spec.trigger is None else "never again"
+    return f"{relative(view.next_due, now)} · {exact(view.next_due, zone_of(view.spec.trigger))}"
+
+
+def last_result(last: Occurrence | None, now: datetime) -> Cell:
+    """Return how the last occurrence ended."""
+    if last is None:
+        return Cell("")
+    text = str(last.state)
+    if last.finished_at is not None:
+        text += f" {relative(last.finished_at, now)}"
+    if last.state is State.FAILED:
+        text += f": {error_text(last.error) or last.reason or ''}"
+    elif last.state is not State.SUCCEEDED and last.reason:
+        text += f" ({last.reason})"
+    return Cell(shorten(text, LONGEST_CELL), word(last.state).style)
+
+
+def error_text(error: RunError | None) -> str:
+    """Return an error in one line."""
+    return "" if error is None else f"{error.type}: {error.message}".splitlines()[0]
+
+
+def occurrence_data(one: Occurrence) -> dict[str, Any]:
+    """Return an occurrence as data; its arguments and result are left to ``runs show``."""
+    return {
+        "id": one.id,
+        "job": one.job,
+        "key": one.key,
+        "origin": one.origin,
+        "state": one.state,
+        "reason": one.reason,
+        "scheduled_for": one.scheduled_for,
+        "due_at": one.due_at,
+        "started_at": one.started_at,
+        "finished_at": one.finished_at,
+        "seconds": seconds(one.started_at, one.finished_at),
+        "attempt": one.attempt,
+        "crashes": one.crashes,
+        "failures": one.failures,
+        "token": one.token,
+        "node": one.node,
+        "session": one.session,
+        "progress": one.progress,
+        "cancel_requested": one.cancel_requested,
+        "retry_of": one.retry_of,
+        "error": None if one.error is None else {"type": one.error.type, "message": one.error.message},
+    }
+
+
+def run_data(run: RunView) -> dict[str, Any]:
+    """Return an attempt as data."""
+    return {
+        "attempt": run.attempt,
+        "token": run.token,
+        "node": run.node,
+        "session": run.session,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "seconds": seconds(run.started_at, run.finished_at),
+        "end": run.end,
+        "reason": run.reason,
+        "error": None if run.error is None else dataclasses.asdict(run.error),
+    }
+
+
+def session_data(one: SessionView) -> dict[str, Any]:
+    """Return a session as data."""
+    return {
+        "session": one.id,
+        "node": one.node,
+        "state": one.state,
+        "runs": one.holds,
+        "concurrency": one.concurrency,
+        "functions": one.functions,
+        "release": one.release,
+        "version": one.version,
+        "pid": one.pid,
+        "host": one.host,
+        "started_at": one.started_at,
+        "renewed_at": one.renewed_at,
+        "expires_in": one.expires_in,
+        "ended_at": one.ended_at,
+        "ended_why": one.ended_why,
+    }
+
+
+def trail_data(entry: TrailEntry) -> dict[str, Any]:
+    """Return an act of an operator as data."""
+    return dataclasses.asdict(entry)
+
+
+def seconds(start: datetime | None, end: datetime | None) -> float | None:
+    """Return the seconds between two instants, if both are there."""
+    return None if start is None or end is None else (end - start).total_seconds()
+
+
+def took(one: Occurrence | RunView, now: datetime) -> str:
+    """Return how long something took, or takes so far."""
+    if one.started_at is None:
+        return ""
+    if one.finished_at is not None:
+        return brief(one.finished_at - one.started_at)
+    running = one.state in ACTIVE if isinstance(one, Occurrence) else True
+    return f"{brief(now - one.started_at)} so far" if running else ""
+
+
+def what_for(one: Occurrence) -> str:
+    """Return the nominal time of an occurrence, or the key it was enqueued under."""
+    if one.scheduled_for is not None:
+        return exact(one.scheduled_for) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
+    # What was triggered by hand has a random key, which tells nothing.
+    return "by hand" if one.origin is Origin.MANUAL else f"{shorten(one.key, 40)} ({one.origin})"

@@ -1,0 +1,235 @@
+"""The shape of the command line: groups that load late, and the options that every command takes. Floor 7.
+
+Every command of the table, and every command below one of its groups, accepts the global options after its own name
+too. They are added when a command is loaded, so a command's file declares nothing for them and asks
+``Invocation.current()``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from cronsensus.cli.errors import report
+
+
+class Entry(NamedTuple):
+    """Where a command is, and what the help of its group says of it without loading it."""
+
+    module: str
+    attribute: str
+    help: str
+    section: str
+
+
+@dataclass(slots=True)
+class Invocation:
+    """What was said with the global options, before the command or after it; the later one counts."""
+
+    app: str | None = None
+    url: str | None = None
+    namespace: str | None = None
+    output: Literal["table", "json"] | None = None
+    debug: bool = False
+
+    @classmethod
+    def current(cls) -> Invocation:
+        """Return that of the command which is running."""
+        return click.get_current_context().ensure_object(cls)
+
+    def flags(self) -> dict[str, Any]:
+        """Return the settings among the options that were given."""
+        # A module alone is a way to find the only Scheduler in it, and no setting yet.
+        app = self.app if self.app and ":" in self.app else None
+        given = {"app": app, "url": self.url, "namespace": self.namespace}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and param.name:
+        setattr(ctx.ensure_object(Invocation), param.name, value)
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"cronsensus {version('cronsensus')}, Python {sys.version.split()[0]}")
+    ctx.exit()
+
+
+def _option(*names: str, **settings: Any) -> click.Option:
+    return click.Option(list(names), expose_value=False, callback=_remember, **settings)
+
+
+GLOBALS = (
+    _option("--app", metavar="MODULE:ATTR", help="The application's Scheduler.  [env: CRONSENSUS_APP]"),
+    _option("--url", metavar="URL", help="The store, such as sqlite:///cronsensus.db.  [env: CRONSENSUS_URL]"),
+    _option("--namespace", metavar="NAME", help="The part of the store to look at.  [env: CRONSENSUS_NAMESPACE]"),
+    _option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print data (default: table)."),
+    _option("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+_VERSION = click.Option(
+    ["--version"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+
+OTHER_WORDS = {
+    "backfill": "jobs backfill", "beat": "run", "cancel": "runs cancel", "check": "db check", "drain": "nodes drain",
+    "init": "db upgrade", "list": "jobs list", "logs": "runs logs", "migrate": "db upgrade", "pause": "jobs pause",
+    "prune": "db prune", "resume": "jobs resume", "retry": "runs retry", "schedule": "jobs list", "serve": "run",
+    "settings": "config", "show": "jobs show", "start": "run", "status": "jobs list", "trigger": "jobs trigger",
+    "up": "run", "upgrade": "db upgrade", "verify": "audit", "worker": "run", "workers": "nodes",
+}  # fmt: skip
+"""What people type who know another program, or who forgot the group."""
+
+
+def _keep_examples(text: str | None) -> str | None:
+    """Mark the paragraphs of a help text that are commands to type, so that click does not fill their lines."""
+    paragraphs = []
+    for part in (text or "").split("\n\n"):
+        lines = [line.strip() for line in part.splitlines()]
+        is_example = bool(lines) and all(line.startswith("cronsensus ") for line in lines)
+        paragraphs.append("\b\n" + "\n".join(f"  {line}" for line in lines) if is_example else part)
+    return "\n\n".join(paragraphs) or None
+
+
+class Command(click.Command):
+    """A command whose help keeps indented examples as they are, and lists the global options apart from its own."""
+
+    def __init__(self, name: str | None, help: str | None = None, **settings: Any) -> None:  # noqa: A002 - click's word
+        super().__init__(name, help=_keep_examples(help), **settings)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, then the global ones."""
+        _write_options(self, ctx, formatter)
+
+
+def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    own: list[tuple[str, str]] = []
+    everywhere: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None and isinstance(param, click.Option):
+            (everywhere if param in GLOBALS else own).append(record)
+    for title, records in (("Options", own), ("Options of every command", everywhere)):
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """A group that knows what somebody may have meant."""
+
+    command_class = Command
+
+    def __init__(self, name: str | None, help: str | None = None, **settings: Any) -> None:  # noqa: A002 - click's word
+        super().__init__(name, help=_keep_examples(help), **settings)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that ``args`` begin with.
+
+        Raises:
+            UsageError: there is none; says which was perhaps meant.
+        """
+        name = args[0]
+        command = self.get_command(ctx, name)
+        if command is None and not ctx.resilient_parsing and not name.startswith("-"):
+            raise click.UsageError(f"no such command {name!r}{self._meant(ctx, name)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: click.Context, name: str) -> str:
+        from difflib import get_close_matches
+
+        meanings = {own: own for own in self.list_commands(ctx)}
+        if ctx.parent is None:
+            meanings = OTHER_WORDS | meanings
+        close = get_close_matches(name, meanings, n=1)
+        return (
+            f"; did you mean {meanings[close[0]]!r}?" if close else f"; there are: {', '.join(self.list_commands(ctx))}"
+        )
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands first: they are what one looks for."""
+        self.format_commands(ctx, formatter)
+        _write_options(self, ctx, formatter)
+
+
+class LazyGroup(Group):
+    """The root: loads the command that is typed and no other, and turns an error into a sentence and an exit code."""
+
+    def __init__(self, name: str, *, table: Mapping[str, Entry], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.table = table
+        self.params.extend([*GLOBALS, _VERSION])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the table."""
+        return [*self.table, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command of the table, with the global options."""
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        return with_globals(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the table by sections, loading nothing."""
+        width = max(map(len, self.table))
+        for section in dict.fromkeys(entry.section for entry in self.table.values()):
+            with formatter.section(section):
+                lines = [
+                    (name.ljust(width), entry.help) for name, entry in self.table.items() if entry.section == section
+                ]
+                formatter.write_dl(lines)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return completions of a command's name from the table, loading nothing."""
+        names = [
+            CompletionItem(name, help=entry.help) for name, entry in self.table.items() if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
+        **extra: Any,
+    ) -> Any:
+        """Run a command line; unless told otherwise, end the process with one of the exit codes."""
+        invocation = extra.setdefault("obj", Invocation())
+        run: Callable[..., Any] = super().main
+        if not standalone_mode:
+            return run(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            answer = run(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a person reads it
+            sys.exit(report(error, debug=invocation.debug))
+        sys.exit(answer if isinstance(answer, int) else 0)
+
+
+def with_globals(command: click.Command) -> click.Command:
+    """Let a command, and all below it, take the global options too; those that it declares itself stay its own."""
+    taken = {param.name for param in command.params} | {name for param in command.params for name in param.opts}
+    command.params.extend(option for option in GLOBALS if option.name not in taken and taken.isdisjoint(option.opts))
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            with_globals(below)
+    return command

@@ -1,0 +1,261 @@
+"""``cronsensus jobs``: look at jobs, and steer them. Floor 7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from cronsensus.cli.app import opened_store
+from cronsensus.cli.backfill import backfill
+from cronsensus.cli.clock_changes import zone_of
+from cronsensus.cli.facts import (
+    job_data,
+    job_next,
+    job_state,
+    last_result,
+    occurrence_data,
+    took,
+    trail_data,
+    what_for,
+)
+from cronsensus.cli.group import Group
+from cronsensus.cli.next import print_times, time_rows
+from cronsensus.cli.options import acting, job_argument, job_arguments, limited
+from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.words import clean, counted, exact, relative, shorten
+from cronsensus.codec import dumps
+from cronsensus.errors import UnknownJob
+from cronsensus.model.job import JobView, Policies
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+FINAL = tuple(state for state in State if state.final)
+_PAGE = 500
+
+
+@click.group(cls=Group)
+def jobs() -> None:
+    """List, show, pause, resume, trigger and backfill jobs.
+
+    cronsensus jobs list
+    cronsensus jobs pause send_digest --reason "mail server is down"
+    """
+
+
+jobs.add_command(backfill)
+
+
+@jobs.command("list")
+@click.argument("text", required=False, metavar="[TEXT]")
+@click.option("--paused", is_flag=True, help="Only paused jobs.")
+@click.option("--retired", is_flag=True, help="Retired jobs too.")
+@click.option("--after", default="", metavar="NAME", help="Begin after this name: the next page.")
+@limited()
+def list_(text: str | None, paused: bool, retired: bool, after: str, limit: int) -> None:  # noqa: FBT001 - flags
+    """List jobs: in words, when next, how the last one ended, whether paused and why.
+
+    TEXT shows only names that contain it.
+
+    cronsensus jobs list
+    cronsensus jobs list invoice --paused
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        found: list[tuple[JobView, Any]] = []
+        more = None
+        for view in every_job(store, after=after, retired=retired):
+            if (paused and view.paused_at is None) or (text and text.lower() not in view.spec.name.lower()):
+                continue
+            if len(found) == limit:
+                more = found[-1][0].spec.name
+                break
+            last = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=1)
+            found.append((view, last[0] if last else None))
+    if output.as_json:
+        output.document({"jobs": [job_data(view, last) for view, last in found], "after": more})
+        return
+    output.table(
+        ["job", "schedule", "next", "last result", "state"],
+        [
+            [
+                Cell(view.spec.name, "bold"),
+                "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80),
+                job_next(view, now),
+                last_result(last, now),
+                job_state(view),
+            ]
+            for view, last in found
+        ],
+        empty="no such job; start a node that declares some: cronsensus run MODULE:ATTR",
+    )
+    if more is not None:
+        message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
+
+
+def every_job(store: Store, *, after: str = "", retired: bool = False) -> Iterator[JobView]:
+    """Yield jobs by name, page by page."""
+    while page := store.jobs(after=after, limit=_PAGE, retired=retired):
+        yield from page
+        after = page[-1].spec.name
+
+
+def require_job(store: Store, name: str) -> JobView:
+    """Return a job.
+
+    Raises:
+        UnknownJob: there is none; names one that was perhaps meant.
+    """
+    view = store.job(name)
+    if view is not None:
+        return view
+    from difflib import get_close_matches
+
+    names = [view.spec.name for view in store.jobs(limit=1000)]
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "see the names: cronsensus jobs list"
+    raise UnknownJob(f"there is no job {shorten(name, 60)!r} in namespace {store.namespace!r}; {hint}")
+
+
+@jobs.command()
+@job_argument
+def show(job: str) -> None:
+    """Show one job: its definition, its next times, its last runs, and what operators did to it.
+
+    cronsensus jobs show send_digest
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        view = require_job(store, job)
+        recent = store.occurrences(OccurrenceFilter(job=job), limit=10)
+        acts = store.trail(target=job, limit=10)
+    trigger, zone = view.spec.trigger, zone_of(view.spec.trigger)
+    alive = trigger is not None and view.retired_at is None
+    times = time_rows(trigger, now, 5, zone) if alive and trigger is not None else []
+    if output.as_json:
+        output.document(
+            {
+                **job_data(view),
+                "args": list(view.spec.args),
+                "kwargs": view.spec.kwargs,
+                "times": times,
+                "runs": [occurrence_data(one) for one in recent],
+                "trail": [trail_data(entry) for entry in acts],
+            }
+        )
+        return
+    output.heading(job)
+    arguments = dumps([list(view.spec.args), view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
+    output.pairs(
+        [
+            ("state", job_state(view)),
+            ("schedule", trigger.describe() if trigger is not None else "none: it only runs when told to"),
+            ("next", job_next(view, now)),
+            ("active", f"{counted(view.active, 'run')} pending or running" if view.active else None),
+            ("function", f"{view.spec.function} ({view.spec.executor})"),
+            ("arguments", arguments),
+            ("policies", _policies(view)),
+            ("revision", f"{view.revision}, {view.spec.source}, known since {exact(view.created_at)}"),
+            ("decided up to", exact(view.watermark)),
+            ("pruned up to", None if view.horizon is None else exact(view.horizon)),
+        ]
+    )
+    if times:
+        output.line()
+        output.heading("Next times")
+        print_times(output, times, zone, now)
+    if recent:
+        output.line()
+        output.heading("Last runs")
+        output.table(
+            ["id", "for", "state", "node", "took", "reason"],
+            [[str(one.id), what_for(one), word(one.state), one.node, took(one, now), one.reason] for one in recent],
+        )
+    if acts:
+        output.line()
+        output.heading("Operators")
+        output.table(
+            ["when", "who", "did", "why"], [[relative(act.at, now), act.by, act.action, act.why] for act in acts]
+        )
+
+
+def _policies(view: JobView) -> str:
+    """Return the policies that differ from the defaults, and the two that one always wants to know."""
+    from dataclasses import fields
+    from datetime import timedelta
+
+    from cronsensus.model.durations import format_duration
+
+    plain, texts = Policies(), []
+    for item in fields(Policies):
+        value = getattr(view.spec.policies, item.name)
+        if value != getattr(plain, item.name) or item.name in {"overlap", "catch_up"}:
+            texts.append(f"{item.name}={format_duration(value) if isinstance(value, timedelta) else value}")
+    return ", ".join(texts)
+
+
+@jobs.command()
+@job_arguments
+@acting(reason=True)
+def pause(names: tuple[str, ...], reason: str, by: str) -> None:
+    """Stop firing jobs until they are resumed; the times that pass meanwhile are recorded as skipped (paused).
+
+    What runs goes on.
+
+    cronsensus jobs pause send_digest sync_orders --reason "migration until 14:00"
+    """
+    _each(names, "paused", "was paused already", lambda store, name: store.pause(name, by=by, why=reason))
+
+
+@jobs.command()
+@job_arguments
+@acting()
+def resume(names: tuple[str, ...], reason: str, by: str) -> None:
+    """Fire jobs again.
+
+    cronsensus jobs resume send_digest
+    """
+    _each(names, "resumed", "was not paused", lambda store, name: store.resume(name, by=by, why=reason))
+
+
+def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
+    """Do one act to each job, or to none if one of them does not exist."""
+    output = Output.current()
+    with opened_store() as store:
+        for name in names:
+            require_job(store, name)
+        done = {name: bool(act(store, name)) for name in dict.fromkeys(names)}
+        store.notify()
+    if output.as_json:
+        output.document(
+            {did: [name for name in done if done[name]], "unchanged": [name for name in done if not done[name]]}
+        )
+        return
+    for name, changed in done.items():
+        output.line(f"{did} {name}" if changed else f"{name} {already}")
+
+
+@jobs.command()
+@job_arguments
+@acting()
+def trigger(names: tuple[str, ...], reason: str, by: str) -> None:
+    """Run jobs now, beside their schedule: their next times stay as they are.
+
+    cronsensus jobs trigger send_digest --reason "the morning one failed"
+    """
+    output = Output.current()
+    with opened_store() as store:
+        for name in names:
+            require_job(store, name)
+        made = [store.trigger(name, by=by, why=reason) for name in names]
+        store.notify()
+    if output.as_json:
+        output.document({"runs": [{"id": one.id, "job": one.job, "key": one.key, "state": one.state} for one in made]})
+        return
+    for one in made:
+        output.line(f"triggered {one.job}: run {one.id} is {one.state}")
+    message(f"follow it: cronsensus runs logs -f {made[-1].id}")

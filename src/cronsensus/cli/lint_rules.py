@@ -1,0 +1,242 @@
+"""The rules of ``cronsensus lint``. Floor 7: pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from cronsensus.cli.clock_changes import changes, crons, effect
+from cronsensus.cli.words import brief, exact
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.triggers import Trigger
+from cronsensus.triggers.cron import Cron
+from cronsensus.triggers.fields import read_cron
+from cronsensus.triggers.wall import WallClock
+from cronsensus.triggers.zones import load_zone
+
+HERD = 3
+"""Jobs at the same moments from which on it is a herd."""
+_SAMPLE = 5
+_YEAR = timedelta(days=370)
+_MANY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something rarely meant."""
+
+    job: str
+    rule: str
+    text: str
+    advice: str
+
+
+def lint_jobs(specs: Sequence[JobSpec], now: datetime) -> list[Finding]:
+    """Return what there is to say about these definitions, by job."""
+    found = [finding for spec in specs for rule in _RULES for finding in rule(spec, now)]
+    return sorted([*found, *_herds(specs, now)], key=lambda finding: (finding.job, finding.rule))
+
+
+def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
+    """Find jobs that fire at the same moments: twins of one function, and herds."""
+    moments: dict[tuple[datetime, ...], list[JobSpec]] = defaultdict(list)
+    for spec in specs:
+        if spec.trigger is not None:
+            times = tuple(_next(spec.trigger, now, _SAMPLE))
+            if times:
+                moments[times].append(spec)
+    for times, group in moments.items():
+        by_call: dict[str, list[str]] = defaultdict(list)
+        for spec in group:
+            by_call[f"{spec.function} {spec.args} {spec.kwargs}"].append(spec.name)
+        for names in by_call.values():
+            if len(names) > 1:
+                yield Finding(
+                    names[0],
+                    "same work twice",
+                    f"{', '.join(names[:5])} call the same function with the same arguments at the same times",
+                    "keep one of them",
+                )
+        calm = [spec.name for spec in group if spec.trigger is not None and not spec.trigger.jitter]
+        if len(calm) >= HERD:
+            more = f" and {len(calm) - 5} more" if len(calm) > 5 else ""
+            yield Finding(
+                calm[0],
+                "herd",
+                f"{len(calm)} jobs fire at the same moments, next {exact(times[0])}: {', '.join(calm[:5])}{more}",
+                'spread them: jitter="30s" in their triggers, or other minutes',
+            )
+
+
+def _no_timeout(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+    if spec.policies.timeout is None:
+        blocks = " and, with overlap=skip, all later times with it" if spec.policies.overlap == "skip" else ""
+        yield Finding(
+            spec.name, "no timeout", f"a run that hangs holds its slot for ever{blocks}", 'give it one: timeout="10m"'
+        )
+
+
+def _every_second(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+    times = _next(spec.trigger, now, 3)
+    seconds = any(len(read_cron(part.expression).seconds) == 60 for part in crons(spec.trigger))
+    if seconds and len(times) > 1 and times[1] - times[0] <= timedelta(seconds=1):
+        yield Finding(
+            spec.name,
+            "every second",
+            "the six fields of its expression begin with seconds, and it fires every second",
+            "for every minute write five fields, or begin with 0; if every second is meant, write every('1s')",
+        )
+
+
+def _clock_changes(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+    for part in crons(spec.trigger):
+        fields = read_cron(part.expression)
+        if not fields.fixed:
+            continue
+        clock = WallClock.of(fields)
+        for change in changes(load_zone(part.tz), now, now + _YEAR):
+            old, new = (change.at.replace(tzinfo=None) + offset for offset in (change.before, change.after))
+            if clock.count(min(old, new), max(old, new)):
+                yield Finding(
+                    spec.name,
+                    "clock change",
+                    f"{change.describe()}: {effect(part, change)}",
+                    "if that is not meant, take a time that every day has once (04:00), or UTC",
+                )
+                break
+
+
+def _slower_than_interval(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+    policies, interval = spec.policies, _interval(spec.trigger, now)
+    if interval is None or policies.timeout is None or policies.timeout <= interval:
+        return
+    if policies.overlap in {"skip", "queue_one"}:
+        yield Finding(
+            spec.name,
+            "timeout longer than interval",
+            f"a run may take {brief(policies.timeout)}, the next time comes after {brief(interval)}, "
+            f"and overlap={policies.overlap} then skips",
+            "a shorter timeout, a longer interval, or another overlap",
+        )
+    elif policies.overlap == "queue":
+        yield Finding(
+            spec.name,
+            "timeout longer than interval",
+            f"a run may take {brief(policies.timeout)}, the next comes after {brief(interval)}: the queue may grow",
+            "a shorter timeout, a longer interval, or overlap=queue_one",
+        )
+
+
+def _grace_beyond_window(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+    policies = spec.policies
+    if policies.grace is not None and policies.grace > policies.catch_up_window:
+        yield Finding(
+            spec.name,
+            "grace longer than window",
+            f"grace is {brief(policies.grace)}, but what is older than catch_up_window="
+            f"{brief(policies.catch_up_window)} is missed anyway",
+            "a shorter grace, or a longer catch_up_window",
+        )
+    if policies.keep < policies.catch_up_window:
+        yield Finding(
+            spec.name,
+            "kept too short",
+            f"runs are deleted after {brief(policies.keep)}, within catch_up_window={brief(policies.catch_up_window)}",
+            "a longer keep",
+        )
+
+
+def _storm(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+    policies = spec.policies
+    if policies.catch_up != "all" or spec.trigger is None:
+        return
+    count = spec.trigger.count_between(now, now + policies.catch_up_window, _MANY)
+    if count is None or count > 1000:
+        shown = f"more than {_MANY:,}" if count is None else f"{count:,}"
+        yield Finding(
+            spec.name,
+            "storm after downtime",
+            f"catch_up=all within {brief(policies.catch_up_window)} brings up to {shown} runs back at once",
+            "a shorter catch_up_window, or catch_up=latest",
+        )
+
+
+def _days(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+    for part in crons(spec.trigger):
+        for text in surprises(part):
+            what, _, advice = text.partition("; ")
+            yield Finding(spec.name, "days", what, advice or "see: cronsensus explain")
+
+
+def _over(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+    if spec.trigger is not None and spec.trigger.next_after(now) is None:
+        yield Finding(spec.name, "over", "its trigger has no time to come", "remove the job, or give it a later end")
+
+
+def _slow_retries(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+    policies, interval = spec.policies, _interval(spec.trigger, now)
+    if interval is None or not policies.retries or policies.overlap != "skip":
+        return
+    waits = sum(_delays(policies), timedelta(0))
+    if waits > interval:
+        yield Finding(
+            spec.name,
+            "retries longer than interval",
+            f"{policies.retries} retries wait {brief(waits)} in all, and what comes every {brief(interval)} is skipped",
+            "fewer retries, a shorter retry_delay, or overlap=queue_one",
+        )
+
+
+def surprises(part: Cron) -> list[str]:
+    """Return what is rarely meant by a cron expression, although it is right: the finding, then the advice."""
+    fields = read_cron(part.expression)
+    found = []
+    texts = fields.text.split()
+    days, weekdays = texts[-3], texts[-1]
+    if not days.startswith("*") and not weekdays.startswith("*"):
+        found.append(
+            "day-of-month and day-of-week are both given: it fires when either of them matches"
+            "; for both at once begin one with *, such as */1"
+        )
+    if not days.startswith("*") and weekdays.startswith("*") and min(fields.days) > 28:
+        found.append(f"not every month has a day {min(fields.days)}; write L for the last day of the month")
+    return found
+
+
+def _delays(policies: Policies) -> Iterator[timedelta]:
+    delay = policies.retry_delay
+    for _ in range(min(policies.retries, 1000)):
+        yield delay
+        delay = min(delay * policies.retry_factor, policies.retry_max_delay)
+
+
+def _next(trigger: Trigger | None, now: datetime, count: int) -> list[datetime]:
+    times: list[datetime] = []
+    position: datetime | None = now
+    while trigger is not None and position is not None and len(times) < count:
+        position = trigger.next_after(position)
+        if position is not None:
+            times.append(position)
+    return times
+
+
+def _interval(trigger: Trigger | None, now: datetime) -> timedelta | None:
+    """Return the shortest distance among the next nominal times."""
+    times = _next(trigger, now, 20)
+    return min((later - earlier for earlier, later in pairwise(times)), default=None)
+
+
+_RULES: tuple[Callable[[JobSpec, datetime], Iterator[Finding]], ...] = (
+    _no_timeout,
+    _every_second,
+    _clock_changes,
+    _slower_than_interval,
+    _grace_beyond_window,
+    _storm,
+    _days,
+    _over,
+    _slow_retries,
+)

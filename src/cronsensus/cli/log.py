@@ -1,0 +1,62 @@
+"""How a node's log lines look: one line each for people, or one JSON object each for programs. Floor 7.
+
+Every record made inside of a run carries its job, key, attempt and token.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+from cronsensus.cli.words import clean
+from cronsensus.model.instants import format_instant, from_micros
+from cronsensus.node.run import current_run
+
+
+def start_logging(style: str, level: str, *, node: str) -> None:
+    """Send log records of ``level`` and above to stderr; whoever configured logging before keeps their handlers."""
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    if root.handlers:
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(node) if style == "json" else TextLines())
+    root.addHandler(handler)
+
+
+class TextLines(logging.Formatter):
+    """``2026-11-20 21:00:00.123Z INFO  cronsensus.node [send_digest #1]: …``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, with its traceback below."""
+        at = f"{from_micros(int(record.created * 1e6)):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
+        run = current_run()
+        where = f" [{clean(run.job)} #{run.attempt}]" if run is not None else ""
+        text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(record.getMessage(), lines=True)}"
+        return f"{text}\n{clean(self.formatException(record.exc_info), lines=True)}" if record.exc_info else text
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON."""
+        data: dict[str, Any] = {
+            "time": format_instant(from_micros(int(record.created * 1e6))),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "node": self._node,
+        }
+        run = current_run()
+        if run is not None:
+            data |= {"job": run.job, "run": run.id, "key": run.key, "attempt": run.attempt, "token": run.token}
+        if record.exc_info:
+            data["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(data, ensure_ascii=True)

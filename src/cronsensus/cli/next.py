@@ -1,0 +1,147 @@
+"""``cronsensus next``: when is that? An expression needs neither a store nor an application. Floor 7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+import click
+
+from cronsensus.cli.app import application, complete_job, opened_store
+from cronsensus.cli.clock_changes import changes, crons, effect, note, zone_of
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.group import Command, Invocation
+from cronsensus.cli.output import Output, message
+from cronsensus.cli.words import clean, exact, read_time, relative
+from cronsensus.clock import SystemClock
+from cronsensus.errors import InvalidTrigger, UnknownJob
+from cronsensus.triggers import Trigger, cron, every
+from cronsensus.triggers.zones import load_zone, zone_name
+
+LOOK_AHEAD = timedelta(days=400)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was asked about: a trigger, and the job that has it, if there is one."""
+
+    trigger: Trigger | None
+    job: str | None = None
+    paused: str | None = None
+
+
+def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
+    """Return the trigger that ``text`` writes, or that of the job called ``text``.
+
+    Raises:
+        InvalidTrigger: it looks like an expression and is none.
+        UnknownJob: it is no expression, and no job has that name.
+    """
+    fields = text.split()
+    if fields[:1] == ["every"] and len(fields) > 1:
+        return Target(every(" ".join(fields[1:])))
+    if text.lstrip().startswith("@") or len(fields) in (5, 6):
+        return Target(cron(text, tz=tz or "UTC", dst=dst or "cron"))  # type: ignore[arg-type]
+    if len(fields) != 1:
+        raise InvalidTrigger(
+            f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
+        )
+    if dst is not None:
+        raise CommandError("--dst is for expressions", why="a job's own trigger says what it does at clock changes")
+    return _job(text)
+
+
+def _job(name: str) -> Target:
+    if Invocation.current().url is None:
+        declared = application().scheduler.jobs
+        if name in declared:
+            return Target(declared[name].trigger, name)
+    with opened_store() as store:
+        view = store.job(name)
+        if view is None or view.retired_at is not None:
+            raise UnknownJob(f"there is no job {name!r}; see the names: cronsensus jobs list")
+        paused = None if view.paused_at is None else view.paused_why or "no reason given"
+        return Target(view.spec.trigger, name, paused)
+
+
+def times_after(trigger: Trigger, start: datetime, count: int) -> Iterator[datetime]:
+    """Yield up to ``count`` nominal times after ``start``."""
+    position: datetime | None = start
+    for _ in range(count):
+        position = trigger.next_after(position) if position is not None else None
+        if position is None:
+            return
+        yield position
+
+
+def time_rows(trigger: Trigger, start: datetime, count: int, zone: tzinfo) -> list[dict[str, Any]]:
+    """Return the next nominal times as data: instant, local time, note."""
+    rows = []
+    previous: datetime | None = start
+    for nominal in times_after(trigger, start, count):
+        local = nominal.astimezone(zone)
+        rows.append({"utc": nominal, "local": local.isoformat(), "note": note(trigger, nominal, previous) or None})
+        previous = nominal
+    return rows
+
+
+def print_times(output: Output, rows: list[dict[str, Any]], zone: tzinfo, now: datetime) -> None:
+    """Print what ``time_rows`` returned."""
+    output.table(
+        ["local time", "UTC", "when", "note"],
+        [
+            ["" if zone is UTC else exact(row["utc"], zone), exact(row["utc"]), relative(row["utc"], now), row["note"]]
+            for row in rows
+        ],
+        empty="it never fires again",
+    )
+
+
+@click.command(cls=Command, name="next")
+@click.argument("what", metavar='"CRON"|JOB', shell_complete=complete_job)
+@click.option(
+    "-n", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many times to show."
+)
+@click.option("--tz", metavar="ZONE", help="Time zone of the expression (default: UTC), or to show a job's times in.")
+@click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
+@click.option("--from", "start", metavar="TIME", help="Where to begin (default: now).")
+def next_(what: str, count: int, tz: str | None, dst: str | None, start: str | None) -> None:
+    """Show the next fire times, local and in UTC, with a note where clocks change.
+
+    An expression needs neither a store nor an application; of a job the name is enough.
+
+    cronsensus next "30 2 * * *" --tz Europe/Berlin
+    cronsensus next send_digest -n 3
+    """
+    now = SystemClock().now()
+    target = find_target(what, tz=tz, dst=dst)
+    if target.trigger is None:
+        raise CommandError(
+            f"job {target.job!r} has no trigger: it only runs when it is told to",
+            then=f"cronsensus jobs trigger {target.job}",
+        )
+    zone = load_zone(zone_name(tz)) if tz else zone_of(target.trigger)
+    begin = now if start is None else read_time(start, now, tz=zone, what="--from")
+    rows = time_rows(target.trigger, begin, count, zone)
+    output = Output.current()
+    if output.as_json:
+        output.document(
+            {
+                "job": target.job,
+                "words": target.trigger.describe(),
+                "paused": target.paused,
+                "tz": str(zone),
+                "times": rows,
+            }
+        )
+        return
+    output.heading(target.trigger.describe())
+    if target.paused is not None:
+        message(f"the job is paused ({clean(target.paused)}): these times will be skipped until it is resumed")
+    print_times(output, rows, zone, now)
+    if rows:
+        for part in crons(target.trigger):
+            for change in changes(load_zone(part.tz), begin, min(rows[-1]["utc"], begin + LOOK_AHEAD)):
+                message(f"{change.describe()}: {effect(part, change)}")

@@ -1,0 +1,106 @@
+"""``cronsensus nodes``: who takes part. Floor 7."""
+
+from __future__ import annotations
+
+import click
+
+from cronsensus.cli.app import opened_store
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.facts import session_data
+from cronsensus.cli.group import Group
+from cronsensus.cli.options import acting, limited
+from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.words import brief, relative, shorten
+from cronsensus.model.session import SessionView
+
+
+@click.group(cls=Group)
+def nodes() -> None:
+    """List and drain nodes.
+
+    cronsensus nodes list
+    cronsensus nodes drain web-1 --reason "kernel update"
+    """
+
+
+@nodes.command("list")
+@click.option("--ended", is_flag=True, help="Also those that left or died in the last day.")
+@limited(200)
+def list_(ended: bool, limit: int) -> None:  # noqa: FBT001 - a flag
+    """List nodes: alive or not, what they hold, when their lease ends.
+
+    cronsensus nodes list --ended
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        found = store.sessions(ended=ended, limit=limit)
+    if output.as_json:
+        output.document({"nodes": [session_data(one) for one in found]})
+        return
+    output.table(
+        ["node", "state", "holds", "most", "lease", "since", "release", "version", "pid", "session"],
+        [
+            [
+                Cell(one.node, "bold"),
+                word(one.state)
+                if one.ended_why is None
+                else Cell(f"{one.state}: {one.ended_why}", word(one.state).style),
+                str(one.holds),
+                str(one.concurrency),
+                _lease(one),
+                relative(one.started_at, now),
+                shorten(one.release, 12),
+                one.version,
+                str(one.pid),
+                one.id,
+            ]
+            for one in found
+        ],
+        empty="no node is running; start one: cronsensus run MODULE:ATTR",
+    )
+    if len(found) == 1 and not ended:
+        message("one node only: start another copy, and it takes over when this one dies")
+
+
+def _lease(one: SessionView) -> str:
+    if one.ended_at is not None:
+        return ""
+    return (
+        f"{brief(one.expires_in)} left"
+        if one.expires_in.total_seconds() > 0
+        else f"overdue by {brief(-one.expires_in)}"
+    )
+
+
+@nodes.command()
+@click.argument("node", metavar="NODE|SESSION")
+@click.option("--all", "every", is_flag=True, help="Every node of that name, if there are several.")
+@acting()
+def drain(node: str, every: bool, reason: str, by: str) -> None:  # noqa: FBT001 - a flag
+    """Ask a node to finish what it runs and take nothing new.
+
+    cronsensus nodes drain web-1 --reason "kernel update"
+    """
+    output = Output.current()
+    with opened_store() as store:
+        alive = [one for one in store.sessions() if one.state in {"alive", "draining"}]
+        found = [one for one in alive if node in {one.id, one.node}]
+        if not found:
+            names = ", ".join(dict.fromkeys(one.node for one in alive)) or "none"
+            raise CommandError(
+                f"no live node is called {node!r}", why=f"alive are: {names}", then="cronsensus nodes list"
+            )
+        if len(found) > 1 and not every:
+            raise CommandError(
+                f"{len(found)} nodes are called {node!r}",
+                why="\n".join(f"{one.id}  pid {one.pid}" for one in found),
+                then="give the session instead of the name, or --all",
+            )
+        drained = [one for one in found if store.drain(one.id, by=by, why=reason)]
+        store.notify()
+    if output.as_json:
+        output.document({"draining": [one.id for one in drained]})
+        return
+    for one in drained:
+        output.line(f"draining {one.node}: it holds {one.holds} and takes nothing new")

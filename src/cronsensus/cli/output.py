@@ -1,0 +1,169 @@
+"""The one place that prints. Floor 7.
+
+Data goes to stdout: rich tables in a terminal, plain columns in a pipe (no boxes, no colours), or one JSON document
+with ``-o json``. Messages go to stderr. What came from a user or a store is made harmless before it is shown: a job's
+name must not be able to colour a terminal, move its cursor, or write markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronsensus.cli.group import Invocation
+from cronsensus.cli.words import clean, mask
+from cronsensus.model.instants import format_instant
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {
+    "succeeded": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim", "missed": "bold magenta",
+    "running": "bold cyan", "pending": "blue", "paused": "yellow", "retired": "dim", "alive": "green",
+    "draining": "yellow", "closed": "dim", "dead": "red", "crashed": "red", "released": "yellow", "retry": "yellow",
+    "ok": "green", "warn": "yellow", "fail": "bold red",
+}  # fmt: skip
+"""How the words of the ledger look in a terminal; the word itself is always there too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text with a rich style, for a terminal."""
+
+    text: str
+    style: str = ""
+
+
+def word(text: str) -> Cell:
+    """Return a state's name in its style."""
+    return Cell(text, STYLES.get(text, ""))
+
+
+Row = Sequence[str | Cell | None]
+
+
+class Output:
+    """Prints what a command found, as the invocation asked for it."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.terminal = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._console: Console | None = None
+
+    @classmethod
+    def current(cls) -> Output:
+        """Return the output of the command which is running."""
+        return cls(as_json=Invocation.current().output == "json")
+
+    @property
+    def console(self) -> Console:
+        """Return rich's console on stdout; for live views in a terminal."""
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(highlight=False, markup=False, emoji=False)
+        return self._console
+
+    def document(self, data: Any) -> None:
+        """Print ``data`` as one JSON document: instants as ISO 8601 with Z, durations in seconds."""
+        utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        text = json.dumps(data, indent=2, default=_leaf, ensure_ascii=not utf8, allow_nan=False)
+        click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+    def line(self, text: str | Cell = "") -> None:
+        """Print one line, or several separated by newlines."""
+        cell = text if isinstance(text, Cell) else Cell(text)
+        shown = clean(cell.text, lines=True)
+        if self.terminal and cell.style:
+            from rich.text import Text
+
+            self.console.print(Text(shown, style=cell.style), soft_wrap=True)
+        else:
+            click.echo(shown)
+
+    def heading(self, text: str) -> None:
+        """Print the title of what follows."""
+        self.line(Cell(text, "bold"))
+
+    def pairs(self, pairs: Sequence[tuple[str, str | Cell | None]]) -> None:
+        """Print names and values, one pair a line; those without a value are left out."""
+        given = [(name, value) for name, value in pairs if value is not None]
+        width = max((len(name) for name, _ in given), default=0)
+        for name, value in given:
+            cell = value if isinstance(value, Cell) else Cell(value)
+            first, *more = clean(cell.text, lines=True).splitlines() or [""]
+            text = "\n".join([first, *(" " * (width + 4) + line for line in more)])
+            if self.terminal:
+                from rich.text import Text
+
+                label = Text(f"  {name.ljust(width)}  ", style="dim")
+                self.console.print(label.append(text, style=cell.style or "not dim"), soft_wrap=True)
+            else:
+                click.echo(f"  {name.ljust(width)}  {text}")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Row], *, empty: str = "") -> None:
+        """Print rows under ``columns``; without rows print ``empty``, which says how to get some, to stderr."""
+        if not rows:
+            if empty:
+                message(empty)
+            return
+        cells = [[_cell(value) for value in row] for row in rows]
+        # A column that nobody filled tells nothing.
+        used = [index for index in range(len(columns)) if any(row[index].text for row in cells)]
+        columns = [columns[index] for index in used]
+        cells = [[row[index] for index in used] for row in cells]
+        if self.terminal:
+            self._rich_table(columns, cells)
+        else:
+            _plain_table(columns, cells)
+
+    def _rich_table(self, columns: Sequence[str], rows: list[list[Cell]]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(Text(column), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
+        self.console.print(table)
+
+
+def message(text: str) -> None:
+    """Say something to the person at the keyboard, beside the data: on stderr."""
+    click.echo(clean(mask(text), lines=True), err=True)
+
+
+def _cell(value: str | Cell | None) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell(value or "")
+    return Cell(clean(cell.text), cell.style)
+
+
+def _plain_table(columns: Sequence[str], rows: list[list[Cell]]) -> None:
+    lines = [[column.upper() for column in columns], *([cell.text for cell in row] for row in rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _leaf(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return str(value)
+
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON would leave as it is, and a terminal would obey. Such characters stand only inside of strings."""

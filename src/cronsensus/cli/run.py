@@ -1,0 +1,74 @@
+"""``cronsensus run``: a node. Floor 7."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronsensus.cli.app import application, complete_app
+from cronsensus.cli.group import Command, Invocation
+from cronsensus.cli.options import DurationType
+from cronsensus.cli.output import message
+from cronsensus.cli.words import clean, relative
+
+if TYPE_CHECKING:
+    from cronsensus.scheduler import Scheduler
+
+
+@click.command(cls=Command)
+@click.argument("app", required=False, metavar="[APP]", shell_complete=complete_app)
+@click.option("--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Most runs at a time on this node.")
+@click.option(
+    "--drain-timeout", type=DurationType(), metavar="TIME", help="How long runs may go on after SIGTERM or Ctrl-C."
+)
+@click.option("--node", metavar="NAME", help="The node's name, for people (default: host and pid).")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Log lines for people or for programs.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    help="Least level to log.",
+)
+def run(app: str | None, **flags: Any) -> None:
+    """Run a node: fire what is due, run what is claimed, take over from nodes that died.
+
+    Start it as often as you like, on as many machines as you like: each occurrence is run by exactly one node. SIGTERM
+    and Ctrl-C drain it: what runs gets --drain-timeout, the rest goes back at once for other nodes to take.
+
+    cronsensus run jobs:scheduler
+    cronsensus run jobs:scheduler --concurrency 20 --log-format json
+    """
+    from cronsensus.cli.log import start_logging
+
+    if app is not None:
+        Invocation.current().app = app
+    found = application(app, **flags)
+    scheduler = found.scheduler
+    known = scheduler.settings
+    start_logging(known.log_format, known.log_level, node=scheduler.node_name)
+    if known.log_format == "text":
+        _greet(found.name, scheduler)
+    scheduler.run()
+
+
+def _greet(name: str, scheduler: Scheduler) -> None:
+    """Say who runs what, and when it first will: a node that seems to do nothing tells why."""
+    from cronsensus.clock import SystemClock
+
+    known, now = scheduler.settings, SystemClock().now()
+    times = {
+        job: nominal
+        for job, declared in scheduler.jobs.items()
+        if declared.trigger is not None and (nominal := declared.trigger.next_after(now)) is not None
+    }
+    jobs = f"{len(scheduler.jobs)} job" + ("" if len(scheduler.jobs) == 1 else "s")
+    message(f"{name}: node {scheduler.node_name}, store {known.shown('url')}, {jobs}")
+    if known.url.startswith("memory:"):
+        message(
+            "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"
+        )
+    if times:
+        first = min(times, key=lambda job: times[job])
+        message(f"first: {clean(first)} {relative(times[first], now)}; Ctrl-C drains")
+    else:
+        message("no job has a time to come: it waits for what is enqueued or triggered; Ctrl-C drains")

@@ -1,0 +1,131 @@
+"""One run as a person reads it: a timeline, its attempts, its error, its log. Floor 7."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from cronsensus.cli.facts import error_text, took, what_for
+from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.words import brief, exact, shorten
+from cronsensus.model.occurrence import LogLine, Occurrence, RunView
+from cronsensus.model.states import State
+
+Line = tuple[int, int, LogLine]
+_LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "dim"}
+
+
+def print_run(
+    output: Output,
+    one: Occurrence,
+    attempts: Sequence[RunView],
+    lines: Sequence[Line],
+    *,
+    again: Sequence[int],
+    now: datetime,
+) -> None:
+    """Print all that is known of a run."""
+    from cronsensus.codec import dumps
+
+    output.heading(f"run {one.id} of {one.job}")
+    arguments = shorten(dumps([list(one.args), one.kwargs]), 400) if one.args or one.kwargs else None
+    output.pairs(
+        [
+            ("state", _state(one)),
+            ("for", what_for(one)),
+            ("key", one.key if one.scheduled_for is None or one.origin != "schedule" else None),
+            ("arguments", arguments),
+            ("result", None if one.result is None else shorten(one.result, 400)),
+            ("retry of", None if one.retry_of is None else f"run {one.retry_of}"),
+            ("tried again as", ", ".join(f"run {number}" for number in again) or None),
+        ]
+    )
+    output.line()
+    output.heading("Timeline")
+    output.table(["when", "after", "what"], _timeline(one, attempts))
+    if attempts:
+        output.line()
+        output.heading("Attempts")
+        output.table(
+            ["attempt", "token", "node", "took", "end", "reason"],
+            [
+                [
+                    str(run.attempt),
+                    str(run.token),
+                    run.node,
+                    took(run, now),
+                    word(run.end or "running"),
+                    run.reason or error_text(run.error),
+                ]
+                for run in attempts
+            ],
+        )
+    if one.error is not None:
+        output.line()
+        output.heading("Error")
+        output.line(one.error.traceback.rstrip() or error_text(one.error))
+    if lines:
+        output.line()
+        output.heading("Log")
+        for line in lines:
+            show_line(output, line, attempts=one.attempt)
+
+
+def _state(one: Occurrence) -> Cell:
+    text = str(one.state)
+    if one.reason:
+        text += f": {one.reason}"
+    if one.progress is not None and one.state is State.RUNNING:
+        text += f", {one.progress[0]:g} of {one.progress[1]:g} done"
+    if one.cancel_requested and not one.state.final:
+        text += ", asked to stop"
+    return Cell(text, word(one.state).style)
+
+
+def _timeline(one: Occurrence, attempts: Sequence[RunView]) -> list[list[str | Cell | None]]:
+    """Return what happened, in order, each with the time since the line before."""
+    events: list[tuple[datetime, str]] = []
+    if one.scheduled_for is not None:
+        events.append((one.scheduled_for, "nominal time"))
+    if one.created_at != one.scheduled_for:
+        events.append((one.created_at, f"created ({one.origin})"))
+    if one.due_at not in {one.scheduled_for, one.created_at}:
+        events.append((one.due_at, "due"))
+    for run in attempts:
+        node = run.node or run.session
+        events.append((run.started_at, f"attempt {run.attempt} started on {node}"))
+        if run.finished_at is not None:
+            events.append((run.finished_at, f"attempt {run.attempt} {_END.get(run.end or '', run.end)}"))
+    if one.finished_at is not None and not any(run.finished_at == one.finished_at for run in attempts):
+        events.append((one.finished_at, str(one.state)))
+    events.sort(key=lambda event: event[0])
+    rows: list[list[str | Cell | None]] = []
+    before: datetime | None = None
+    for at, what in events:
+        rows.append([exact(at), "" if before is None else f"+{brief(at - before)}", what])
+        before = at
+    return rows
+
+
+_END = {
+    "succeeded": "ended well",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "skipped": "skipped itself",
+    "retry": "failed, to be tried again",
+    "crashed": "ended with its node: taken over",
+    "released": "was given back by a node that drained",
+}
+
+
+def log_data(line: Line) -> dict[str, Any]:
+    """Return a log line as data."""
+    return {"sequence": line[0], "attempt": line[1], "at": line[2].at, "level": line[2].level, "text": line[2].text}
+
+
+def show_line(output: Output, line: Line, *, attempts: int) -> None:
+    """Print a log line; with the attempt where there were several."""
+    _, attempt, said = line
+    which = f" #{attempt}" if attempts > 1 else ""
+    output.line(Cell(f"{exact(said.at)}{which} {said.level:<7} {said.text}", _LEVELS.get(said.level.upper(), "")))

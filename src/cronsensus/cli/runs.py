@@ -1,0 +1,268 @@
+"""``cronsensus runs``: what ran, runs, and will run. Floor 7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from cronsensus.cli.app import complete_job, opened_store
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.facts import error_text, occurrence_data, run_data, took, what_for
+from cronsensus.cli.group import Group
+from cronsensus.cli.options import acting, id_argument, id_arguments, limited
+from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.run_view import log_data, print_run, show_line
+from cronsensus.cli.words import read_time, relative, shorten
+from cronsensus.errors import InvalidTransition
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+_PAGE = 500
+_MOST_LOOKED_AT = 100_000
+_TAIL = 20
+_LOOK_AGAIN = 1.0
+
+
+@click.group(cls=Group)
+def runs() -> None:
+    """List, show, retry and cancel runs; read their logs.
+
+    cronsensus runs list --state failed --since 1d
+    cronsensus runs show 4711
+    """
+
+
+@runs.command("list")
+@click.option("--job", metavar="JOB", shell_complete=complete_job, help="Only of this job.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([str(state) for state in State]),
+    help="Only in this state; may be repeated.",
+)
+@click.option("--since", metavar="TIME", help="Only those created since then; 2h means two hours ago.")
+@click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
+@limited()
+def list_(job: str | None, states: tuple[str, ...], since: str | None, after: int | None, limit: int) -> None:
+    """List runs, newest first.
+
+    cronsensus runs list --job send_digest --limit 10
+    cronsensus runs list --state failed --since 1d
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        if job is not None:
+            from cronsensus.cli.jobs import require_job
+
+            require_job(store, job)
+        begin = None if since is None else read_time(since, now, what="--since")
+        where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states))
+        found: list[Occurrence] = []
+        more = None
+        for one in newest(store, where, after=after, since=begin):
+            if len(found) == limit:
+                more = found[-1].id
+                break
+            found.append(one)
+    if output.as_json:
+        output.document({"runs": [occurrence_data(one) for one in found], "after": more})
+        return
+    output.table(
+        ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
+        [_row(one, now) for one in found],
+        empty="no such run",
+    )
+    if more is not None:
+        message(f"there are more: add --after {more}")
+
+
+def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
+    state: str | Cell = word(one.state)
+    if one.state is State.RUNNING and one.cancel_requested:
+        state = Cell("running, asked to stop", "yellow")
+    elif one.progress is not None and one.state is State.RUNNING and one.progress[1]:
+        state = Cell(f"running {one.progress[0] / one.progress[1]:.0%}", word("running").style)
+    started = "" if one.started_at is None else relative(one.started_at, now)
+    why = error_text(one.error) if one.state is State.FAILED and one.error else one.reason
+    if one.state is State.PENDING:
+        started = f"due {relative(one.due_at, now)}"
+    attempt = str(one.attempt) if one.attempt else ""
+    name = Cell(one.job, "bold")
+    return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), shorten(why or "", 60)]
+
+
+def newest(store: Store, where: OccurrenceFilter, *, after: int | None, since: datetime | None) -> Iterator[Occurrence]:
+    """Yield occurrences, newest first, down to those created at ``since``; bounded."""
+    looked_at = 0
+    while looked_at < _MOST_LOOKED_AT:
+        page = store.occurrences(where, after=after, limit=_PAGE)
+        for one in page:
+            if since is not None and one.created_at < since:
+                return
+            yield one
+        if len(page) < _PAGE:
+            return
+        looked_at += len(page)
+        after = page[-1].id
+
+
+def require_run(store: Store, number: int) -> Occurrence:
+    """Return an occurrence.
+
+    Raises:
+        CommandError: there is none.
+    """
+    found = store.occurrence(number)
+    if found is None:
+        raise CommandError(
+            f"there is no run {number} in namespace {store.namespace!r}",
+            why="it never was, or it was pruned",
+            then="cronsensus runs list",
+        )
+    return found
+
+
+@runs.command()
+@id_argument
+def show(number: int) -> None:
+    """Show one run: scheduled, due, started, finished; each attempt; the error; the last log lines.
+
+    cronsensus runs show 4711
+    """
+    output = Output.current()
+    with opened_store() as store:
+        now = store.now()
+        one = require_run(store, number)
+        attempts = store.runs(number)
+        lines = list(_every_line(store, number))
+        again = [
+            other.id
+            for other in store.occurrences(OccurrenceFilter(job=one.job), limit=200)
+            if other.retry_of == number
+        ]
+    if output.as_json:
+        output.document(
+            {
+                **occurrence_data(one),
+                "args": list(one.args),
+                "kwargs": one.kwargs,
+                "result": _result(one),
+                "retried_as": again,
+                "attempts": [run_data(run) for run in attempts],
+                "logs": [log_data(line) for line in lines[-_TAIL:]],
+            }
+        )
+        return
+    print_run(output, one, attempts, lines[-_TAIL:], again=again, now=now)
+    if len(lines) > _TAIL:
+        message(f"all {len(lines)} lines: cronsensus runs logs {number}")
+
+
+def _result(one: Occurrence) -> Any:
+    from cronsensus.codec import loads
+
+    return None if one.result is None else loads(one.result)
+
+
+def _every_line(store: Store, number: int, after: int = 0) -> Iterator[Any]:
+    while page := store.logs(number, after=after):
+        yield from page
+        after = page[-1][0]
+
+
+@runs.command()
+@id_arguments
+@acting()
+def retry(numbers: tuple[int, ...], reason: str, by: str) -> None:
+    """Run what has ended once more, with the same arguments and nominal time: a new run, linked to the old one.
+
+    cronsensus runs retry 4711
+    """
+    output = Output.current()
+    with opened_store() as store:
+        for number in numbers:
+            one = require_run(store, number)
+            if not one.state.final:
+                raise InvalidTransition(
+                    f"run {number} is {one.state}; only what has ended can be run again: cronsensus runs show {number}"
+                )
+        made = [(number, store.retry(number, by=by, why=reason)) for number in numbers]
+        store.notify()
+    if output.as_json:
+        output.document(
+            {"runs": [{"id": new.id, "retry_of": old, "job": new.job, "state": new.state} for old, new in made]}
+        )
+        return
+    for old, new in made:
+        output.line(f"run {old} of {new.job} is tried again as run {new.id}")
+
+
+@runs.command()
+@id_arguments
+@acting(reason=True)
+def cancel(numbers: tuple[int, ...], reason: str, by: str) -> None:
+    """Cancel what waits at once; ask what runs to stop.
+
+    cronsensus runs cancel 4711 --reason "wrong month"
+    """
+    output = Output.current()
+    with opened_store() as store:
+        for number in numbers:
+            one = require_run(store, number)
+            if one.state.final:
+                raise InvalidTransition(
+                    f"run {number} is {one.state} already; nothing is left to cancel: cronsensus runs show {number}"
+                )
+        states = {number: store.cancel(number, by=by, why=reason) for number in numbers}
+        store.notify()
+    if output.as_json:
+        output.document({"runs": [{"id": number, "state": state} for number, state in states.items()]})
+        return
+    for number, state in states.items():
+        output.line(
+            f"run {number} is cancelled"
+            if state is State.CANCELLED
+            else f"run {number} is asked to stop; it is {state} until it does"
+        )
+
+
+@runs.command()
+@id_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
+    """Print what a run logged.
+
+    cronsensus runs logs -f 4711
+    """
+    output = Output.current()
+    if output.as_json and follow:
+        raise CommandError(
+            "-f and -o json do not go together", why="a document that goes on has no end", then="leave one of them out"
+        )
+    with opened_store() as store:
+        one = require_run(store, number)
+        if output.as_json:
+            output.document(
+                {"id": number, "state": one.state, "logs": [log_data(line) for line in _every_line(store, number)]}
+            )
+            return
+        after = 0
+        while True:
+            # Look at the state first: what is written before the end is then certainly read after it.
+            one = require_run(store, number)
+            for line in _every_line(store, number, after):
+                after = line[0]
+                show_line(output, line, attempts=one.attempt)
+            if not follow or one.state.final:
+                break
+            store.wait(_LOOK_AGAIN)
+    if not after and not follow:
+        message(f"run {number} has logged nothing{'' if one.state.final else ' yet'}")
+    if follow:
+        message(f"run {number} {one.state}" + (f": {one.reason}" if one.reason else ""))

@@ -1,0 +1,121 @@
+"""How values read: harmless text, relative and local times; and the times that people type. Floor 7: prints nothing."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from cronsensus.errors import InvalidDuration, InvalidOption
+from cronsensus.model.durations import format_duration, parse_duration
+from cronsensus.model.instants import format_instant, parse_instant
+
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SECRET = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE)
+_SECRET_PARAMETER = re.compile(r"(?P<before>\b(?:password|passwd|token|secret|sslpassword)=)[^&\s]+", re.IGNORECASE)
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """Return ``text`` with control, direction and half characters written as escapes; ``lines`` keeps newlines."""
+    if lines:
+        return "\n".join(clean(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return {"\n": r"\n", "\t": r"\t", "\r": r"\r"}.get(found[0]) or (
+        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    )
+
+
+def mask(text: str) -> str:
+    """Return ``text`` with the passwords of URLs in it replaced by stars."""
+    return _SECRET_PARAMETER.sub(r"\g<before>***", _SECRET.sub(r"\g<before>***", text))
+
+
+def shorten(text: str, longest: int) -> str:
+    """Return ``text`` cut to ``longest`` characters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def counted(number: int, what: str) -> str:
+    """Return ``1 run``, ``2 runs``."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def brief(duration: timedelta) -> str:
+    """Return a duration as people say it: the two largest units, nothing below a millisecond."""
+    if duration < timedelta(seconds=1):
+        return f"{max(duration, timedelta(0)) // timedelta(milliseconds=1)}ms"
+    if duration < timedelta(minutes=1):
+        return f"{duration.total_seconds():.1f}".rstrip("0").rstrip(".") + "s"
+    whole = timedelta(seconds=round(duration.total_seconds()))
+    return " ".join(re.findall(r"\d+[a-z]+", format_duration(whole))[:2])
+
+
+def relative(instant: datetime, now: datetime) -> str:
+    """Return how far ``instant`` lies from ``now``: ``in 5m`` or ``2h 3m ago``."""
+    distance = instant - now
+    if abs(distance) < timedelta(seconds=1):
+        return "now"
+    return f"in {brief(distance)}" if distance > timedelta(0) else f"{brief(-distance)} ago"
+
+
+def exact(instant: datetime, tz: tzinfo = UTC) -> str:
+    """Return an instant as local time with its weekday and offset; in UTC with ``Z``."""
+    local = instant.astimezone(tz)
+    sub = f".{local.microsecond:06}".rstrip("0") if local.microsecond else ""
+    if tz is UTC:
+        return f"{local:%Y-%m-%d %H:%M:%S}{sub}Z"
+    return f"{local:%a %Y-%m-%d %H:%M:%S}{sub} {offset_text(local)}"
+
+
+def offset_text(local: datetime) -> str:
+    """Return the offset of an aware datetime as ``+02:00``."""
+    text = f"{local:%z}"
+    return f"{text[:3]}:{text[3:5]}"
+
+
+def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time") -> datetime:
+    """Return the instant that somebody typed: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
+
+    A time without an offset is in ``tz``.
+
+    Raises:
+        InvalidOption: it is none of these.
+    """
+    typed = text.strip()
+    if typed.lower() == "now":
+        return now
+    try:
+        return _iso(typed, tz, what)
+    except (InvalidOption, OverflowError):
+        pass
+    try:
+        return now - parse_duration(typed.removesuffix("ago"), what=what)
+    except (InvalidDuration, OverflowError):
+        raise InvalidOption(
+            f"{what}={shorten(text, 60)!r} is not a time; write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 2h (ago), now"
+        ) from None
+
+
+def _iso(typed: str, tz: tzinfo, what: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(typed)
+    except ValueError:
+        return parse_instant(typed, what=what)
+    return (instant if instant.tzinfo else instant.replace(tzinfo=tz)).astimezone(UTC)
+
+
+__all__ = [
+    "brief",
+    "clean",
+    "counted",
+    "exact",
+    "format_instant",
+    "mask",
+    "offset_text",
+    "read_time",
+    "relative",
+    "shorten",
+]

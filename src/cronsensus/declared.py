@@ -1,0 +1,192 @@
+"""What the application's code declares: functions under names, and jobs that call them. Floor 5.
+
+A job is kept as it was written, and becomes a definition when somebody asks, because defaults may still change until the node
+is started (a command's flags come after the import).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from cronsensus.codec import dumps
+from cronsensus.errors import DuplicateJob, InvalidTrigger, UnknownJob
+from cronsensus.functions import Function
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.node.executors.base import Registered
+from cronsensus.triggers import Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A job as its decorator said it."""
+
+    function: Function
+    trigger: Trigger | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+
+    def spec(self, base: Policies) -> JobSpec:
+        """Return the definition, with ``base`` for the policies that the decorator leaves out."""
+        return JobSpec(
+            name=self.function.name,
+            function=self.function.name,
+            trigger=self.trigger,
+            args=self.args,
+            kwargs=self.kwargs,
+            policies=Policies.read(self.options, base),
+            executor=self.function.registered.executor,
+        )
+
+
+class Declarations:
+    """The functions and jobs of one scheduler.
+
+    Attributes:
+        base: the policies for what decorators leave out.
+        specs_by_name: the definitions of all declared jobs.
+    """
+
+    def __init__(self) -> None:
+        self.base = Policies()
+        self.specs_by_name: dict[str, JobSpec] = {}
+        self._functions: dict[str, Function] = {}
+        self._jobs: dict[str, Declaration] = {}
+        self._registry: dict[str, Registered] = {}
+
+    @property
+    def registry(self) -> Mapping[str, Registered]:
+        """The functions that a node of this process can run; grows as more are declared."""
+        return MappingProxyType(self._registry)
+
+    def add_function(self, function: Function) -> None:
+        """Register a function.
+
+        Raises:
+            DuplicateJob: the name is taken.
+        """
+        taken = self._functions.get(function.name)
+        if taken is not None:
+            raise DuplicateJob(_two(function.name, taken, function))
+        self._functions[function.name] = function
+        self._registry[function.name] = function.registered
+
+    def add_job(self, declaration: Declaration) -> None:
+        """Register a job and its function, both or neither.
+
+        Raises:
+            DuplicateJob: the name is taken.
+            InvalidOption: the definition makes no sense.
+        """
+        spec = declaration.spec(self.base)
+        self.add_function(declaration.function)
+        self._jobs[spec.name] = declaration
+        self.specs_by_name[spec.name] = spec
+
+    def function(self, name: str) -> Function:
+        """Return a registered function.
+
+        Raises:
+            UnknownJob: there is none of that name.
+        """
+        found = self._functions.get(name)
+        if found is None:
+            import difflib
+
+            close = difflib.get_close_matches(name, self._functions, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else "; declare it with @scheduler.function() where every node imports it"
+            raise UnknownJob(f"no function is registered here as {name!r}{hint}")
+        return found
+
+    def registered_as(self, function: object) -> Function | None:
+        """Return what is known of a function that was registered, or ``None``."""
+        return next((each for each in self._functions.values() if each.registered.function is function), None)
+
+    def find_function(self, name: str) -> Function | None:
+        """Return a registered function, or ``None``."""
+        return self._functions.get(name)
+
+    def spec(self, job: str) -> JobSpec | None:
+        """Return the definition of a declared job."""
+        return self.specs_by_name.get(job)
+
+    def specs(self) -> list[JobSpec]:
+        """Return the definitions of all declared jobs, by name."""
+        return [spec for _, spec in sorted(self.specs_by_name.items())]
+
+    def set_base(self, base: Policies) -> None:
+        """Change the policies for what decorators left out."""
+        self.base = base
+        self.specs_by_name = {name: declaration.spec(base) for name, declaration in self._jobs.items()}
+
+    def digest(self) -> str:
+        """Return a hash of all definitions: equal code gives an equal one on every replica."""
+        text = "\n".join(sorted(spec.digest for spec in self.specs_by_name.values()))
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs
+
+
+def declare(
+    function: Function,
+    trigger: object,
+    args: tuple[Any, ...] | list[Any],
+    kwargs: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> Declaration:
+    """Return a checked declaration.
+
+    Raises:
+        InvalidTrigger: ``trigger`` is something else.
+        InvalidOption: a scheduled job whose function lacks arguments.
+        InvalidPayload: arguments that are not JSON.
+    """
+    given, named = check_arguments(function, require_trigger(trigger), tuple(args), kwargs or {})
+    return Declaration(function, require_trigger(trigger), given, named, dict(options))
+
+
+def require_trigger(trigger: object) -> Trigger | None:
+    """Return ``trigger`` if it is one, or ``None``.
+
+    Raises:
+        InvalidTrigger: it is something else; the message says what to write.
+    """
+    if trigger is None or isinstance(trigger, Trigger):
+        return trigger
+    if isinstance(trigger, str):
+        raise InvalidTrigger(f"{trigger!r} is text, not a trigger; write cron({trigger!r}), or every('5m')")
+    if callable(trigger):
+        raise InvalidTrigger("the decorator needs its parentheses: write @scheduler.job()")
+    raise InvalidTrigger(f"{trigger!r} is not a trigger; write cron('0 3 * * *'), every('5m') or at('2026-12-31T00:00:00Z')")
+
+
+def check_arguments(
+    function: Function, trigger: Trigger | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments as a node will pass them.
+
+    A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
+    """
+    if args or kwargs or trigger is not None:
+        args, kwargs = function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
+        dumps([args, kwargs], what=f"arguments of {function.name!r}")
+    return args, dict(kwargs)
+
+
+def renamed(function: Function, name: str) -> Function:
+    """Return the same function under another name."""
+    return replace(function, name=name, registered=replace(function.registered, name=name))
+
+
+def _two(name: str, first: Function, second: Function) -> str:
+    if first.place == second.place:
+        return (
+            f"{name!r} is declared twice at {first.place}: a module that is imported under two names (import it by one), or a loop "
+            "(give each job its own name=…)"
+        )
+    return f"{name!r} is declared twice, at {first.place} and at {second.place}; give one of them another name=…"

@@ -1,0 +1,210 @@
+"""Look at a user's function: what it is, where it stands, whether it wants a ``Run``, which arguments it takes. Floor 5.
+
+Nothing is called here. A function is refused, with what to write instead, when no executor could run it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cronsensus.errors import InvalidOption, UnsupportedFunction
+from cronsensus.model.job import Executor
+from cronsensus.node.executors.base import Registered
+from cronsensus.node.run import Run
+
+_ONLY_NAMED = re.compile(r"(?:Optional\[)?(?:[\w.]+\.)?Run\]?(?:\s*\|\s*None)?|None\s*\|\s*(?:[\w.]+\.)?Run")
+"""How ``Run`` is written in an annotation that cannot be evaluated, such as one imported under ``TYPE_CHECKING``."""
+
+_EXECUTORS = typing.get_args(Executor)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that a job may call.
+
+    Attributes:
+        place: where it is defined, as ``file:line``.
+        signature: without the parameter for the ``Run``; ``None`` when Python cannot tell.
+        before_run: how many arguments may go by position.
+    """
+
+    name: str
+    registered: Registered
+    place: str
+    signature: inspect.Signature | None
+    before_run: int
+
+    def bind(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, hint: str = ""
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments as a node will pass them, beside the ``Run`` by name.
+
+        Raises:
+            InvalidOption: the function cannot be called with them; the message says what is missing or too much.
+        """
+        if self.signature is None:
+            return args, dict(kwargs)
+        run = self.registered.run_parameter
+        if run in kwargs:
+            raise InvalidOption(f"{self.name!r} gets its {run!r} from the node that runs it; leave it out")
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidOption(f"{self.name!r} ({self.place}) cannot be called like that: {error}{hint}") from None
+        if len(args) <= self.before_run:
+            return args, dict(kwargs)
+        # What follows the Run must go by name, because the Run itself does.
+        names = list(self.signature.parameters)[self.before_run :]
+        behind = dict(zip(names, args[self.before_run :], strict=False))
+        return args[: self.before_run], {**behind, **kwargs}
+
+
+def look_at(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
+    """Return what is to know about ``function``.
+
+    Args:
+        name: under which it is registered. Defaults to the function's own.
+        executor: ``"async"``, ``"thread"`` or ``"process"``. Defaults to ``"async"`` for an async function, else ``"thread"``.
+
+    Raises:
+        UnsupportedFunction: no function, a generator, or one that this executor cannot run.
+        InvalidOption: an unknown executor, or no usable name.
+    """
+    if isinstance(function, type) or not _is_callable(function):
+        raise UnsupportedFunction(
+            f"{function!r} is not a function; put the decorator right above `def`, below @staticmethod if there is one"
+        )
+    plain = inspect.unwrap(_inner(function))
+    place = _place(plain)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise UnsupportedFunction(f"{_called(function)} ({place}) is a generator, which does nothing when called; write no `yield`")
+    name = _called(function) if name is None else name
+    if name == "<lambda>":
+        raise UnsupportedFunction(f"the lambda at {place} has no name; give the job one: name=…")
+    parameters = _parameters(function)
+    run, before_run = _run_parameter(function, parameters, place)
+    left = None if parameters is None else [each for each in parameters if each.name != run]
+    return Function(
+        name=name,
+        registered=Registered(
+            name=name,
+            function=function,
+            executor=_executor(function, executor, place),
+            run_parameter=run,
+        ),
+        place=place,
+        signature=None if left is None else inspect.Signature(left),
+        before_run=before_run,
+    )
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calling ``function`` gives a coroutine."""
+    inner = _inner(function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
+
+
+def _is_callable(function: object) -> bool:
+    return callable(function)
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _called(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise UnsupportedFunction(f"{function!r} has no name; give the job one: name=…")
+    return name
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)
+
+
+def _executor(function: Callable[..., Any], executor: str | None, place: str) -> Executor:
+    if executor is None:
+        return "async" if is_async(function) else "thread"
+    if executor not in _EXECUTORS:
+        raise InvalidOption(f"executor={executor!r}: choose one of {', '.join(map(repr, _EXECUTORS))}")
+    if executor == "async" and not is_async(function):
+        raise UnsupportedFunction(
+            f"{_called(function)} ({place}) is not async, so it would block the event loop; write `async def`, or use "
+            'executor="thread"'
+        )
+    if executor == "process":
+        from cronsensus.node.executors.importing import require_importable
+
+        require_importable(function)
+    return typing.cast(Executor, executor)
+
+
+# --- the parameter for the Run --------------------------------------------------------------------------------------------
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    try:
+        if sys.version_info >= (3, 14):
+            import annotationlib
+
+            signature = inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+        else:
+            signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return None
+    return list(signature.parameters.values())
+
+
+def _wants_run(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
+    annotation = parameter.annotation
+    if annotation is inspect.Parameter.empty:
+        return False
+    holder = types.SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        # Each annotation alone, because one name that exists only for type checkers must not hide the others.
+        annotation = typing.get_type_hints(holder, globalns=getattr(inspect.unwrap(_inner(function)), "__globals__", {}))["it"]
+    except Exception:  # noqa: BLE001 - an annotation may be any expression, and raise anything
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
+        return _ONLY_NAMED.fullmatch(text.strip().strip("'\"")) is not None
+    return _is_run(annotation)
+
+
+def _is_run(annotation: object) -> bool:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return any(_is_run(part) for part in typing.get_args(annotation))
+    return annotation is Run
+
+
+def _run_parameter(
+    function: Callable[..., Any], parameters: list[inspect.Parameter] | None, place: str
+) -> tuple[str | None, int]:
+    """Return the name of the parameter that wants the ``Run``, and how many arguments may stand before it by position."""
+    found, before = None, sys.maxsize
+    for index, parameter in enumerate(parameters or ()):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and before != sys.maxsize:
+            raise UnsupportedFunction(
+                f"{_called(function)} ({place}): the Run is passed by name, so it cannot stand before *{parameter.name}; write "
+                f"`*{parameter.name}, {found}: Run`"
+            )
+        if not _wants_run(function, parameter):
+            continue
+        by_name = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        if found is not None or not (by_name or parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            raise UnsupportedFunction(
+                f"{_called(function)} ({place}): the Run is passed by name to one parameter; write `run: Run` once, "
+                "and not before a /"
+            )
+        found, before = parameter.name, sys.maxsize if by_name else index
+    return found, before

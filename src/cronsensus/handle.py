@@ -1,0 +1,148 @@
+"""A handle on one occurrence: look at it, wait for its end, fetch its result. Floor 5."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cronsensus.clock import SystemClock
+from cronsensus.codec import loads
+from cronsensus.errors import RunFailed
+from cronsensus.model.durations import Duration, parse_duration
+from cronsensus.model.occurrence import Enqueued, Occurrence
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+
+_FIRST_LOOK = 0.002
+_LONGEST_PAUSE = 0.25
+_GROWTH = 1.5
+
+
+class HasStore(Protocol):
+    """Something that can open its store: a ``Scheduler``."""
+
+    @property
+    def store(self) -> Store:
+        """Return the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One occurrence, as the call that returned the handle found or made it.
+
+    Example:
+        >>> from cronsensus.scheduler import Scheduler
+        >>> with Scheduler("memory://") as scheduler:
+        ...     @scheduler.job()
+        ...     def double(number: int) -> int:
+        ...         return number * 2
+        ...     double.enqueue(21, key="answer").result("10s")
+        42
+
+    Attributes:
+        id: the occurrence's id in the store.
+        job: the job's name.
+        key: with ``job`` it names the occurrence for ever.
+        created: whether this call made it; ``False``: it stood under that key already.
+        state: where it stood then.
+    """
+
+    id: int
+    job: str
+    key: str
+    created: bool
+    state: State
+    _opened: HasStore = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, enqueued: Enqueued, opened: HasStore) -> Handle:
+        """Make a handle of a store's answer."""
+        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened)
+
+    def look(self) -> Occurrence:
+        """Return the occurrence as it is now.
+
+        Raises:
+            LookupError: it was pruned.
+        """
+        occurrence = self._opened.store.occurrence(self.id)
+        if occurrence is None:
+            raise LookupError(f"occurrence {self.id} of {self.job!r} is no longer in the store; it was pruned after its `keep`")
+        return occurrence
+
+    def wait(self, timeout: Duration | None = None) -> Occurrence:
+        """Block until the occurrence is final and return it.
+
+        Args:
+            timeout: ``None`` waits for as long as it takes.
+
+        Raises:
+            TimeoutError: it is not final yet.
+        """
+        pause = threading.Event()
+        for seconds in self._pauses(timeout):
+            occurrence = self.look()
+            if occurrence.state.final:
+                return occurrence
+            pause.wait(seconds)
+        raise self._late(timeout)
+
+    async def await_(self, timeout: Duration | None = None) -> Occurrence:  # noqa: ASYNC109 - the twin of wait
+        """Wait until the occurrence is final and return it; holds no thread meanwhile.
+
+        Raises:
+            TimeoutError: it is not final yet.
+        """
+        import asyncio
+
+        for seconds in self._pauses(timeout):
+            occurrence = await asyncio.to_thread(self.look)
+            if occurrence.state.final:
+                return occurrence
+            await asyncio.sleep(seconds)
+        raise self._late(timeout)
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Block until the occurrence has succeeded and return what the job returned, as it came through JSON.
+
+        Raises:
+            RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
+            TimeoutError: it is not final yet.
+        """
+        return self._value(self.wait(timeout))
+
+    async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the twin of result
+        """Wait for the result; holds no thread meanwhile.
+
+        Raises:
+            RunFailed, TimeoutError: as ``result``.
+        """
+        return self._value(await self.await_(timeout))
+
+    def _value(self, occurrence: Occurrence) -> Any:
+        if occurrence.state is not State.SUCCEEDED:
+            error = occurrence.error
+            why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
+            raise RunFailed(
+                f"occurrence {self.id} of {self.job!r} is {occurrence.state}: {why}; more with `cronsensus runs show {self.id}`",
+                occurrence=occurrence,
+            )
+        return None if occurrence.result is None else loads(occurrence.result)
+
+    def _pauses(self, timeout: Duration | None) -> Iterator[float]:
+        """Yield how long to wait after each look; there is a last look when the time is up."""
+        monotonic = SystemClock().monotonic
+        until = None if timeout is None else monotonic() + parse_duration(timeout, what="timeout").total_seconds()
+        pause = _FIRST_LOOK
+        while True:
+            left = pause if until is None else until - monotonic()
+            if left <= 0:
+                yield 0.0
+                return
+            yield min(pause, left)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+
+    def _late(self, timeout: Duration | None) -> TimeoutError:
+        return TimeoutError(f"occurrence {self.id} of {self.job!r} is not final after {timeout}")

@@ -1,0 +1,165 @@
+"""What all executors share: the attempts under way, and their ends, each reported once. Floor 4.
+
+An attempt may end, run over its time, be asked to stop, and be closed, all in one moment and on four threads. Whoever
+takes it out of the table of open attempts reports it; the others find it gone. No lock is held while a report is made,
+because the node may be holding its own and be about to call ``start`` or ``stop``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from contextvars import Context
+from datetime import timedelta
+from types import CoroutineType
+from typing import Any, Generic, TypeVar
+
+from cronsensus.clock import Clock
+from cronsensus.model.ending import Ending
+from cronsensus.node.executors.base import Call, Done
+from cronsensus.node.executors.deadlines import Deadline, Deadlines
+from cronsensus.node.executors.ending import raised, returned
+from cronsensus.node.run import Run, enter_run
+
+logger = logging.getLogger(__name__)
+
+GRACE = 2.0
+"""Seconds that code which is asked to stop gets for its last words, before it is asked harder."""
+
+
+class Attempt:
+    """A call under way."""
+
+    __slots__ = ("call", "deadline", "started")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.started = 0.0
+        self.deadline: Deadline | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What names the attempt: no two have the same occurrence and token."""
+        return self.call.claim.id, self.call.claim.token
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long it may take."""
+        return self.call.claim.spec.policies.timeout
+
+
+A = TypeVar("A", bound=Attempt)
+
+
+class Attempts(Generic[A]):
+    """The open attempts of one executor.
+
+    Args:
+        done: told of each end, once, on whatever thread it happens; must not block.
+        deadlines: the watchdog shared with other executors; without one, an own one is made and closed with this.
+    """
+
+    def __init__(self, done: Done, clock: Clock, deadlines: Deadlines | None) -> None:
+        self.clock = clock
+        self.deadlines = Deadlines(clock) if deadlines is None else deadlines
+        self._owns_deadlines = deadlines is None
+        self._done = done
+        self._changed = threading.Condition()
+        self._open: dict[tuple[int, int], A] = {}
+        self._reporting: list[int] = []
+        self._closed = False
+
+    def begin(self, attempt: A, over_time: Callable[[A], None]) -> None:
+        """Enter an attempt and watch its timeout: ``over_time`` is called on the watchdog's thread.
+
+        Raises:
+            RuntimeError: the executor is closed, or runs this attempt already.
+        """
+        attempt.started = self.clock.monotonic()
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("this executor is closed")
+            if attempt.key in self._open:
+                raise RuntimeError(f"attempt {attempt.key} of {attempt.call.claim.job!r} is already running here")
+            self._open[attempt.key] = attempt
+        if attempt.timeout is not None:
+            attempt.deadline = self.deadlines.after(attempt.timeout.total_seconds(), lambda: over_time(attempt))
+
+    def find(self, call: Call) -> A | None:
+        """Return the open attempt of ``call``; ``None`` if it has ended."""
+        with self._changed:
+            return self._open.get((call.claim.id, call.claim.token))
+
+    def all(self) -> list[A]:
+        """Return the open attempts."""
+        with self._changed:
+            return list(self._open.values())
+
+    def is_open(self, attempt: A) -> bool:
+        """Tell whether nobody has ended ``attempt`` yet."""
+        with self._changed:
+            return self._open.get(attempt.key) is attempt
+
+    def end(self, attempt: A, ending: Ending) -> bool:
+        """Report the end of an attempt; ``False`` if somebody else has, and then nothing is reported."""
+        with self._changed:
+            if self._open.get(attempt.key) is not attempt:
+                return False
+            del self._open[attempt.key]
+            self._reporting.append(threading.get_ident())
+        if attempt.deadline is not None:
+            attempt.deadline.cancel()
+        elapsed = timedelta(seconds=self.clock.monotonic() - attempt.started)
+        try:
+            self._done(attempt.call, dataclasses.replace(ending, elapsed=elapsed))
+        except Exception:
+            logger.exception("the end of %r could not be reported", attempt.call.run)
+        finally:
+            with self._changed:
+                self._reporting.remove(threading.get_ident())
+                if self._closed:
+                    self._changed.notify_all()
+        return True
+
+    def close(self) -> list[A]:
+        """Take out what is open, so that nothing is reported after this returns. Idempotent."""
+        with self._changed:
+            self._closed = True
+            left = list(self._open.values())
+            self._open.clear()
+            mine = threading.get_ident()
+            # Bounded: a report may itself wait for whoever is closing us.
+            self._changed.wait_for(lambda: all(thread == mine for thread in self._reporting), timeout=1.0)
+        for attempt in left:
+            if attempt.deadline is not None:
+                attempt.deadline.cancel()
+        if self._owns_deadlines:
+            self.deadlines.close()
+        return left
+
+
+def arguments(call: Call) -> dict[str, Any]:
+    """Return the keyword arguments of a call, with its ``Run`` where the function wants one."""
+    name = call.registered.run_parameter
+    return call.claim.kwargs if name is None else {**call.claim.kwargs, name: call.run}
+
+
+def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
+    """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended."""
+    try:
+        value = Context().run(_invoke, run, function, args, kwargs)
+    except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
+        return raised(error, run)
+    return returned(value)
+
+
+def _invoke(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    enter_run(run)
+    value = function(*args, **kwargs)
+    if isinstance(value, CoroutineType):
+        import asyncio  # an async function that was given to a thread or a process gets a loop of its own there
+
+        return asyncio.run(value)
+    return value

@@ -1,0 +1,298 @@
+"""The program of a job's own process: ``python -m cronsensus.node.executors.child``. Floor 4.
+
+::
+
+    main thread:  wait for a call ──▶ import, run ──▶ send its end ──▶ wait …
+    watcher:      read commands: begin │ stop ──▶ set the run's events, interrupt the main thread │ leave
+                  end of input, or the parent is gone ──▶ kill the own process group
+
+Commands come on what was standard input, reports leave on a pipe of their own, and the job's standard output and error
+go to the parent as they are. A job has an empty standard input.
+
+Failure handling: the parent may die at any moment, even by ``kill -9``; its end of the command pipe closes with it.
+Should some other process have inherited that end, a process descriptor (or the parent's id, looked at each second)
+still tells. SIGTERM is obeyed only after a stop: a service manager sends it to every process of a service at once, and
+then it is the node's to say who may finish.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import faulthandler
+import logging
+import math
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, NoReturn
+
+from cronsensus.clock import SystemClock
+from cronsensus.model.ending import Ending
+from cronsensus.model.occurrence import LogLine, RunError
+from cronsensus.node.executors.attempt import perform
+from cronsensus.node.executors.deadlines import Deadlines
+from cronsensus.node.executors.ending import STOPPED, cancelled, raised, stack_at
+from cronsensus.node.executors.importing import Target, load, mark_child_process
+from cronsensus.node.executors.logs import LineBudget, RunLogHandler
+from cronsensus.node.executors.protocol import (
+    Begin,
+    Command,
+    End,
+    Hello,
+    Leave,
+    Line,
+    Progress,
+    Report,
+    Stop,
+    decode_command,
+    encode,
+)
+from cronsensus.node.run import Run
+
+PROGRESS_EVERY = 0.1
+"""Seconds between two reports of progress; in between only the latest is kept."""
+PIPE_BROKEN = 70
+"""Exit code when the parent cannot be told anything any more."""
+
+
+class _Stopped(SystemExit):
+    """Raised in the main thread to stop the job: passes ``except Exception``, runs ``finally``."""
+
+
+class _Reporter:
+    """Sends reports to the parent, from any thread."""
+
+    def __init__(self, descriptor: int, clock: SystemClock) -> None:
+        self._descriptor = descriptor
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._deadlines = Deadlines(clock)
+        self._latest: Progress | None = None
+        self._waiting = False
+        self._sent_at = -math.inf
+
+    def send(self, report: Report) -> None:
+        """Write a report; a pipe that is broken ends the process, because nobody could ever learn what it does."""
+        data = memoryview(encode(report))
+        with self._lock:
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except BrokenPipeError:
+                _die()
+            except OSError:
+                os._exit(PIPE_BROKEN)  # the job closed what is not its own
+
+    def progress(self, progress: Progress) -> None:
+        """Send progress now, or the latest of it a little later: a loop may call this a million times."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._latest = progress
+            left = self._sent_at + PROGRESS_EVERY - now
+            if left > 0 and self._waiting:
+                return
+            self._waiting = left > 0
+        if left > 0:
+            self._deadlines.after(left, self.flush)
+        else:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the progress that waits."""
+        with self._lock:
+            latest, self._latest = self._latest, None
+            self._waiting = False
+            self._sent_at = self._clock.monotonic()
+        if latest is not None:
+            self.send(latest)
+
+
+class Child:
+    """The process's two threads and what they share."""
+
+    def __init__(self, commands: int, reports: int, parent: int) -> None:
+        self._commands = commands
+        self._parent = parent
+        self._clock = SystemClock()
+        self._reporter = _Reporter(reports, self._clock)
+        self._calls: SimpleQueue[Begin | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._number = 0
+        self._run: Run | None = None
+        self._inside = False
+        self._stopping = False
+        self._where = ""
+        self._targets: dict[Target, Callable[..., Any]] = {}
+        self._handler = RunLogHandler(self._clock, last_resort=False)
+
+    def work(self) -> None:
+        """Run calls until told to leave."""
+        signal.signal(signal.SIGTERM, self._terminate)
+        threading.Thread(target=self._watch_to_the_end, name="cronsensus-watcher", daemon=True).start()
+        while (begin := self._calls.get()) is not None:
+            self._serve(begin)
+            if self._stopping:
+                os._exit(0)  # what was interrupted may have left anything behind; no second job runs here
+
+    def _serve(self, begin: Begin) -> None:
+        number, budget = begin.number, LineBudget()
+
+        def on_progress(_: Run, done: float, total: float) -> None:
+            done, total = float(done), float(total)
+            if math.isfinite(done) and math.isfinite(total):
+                self._reporter.progress(Progress(number, done, total))
+
+        def on_line(_: Run, line: LogLine) -> None:
+            kept = budget.take(line)
+            if kept is not None:
+                self._reporter.send(Line(number, kept))
+
+        run = Run(begin.claim(), on_progress=on_progress, on_line=on_line)
+        with self._lock:
+            self._number, self._run = number, run
+        process = os.getpid()
+        ending = self._call(begin, run)
+        if os.getpid() != process:
+            os._exit(0)  # a job that forks comes back twice; only the first of the two may speak for it
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        with self._lock:
+            self._run = None
+        if self._where and ending.error is None:
+            ending = dataclasses.replace(ending, error=RunError(type=STOPPED, message="", traceback=self._where))
+        self._reporter.flush()
+        self._reporter.send(End(number, ending))
+
+    def _call(self, begin: Begin, run: Run) -> Ending:
+        signal.signal(signal.SIGTERM, self._terminate)  # again: the job before may have put its own there
+        self._inside = True
+        try:
+            if self._stopping:
+                return cancelled(run, detail="before it began")
+            function = self._find(begin.target)
+            kwargs = begin.kwargs if begin.run_parameter is None else {**begin.kwargs, begin.run_parameter: run}
+            return perform(run, function, begin.args, kwargs)
+        except BaseException as error:  # noqa: BLE001 — a module that cannot be imported, or the stop itself
+            return raised(error, run)
+        finally:
+            self._inside = False
+
+    def _find(self, target: Target) -> Callable[..., Any]:
+        function = self._targets.get(target)
+        if function is None:
+            root = logging.getLogger()
+            self._handler.remove()  # basicConfig in the imported module does nothing while there is a handler
+            try:
+                function = self._targets[target] = load(target)
+            finally:
+                # What is logged is kept with the run; printed as well, every line would be there twice.
+                for handler in root.handlers[:]:
+                    if type(handler) is logging.StreamHandler and handler.stream in (sys.stdout, sys.stderr):
+                        root.removeHandler(handler)
+                self._handler.install()
+        return function
+
+    def _terminate(self, signum: int, frame: FrameType | None) -> None:
+        """Interrupt the job, once, and only if the parent said stop."""
+        if self._stopping and self._inside:
+            self._inside = False
+            self._where = "" if frame is None else stack_at(frame)
+            raise _Stopped(128 + signum)
+
+    def _watch_to_the_end(self) -> None:
+        try:
+            self._watch()
+        except BaseException:  # noqa: BLE001 — a process that hears nothing any more must not go on
+            traceback.print_exc()
+            _die()
+
+    def _watch(self) -> None:
+        """Read commands until the parent is gone."""
+        poll = select.poll()
+        poll.register(self._commands, select.POLLIN)
+        descriptor = -1
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(self._parent)
+                poll.register(descriptor, select.POLLIN)
+        buffer = b""
+        while True:
+            ready = {found for found, _ in poll.poll(None if descriptor >= 0 else 1000)}
+            if os.getppid() != self._parent:
+                _die()
+            if self._commands not in ready:
+                continue
+            data = os.read(self._commands, 1 << 16)
+            if not data:
+                _die()
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                self._obey(line)
+
+    def _obey(self, line: bytes) -> None:
+        command: Command = decode_command(line)
+        match command:
+            case Hello():
+                _settle_in(command)
+            case Begin():
+                self._calls.put(command)
+            case Stop():
+                with self._lock:
+                    run = self._run if self._number == command.number else None
+                    self._stopping = True
+                if run is not None:
+                    run.stop(command.reason, lease_lost=command.lease_lost)
+                self._calls.put(None)
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            case Leave():
+                self._calls.put(None)
+
+
+def _settle_in(hello: Hello) -> None:
+    """Import from where the parent imports, and restore what it changed to start this process."""
+    sys.path[:] = hello.sys_path
+    if hello.pythonpath is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = hello.pythonpath
+    logging.getLogger().setLevel(hello.log_level)
+
+
+def _die() -> NoReturn:
+    """End at once, with everything that the job has started; the parent is gone and nobody waits for a result."""
+    if os.getpgid(0) == os.getpid():  # else somebody started this by hand, and the group is theirs
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the program; ``arguments`` are the descriptor for reports and the parent's process id."""
+    if len(arguments) != 2 or not all(argument.isdecimal() for argument in arguments):
+        print("this program is started by a cronsensus node, for jobs with executor='process'", file=sys.stderr)  # noqa: T201
+        return 2
+    reports, parent = map(int, arguments)
+    # What the job starts must not hold our pipes: they would stay open, and be read and written, after we are gone.
+    commands = os.dup(0)
+    os.set_inheritable(reports, False)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    mark_child_process()
+    faulthandler.enable()  # a segmentation fault leaves its stack with the run
+    child = Child(commands, reports, parent)
+    child.work()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

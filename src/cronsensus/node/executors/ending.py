@@ -1,0 +1,215 @@
+"""Turn what a function returned or raised into an ``Ending``. Floor 4.
+
+Nothing that a job raises gets past this file: ``sys.exit`` ends the run and not the node, and an exception that cannot
+even be printed still gives an error that can be read.
+
+After a request to stop, the first of these holds: what returned normally counts as returned (the result was there
+before the request was noticed; if the lease is lost, the store refuses it anyway); ``Skip`` and ``Retry`` are the job's
+own words and hold; every other exception ends the attempt as cancelled, with the exception kept unless it only says
+"stop".
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from cronsensus.codec import dumps
+from cronsensus.errors import Cancel, CronsensusError, InvalidDuration, InvalidPayload, LeaseLost, Retry, Skip
+from cronsensus.model.durations import format_duration, parse_duration
+from cronsensus.model.ending import Ending
+from cronsensus.model.occurrence import RunError
+from cronsensus.model.states import Reason
+from cronsensus.node.run import Run
+
+LONGEST_MESSAGE = 2_000
+LONGEST_TRACEBACK = 16 * 1024
+MOST_FRAMES = 30
+STOPPED = "Stopped"
+"""Type of the "error" by which a job process tells where it was when it was stopped."""
+
+_PLUMBING = (
+    str(Path(__file__).parent) + os.sep,
+    str(Path(os.__file__).parent / "asyncio") + os.sep,
+    str(Path(importlib.__file__).parent) + os.sep,
+    "<frozen importlib",
+    "<frozen runpy",
+)
+"""Where frames come from that only lead to the job's own code."""
+_UNNAMED_MODULES = frozenset({"builtins", "__main__", "__cronsensus_main__", "cronsensus.errors"})
+
+
+def returned(value: Any) -> Ending:
+    """Return the ending of a function that returned ``value``; one that is not JSON, or too large, is a failure."""
+    if value is None:
+        return Ending(kind="returned")
+    try:
+        return Ending(kind="returned", result=dumps(value, what="result"))
+    except InvalidPayload as error:
+        message = f"the job ran to its end, but its {error}. Return None if nobody needs the result"
+        return Ending(kind="raised", error=RunError(type="InvalidPayload", message=clean(message, LONGEST_MESSAGE)))
+    except Exception as error:  # noqa: BLE001 — out of memory, or a subclass of str with ideas of its own
+        return Ending(kind="raised", error=describe(error))
+
+
+def raised(error: BaseException, run: Run) -> Ending:
+    """Return the ending of a function that raised ``error``."""
+    control = _only(error)
+    asked = run.cancelled.is_set()
+    match control:
+        case Skip():
+            return Ending(kind="skipped", reason=_said(control))
+        case Retry():
+            return _retry(control)
+        case Cancel():
+            reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_said(control) or 'cancelled'}"
+            return Ending(kind="cancelled", reason=reason)
+        case _ if asked:
+            stop = isinstance(control, LeaseLost | SystemExit) or is_task_cancelled(control)
+            return Ending(kind="cancelled", reason=run.cancel_reason, error=None if stop else describe(error))
+        case SystemExit():
+            message = f"the job called sys.exit({_code(control)}), which ends this run only"
+            return _failed(error, f"{message}; return instead, or raise an exception that says what is wrong")
+        case KeyboardInterrupt():
+            return _failed(error, "the job raised KeyboardInterrupt, which ends this run only; raise Cancel to stop it")
+        case _ if is_task_cancelled(control):
+            by = "by the job itself, by the application, or by its event loop shutting down"
+            return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
+        case _:
+            return Ending(kind="raised", error=describe(error))
+
+
+def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "") -> Ending:
+    """Return the ending of an attempt that ran over its time; ``traceback`` tells where it was then."""
+    limit = "its timeout" if timeout is None else f"timeout={format_duration(timeout)}"
+    message = f"the attempt ran longer than {limit}" + (f"; {detail}" if detail else "")
+    return Ending(
+        kind="timed_out",
+        reason=Reason.TIMEOUT,
+        error=RunError(type="TimeoutError", message=message, traceback=traceback),
+    )
+
+
+def cancelled(run: Run, *, detail: str = "", error: RunError | None = None) -> Ending:
+    """Return the ending of an attempt that was stopped on request."""
+    reason = run.cancel_reason or Reason.OPERATOR
+    return Ending(kind="cancelled", reason=f"{reason} ({detail})" if detail else reason, error=error)
+
+
+def failed(kind: str, message: str, *, traceback: str = "") -> Ending:
+    """Return the ending of an attempt that failed for a reason outside of its code.
+
+    ``kind`` stands where the type of an exception does otherwise.
+    """
+    return Ending(
+        kind="raised", error=RunError(type=kind, message=clean(message, LONGEST_MESSAGE), traceback=traceback)
+    )
+
+
+def describe(error: BaseException) -> RunError:
+    """Return ``error`` as bounded text: type, message, and the last frames without their local variables."""
+    return RunError(type=_name(type(error)), message=_message(error), traceback=_traceback(error))
+
+
+def stack_of(thread: int | None) -> str:
+    """Return where a thread, by its ``ident``, is at this moment, as bounded text; empty if it is gone."""
+    frame = sys._current_frames().get(thread or -1)  # noqa: SLF001 — the documented way to look at another thread
+    return "" if frame is None else stack_at(frame)
+
+
+def stack_at(frame: FrameType) -> str:
+    """Return the calls that led to ``frame``, as bounded text."""
+    frames = traceback.extract_stack(frame)
+    while frames and (frames[0].filename.startswith(_PLUMBING) or frames[0].filename.endswith("threading.py")):
+        del frames[0]
+    return _bounded(traceback.format_list(frames[-MOST_FRAMES:]))
+
+
+def is_task_cancelled(error: BaseException) -> bool:
+    """Tell whether ``error`` is asyncio's ``CancelledError``, without importing asyncio."""
+    exceptions = sys.modules.get("asyncio.exceptions")
+    return exceptions is not None and isinstance(error, exceptions.CancelledError)
+
+
+def clean(text: str, most: int) -> str:
+    """Return at most ``most`` characters of ``text``, such as every store can keep (no NUL, no lone surrogates)."""
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def _only(error: BaseException) -> BaseException:
+    """Look through groups of one, which is how a task group passes on a ``Cancel`` or ``Skip`` raised in a task."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _retry(control: Retry) -> Ending:
+    try:
+        after = None if control.after is None else parse_duration(control.after, what="Retry(after=…)")
+    except InvalidDuration as invalid:
+        return Ending(kind="raised", error=describe(invalid))
+    cause = control.__cause__ or (None if control.__suppress_context__ else control.__context__)
+    error = None if cause is None else describe(cause)
+    return Ending(kind="retry", reason=_said(control), retry_after=after, error=error)
+
+
+def _failed(error: BaseException, message: str) -> Ending:
+    return failed(_name(type(error)), message, traceback=_traceback(error))
+
+
+def _said(control: CronsensusError) -> str | None:
+    """Return the message that the job gave, ``None`` if it gave none (the class's own sentence stands there then)."""
+    text = _message(control)
+    return None if text == (type(control).__doc__ or "").strip() else text
+
+
+def _code(error: SystemExit) -> str:
+    code: object = error.code
+    return clean(repr(code), 80) if isinstance(code, int | str | None) else "…"
+
+
+def _name(kind: type[BaseException]) -> str:
+    try:
+        module, name = str(kind.__module__), str(kind.__qualname__)
+    except Exception:  # noqa: BLE001 — a metaclass can do anything
+        return "Exception"
+    return clean(name if module in _UNNAMED_MODULES else f"{module}.{name}", 200)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return clean(str(error), LONGEST_MESSAGE)
+    except BaseException as second:  # noqa: BLE001 — whatever __str__ raises, even SystemExit, must not end the node
+        return f"(the exception's __str__ raised {_name(type(second))})"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        text = traceback.TracebackException(
+            type(error), error, _without_plumbing(error.__traceback__), limit=-MOST_FRAMES, compact=True
+        )
+        return _bounded(list(text.format()))
+    except BaseException as second:  # noqa: BLE001 — same as above
+        return f"(the traceback cannot be shown: {_name(type(second))})"
+
+
+def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PLUMBING):
+        trace = trace.tb_next
+    return trace
+
+
+def _bounded(lines: list[str]) -> str:
+    """Join lines; of too much text the end stays, where the innermost frames and the message are."""
+    text = "".join(line if len(line) <= LONGEST_MESSAGE else line[:LONGEST_MESSAGE] + "…\n" for line in lines)
+    if len(text) > LONGEST_TRACEBACK:
+        text = "…" + text[1 - LONGEST_TRACEBACK :]
+    return clean(text.rstrip("\n"), LONGEST_TRACEBACK)

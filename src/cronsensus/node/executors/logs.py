@@ -1,0 +1,132 @@
+"""Keep what a job logs and prints with its run, in bounds. Floor 4."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from weakref import WeakKeyDictionary
+
+from cronsensus.clock import Clock
+from cronsensus.model.occurrence import LogLine
+from cronsensus.node.executors.ending import clean
+from cronsensus.node.run import Run, current_run
+
+MOST_LINES = 1_000
+LONGEST_LINE = 4_096
+"""Characters of one kept line."""
+OURS = "cronsensus"
+
+
+class LineBudget:
+    """Counts the lines of one run: the first ``MOST_LINES`` are kept, then one line says that the rest is dropped."""
+
+    __slots__ = ("_kept", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept = 0
+
+    def take(self, line: LogLine) -> LogLine | None:
+        """Return the line to keep instead of ``line``, cut to its bound; ``None`` to drop it."""
+        with self._lock:
+            self._kept += 1
+            number = self._kept
+        if number <= MOST_LINES:
+            text = line.text
+            fine = len(text) <= LONGEST_LINE and text.isascii() and "\0" not in text
+            return line if fine else LogLine(at=line.at, level=line.level, text=clean(text, LONGEST_LINE))
+        if number == MOST_LINES + 1:
+            return LogLine(
+                at=line.at, level="WARNING", text=f"cronsensus keeps {MOST_LINES:,} lines of a run; the rest is dropped"
+            )
+        return None
+
+
+class RunLogHandler(logging.Handler):
+    """A handler for the root logger that gives each record made under a current run to that run.
+
+    Which records reach it is for the application's levels to say. Records of our own loggers are left out, and so is
+    whatever is logged while a line is being kept: neither can go round in a circle.
+
+    Hazard: ``logging.basicConfig`` does nothing once the root logger has a handler, so install this after the
+    application has configured its logging.
+
+    Args:
+        clock: names the moment of a line.
+        last_resort: go on printing warnings to stderr, as ``logging`` does for applications that configure no handler.
+    """
+
+    def __init__(self, clock: Clock, *, last_resort: bool = True) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last_resort = last_resort
+        self._budgets: WeakKeyDictionary[Run, LineBudget] = WeakKeyDictionary()
+        self._budgets_lock = threading.Lock()
+        self._inside = threading.local()
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def install(self) -> None:
+        """Add this to the root logger. Idempotent."""
+        logging.getLogger().addHandler(self)
+
+    def remove(self) -> None:
+        """Take this from the root logger. Idempotent."""
+        logging.getLogger().removeHandler(self)
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Filter and emit, without the handler's lock.
+
+        A node's thread that logs while it holds the node's lock would otherwise wait here for a job's thread that waits
+        for the node's lock to hand over its line.
+        """
+        kept: object = self.filter(record)  # since Python 3.12 a filter may give another record
+        if kept:
+            self.emit(kept if isinstance(kept, logging.LogRecord) else record)
+        return bool(kept)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Give the record to the current run, if there is one. Never raises."""
+        if self._last_resort and record.levelno >= logging.WARNING:
+            self._as_if_absent(record)
+        run = current_run()
+        if (
+            run is None
+            or record.name == OURS
+            or record.name.startswith(OURS + ".")
+            or getattr(self._inside, "here", False)
+        ):
+            return
+        self._inside.here = True
+        try:
+            line = self._budget(run).take(
+                LogLine(at=self._clock.now(), level=record.levelname, text=self._text(record))
+            )
+            if line is not None:
+                run.line(line)
+        except Exception:  # noqa: BLE001, S110 — a job must not fail because its log line cannot be kept
+            pass
+        finally:
+            self._inside.here = False
+
+    def _budget(self, run: Run) -> LineBudget:
+        with self._budgets_lock:
+            budget = self._budgets.get(run)
+            if budget is None:
+                budget = self._budgets[run] = LineBudget()
+            return budget
+
+    def _text(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception as error:  # noqa: BLE001 — wrong arguments for the format, or a __str__ that raises
+            return f"{record.msg!s} (its arguments could not be formatted: {type(error).__name__})"
+
+    def _as_if_absent(self, record: logging.LogRecord) -> None:
+        """Let ``logging.lastResort`` print what it would have printed without this handler."""
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return
+            logger = logger.parent if logger.propagate else None
+        if logging.lastResort is not None and record.levelno >= logging.lastResort.level:
+            logging.lastResort.handle(record)

@@ -1,0 +1,295 @@
+"""Runs async functions on the application's event loop, or on one of its own. Floor 4.
+
+::
+
+    start ──call_soon_threadsafe──▶ task ──▶ report
+      stop, or the watchdog at the timeout ──▶ cancel ──(grace)──▶ cancel ──(grace)──▶ … ──▶ given up, reported
+
+Failure handling: user code may block the loop, swallow its cancellation, or close the loop. So nothing here ever waits
+for the loop, timeouts are watched from a thread outside of it, and open attempts on a loop that was closed are found by
+a look once a second. A loop of our own that is blocked when an attempt is given up is left behind, and later calls get
+a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import itertools
+import logging
+import threading
+from contextvars import Context
+from typing import Any
+
+from cronsensus.clock import Clock
+from cronsensus.model.states import Reason
+from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
+from cronsensus.node.executors.base import Call, Done, Executor
+from cronsensus.node.executors.deadlines import Deadlines
+from cronsensus.node.executors.ending import cancelled, describe, failed, raised, returned, stack_of, timed_out
+from cronsensus.node.run import enter_run
+
+logger = logging.getLogger(__name__)
+
+CANCELS = 3
+"""How often a task is cancelled, a grace apart, before it is given up."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the loop of an open attempt has been closed under it."""
+_numbers = itertools.count(1)
+
+
+class _LoopAttempt(Attempt):
+    __slots__ = ("asked", "cancels", "home", "seen", "task")
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.home: _Home
+        self.task: asyncio.Task[None] | None = None
+        self.asked: str | None = None
+        self.cancels = 0
+        self.seen = False
+        """Whether the loop has carried out the latest cancel; if not, it is blocked."""
+
+
+class _Home:
+    """A loop, the thread that turns it (where that is known), and our tasks on it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.thread: int | None = None
+        # A loop refers weakly to its tasks: without this set one that was given up could be collected while it runs.
+        self.tasks: set[asyncio.Task[None]] = set()
+
+
+class _OwnHome(_Home):
+    """A loop of our own on a daemon thread."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.new_event_loop())
+        self.runner = threading.Thread(target=self._turn, name=f"cronsensus-loop-{next(_numbers)}", daemon=True)
+        try:
+            self.runner.start()
+        except RuntimeError:
+            self.loop.close()
+            raise
+
+    def leave(self, *, cancel: bool) -> None:
+        """Let the loop end when its tasks have; with ``cancel``, soon. Does not wait for that."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self.loop.call_soon_threadsafe(lambda: self.tasks.add(self.loop.create_task(self._wind_up(cancel=cancel))))
+
+    async def _wind_up(self, *, cancel: bool) -> None:
+        me = asyncio.current_task()
+        while others := {task for task in self.tasks if task is not me}:
+            for task in others if cancel else ():
+                task.cancel()
+            await asyncio.wait(others, timeout=GRACE if cancel else None)
+            if cancel:
+                break
+        await self.loop.shutdown_asyncgens()
+        self.loop.stop()
+
+    def _turn(self) -> None:
+        self.thread = threading.get_ident()
+        turning = True
+        while turning:
+            try:
+                self.loop.run_forever()
+                turning = False
+            except BaseException:  # sys.exit in a task that a job has made goes through asyncio up to here
+                logger.warning("a task on the event loop of the jobs raised what ends loops; it goes on", exc_info=True)
+        self.loop.close()
+
+
+class LoopExecutor(Executor):
+    """Runs functions as tasks on one event loop.
+
+    ``timeout`` and ``stop`` cancel the task; one that goes on nevertheless is given up after ``CANCELS`` times
+    ``grace``, or, if the loop itself is blocked, ``grace`` after its timeout.
+
+    Args:
+        done: told of each end, once, on any thread, usually the loop's own; must not block.
+        loop: the application's running loop; ``None`` for one of our own, made with the first call.
+        clock: measures how long attempts take.
+        deadlines: the watchdog shared with other executors.
+        grace: seconds between two cancellations.
+    """
+
+    def __init__(
+        self,
+        done: Done,
+        clock: Clock,
+        deadlines: Deadlines | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        grace: float = GRACE,
+    ) -> None:
+        self._attempts: Attempts[_LoopAttempt] = Attempts(done, clock, deadlines)
+        self._grace = grace
+        self._lock = threading.Lock()
+        self._home = None if loop is None else _Home(loop)
+        self._looking = False
+        self._closed = False
+
+    def start(self, call: Call) -> None:
+        """Hand an attempt to the loop."""
+        attempt = _LoopAttempt(call)
+        problem = None
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this executor is closed")
+            if self._home is None or (isinstance(self._home, _OwnHome) and self._home.loop.is_closed()):
+                try:
+                    self._home = _OwnHome()
+                except (RuntimeError, OSError) as error:
+                    problem = f"the node cannot make an event loop: {error}"
+            if self._home is not None:
+                attempt.home = self._home
+        self._attempts.begin(attempt, self._over_time)
+        if problem is not None:
+            self._attempts.end(attempt, failed("EventLoopClosed", problem))
+            return
+        with self._lock:
+            look, self._looking = not self._looking, True
+        if look:
+            self._attempts.deadlines.after(LOOK_EVERY, self._look)
+        self._post(attempt, self._begin)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        """Set the run's events and cancel its task."""
+        call.run.stop(reason, lease_lost=lease_lost)
+        attempt = self._attempts.find(call)
+        if attempt is not None:
+            self._ask(attempt, "cancelled")
+
+    def close(self) -> None:
+        """Cancel every task; end a loop of our own, unless it is blocked: then it is left to the process's end."""
+        left = self._attempts.close()
+        with self._lock:
+            self._closed = True
+            home, self._home = self._home, None
+        for attempt in left:
+            attempt.call.run.stop("the node stops")
+            self._post(attempt, self._cancel)
+        if isinstance(home, _OwnHome):
+            home.leave(cancel=True)
+            if home.runner is not threading.current_thread():
+                home.runner.join(GRACE + 1.0)
+
+    def _post(self, attempt: _LoopAttempt, what: Any) -> None:
+        """Have ``what(attempt)`` called on the loop; a loop that is closed ends the attempt."""
+        try:
+            attempt.home.loop.call_soon_threadsafe(what, attempt)
+        except RuntimeError:
+            self._loop_is_closed(attempt)
+
+    def _loop_is_closed(self, attempt: _LoopAttempt) -> None:
+        self._attempts.end(attempt, failed("EventLoopClosed", (
+            "the event loop is closed, so the job cannot run (on) there; keep the application's loop running until the "
+            "scheduler has stopped, or start the scheduler without a loop to give it one of its own"
+        )))  # fmt: skip
+
+    def _begin(self, attempt: _LoopAttempt) -> None:
+        run = attempt.call.run
+        if not self._attempts.is_open(attempt):
+            return
+        if run.cancelled.is_set():
+            self._attempts.end(attempt, self._stopped(attempt, "before it began"))
+            return
+        attempt.home.thread = threading.get_ident()
+        context = Context()
+        context.run(enter_run, run)
+        coroutine = self._drive(attempt)
+        try:
+            # The task copies the context in which it is made. (create_task(context=…) fails with some task factories.)
+            task = context.run(attempt.home.loop.create_task, coroutine)
+        except Exception as error:  # noqa: BLE001 — an application's own task factory may raise anything
+            coroutine.close()
+            self._attempts.end(attempt, raised(error, run))
+            return
+        attempt.task = task
+        attempt.home.tasks.add(task)
+        task.add_done_callback(lambda task: self._settled(attempt, task))
+
+    async def _drive(self, attempt: _LoopAttempt) -> None:
+        """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
+        call = attempt.call
+        try:
+            value = call.registered.function(*call.claim.args, **arguments(call))
+            if inspect.isawaitable(value):
+                value = await value
+        except BaseException as error:  # noqa: BLE001 — see above
+            ending = raised(error, call.run)
+            where = describe(error).traceback if attempt.asked == "timed_out" else ""
+        else:
+            ending, where = returned(value), ""
+        if attempt.asked == "timed_out":
+            ending = timed_out(attempt.timeout, traceback=where)
+        self._attempts.end(attempt, ending)
+
+    def _settled(self, attempt: _LoopAttempt, task: asyncio.Task[None]) -> None:
+        attempt.home.tasks.discard(task)
+        if task.cancelled():  # before its first step, so the function was never called
+            self._attempts.end(attempt, self._stopped(attempt, "before it began"))
+
+    def _stopped(self, attempt: _LoopAttempt, detail: str) -> Any:
+        if attempt.asked == "timed_out":
+            return timed_out(attempt.timeout, detail=detail)
+        return cancelled(attempt.call.run, detail=detail)
+
+    def _over_time(self, attempt: _LoopAttempt) -> None:
+        self._ask(attempt, "timed_out")
+        attempt.call.run.stop(Reason.TIMEOUT)
+
+    def _ask(self, attempt: _LoopAttempt, kind: str) -> None:
+        with self._lock:
+            if attempt.asked is not None:
+                return
+            attempt.asked = kind
+        self._nudge(attempt)
+
+    def _nudge(self, attempt: _LoopAttempt) -> None:
+        """Cancel, and come back a grace later to see what came of it."""
+        if not self._attempts.is_open(attempt):
+            return
+        blocked = attempt.cancels > 0 and not attempt.seen
+        if attempt.cancels >= CANCELS or (blocked and attempt.asked == "timed_out"):
+            self._give_up(attempt, blocked=blocked)
+            return
+        attempt.cancels += 1
+        attempt.seen = False
+        self._post(attempt, self._cancel)
+        self._attempts.deadlines.after(self._grace, lambda: self._nudge(attempt))
+
+    def _cancel(self, attempt: _LoopAttempt) -> None:
+        attempt.seen = True
+        if attempt.task is not None:
+            attempt.task.cancel()
+
+    def _give_up(self, attempt: _LoopAttempt, *, blocked: bool) -> None:
+        if blocked:
+            detail = "something blocks its event loop; use await, asyncio.to_thread, or executor='thread'"
+            where = stack_of(attempt.home.thread)
+            with self._lock:
+                if self._home is attempt.home and isinstance(attempt.home, _OwnHome):
+                    self._home = None  # the next call gets a new loop; this one ends when its tasks have, if ever
+                    attempt.home.leave(cancel=False)
+        else:
+            detail = "it went on after it was cancelled, and is given up; what it does from here on is ignored"
+            where = ""
+        if attempt.asked == "timed_out":
+            self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail))
+        else:
+            self._attempts.end(attempt, cancelled(attempt.call.run, detail=detail))
+
+    def _look(self) -> None:
+        """End the attempts whose loop was closed under them: its pending callbacks are dropped without a word."""
+        for attempt in self._attempts.all():
+            if attempt.home.loop.is_closed():
+                self._loop_is_closed(attempt)
+        with self._lock:
+            self._looking = bool(self._attempts.all())
+            again = self._looking
+        if again:
+            self._attempts.deadlines.after(LOOK_EVERY, self._look)

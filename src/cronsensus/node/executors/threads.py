@@ -1,0 +1,160 @@
+"""Runs sync functions on threads of its own. Floor 4.
+
+::
+
+    start ──▶ idle worker, or a new one ──▶ function ──▶ report ──▶ idle ──▶ (a minute later) gone
+                                               │
+                                        over its time: reported at once by the watchdog; the worker is abandoned,
+                                        and leaves when its function at last returns
+
+Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, but nobody waits for it: its
+result is ignored, others get new threads, and as all are daemons (those of ``concurrent.futures`` are joined at exit)
+the process can end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from queue import Empty, SimpleQueue
+
+from cronsensus.clock import Clock
+from cronsensus.model.states import Reason
+from cronsensus.node.executors.attempt import Attempt, Attempts, arguments, perform
+from cronsensus.node.executors.base import Call, Done, Executor
+from cronsensus.node.executors.deadlines import Deadlines
+from cronsensus.node.executors.ending import cancelled, failed, stack_of, timed_out
+
+IDLE_SECONDS = 60.0
+"""How long a worker without work stays."""
+
+
+class _Worker:
+    __slots__ = ("inbox", "thread")
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[_ThreadAttempt | None] = SimpleQueue()
+        self.thread: threading.Thread
+
+
+class _ThreadAttempt(Attempt):
+    __slots__ = ("worker",)
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.worker: _Worker
+
+
+class ThreadExecutor(Executor):
+    """Runs functions on daemon threads, made on demand and reused when idle.
+
+    ``timeout`` reports and abandons; ``stop`` only sets the run's events, and the attempt ends when its function does.
+
+    Args:
+        done: told of each end, once, on any thread (also on the one that calls ``start``, if no thread can be had);
+            must not block.
+        clock: measures how long attempts take.
+        deadlines: the watchdog shared with other executors.
+    """
+
+    def __init__(self, done: Done, clock: Clock, deadlines: Deadlines | None = None) -> None:
+        self._attempts: Attempts[_ThreadAttempt] = Attempts(done, clock, deadlines)
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._abandoned: set[_Worker] = set()
+        self._numbers = itertools.count(1)
+        self._closed = False
+
+    @property
+    def abandoned(self) -> int:
+        """How many threads still run something that was given up."""
+        with self._lock:
+            return len(self._abandoned)
+
+    def start(self, call: Call) -> None:
+        """Begin an attempt on an idle thread or a new one."""
+        attempt = _ThreadAttempt(call)
+        with self._lock:
+            idle = self._idle.pop() if self._idle else None
+        attempt.worker = worker = idle or self._new_worker()
+        try:
+            self._attempts.begin(attempt, self._over_time)
+        except RuntimeError:
+            worker.inbox.put(None)
+            raise
+        worker.inbox.put(attempt)
+        if idle is None:
+            try:
+                worker.thread.start()
+            except RuntimeError as error:
+                message = f"the node cannot start another thread: {error}"
+                hint = "lower --concurrency, or raise the limit on threads"
+                self._attempts.end(attempt, failed("RuntimeError", f"{message}; {hint}"))
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        """Set the run's events; a thread cannot be stopped from outside."""
+        call.run.stop(reason, lease_lost=lease_lost)
+
+    def close(self) -> None:
+        """Ask everything to stop, and let idle threads go; the others are left to the process's end."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for attempt in self._attempts.close():
+            attempt.call.run.stop("the node stops")
+        for worker in idle:
+            worker.inbox.put(None)
+        for worker in idle:
+            if worker.thread is not threading.current_thread():
+                worker.thread.join(1.0)
+
+    def _new_worker(self) -> _Worker:
+        worker = _Worker()
+        name = f"cronsensus-job-{next(self._numbers)}"
+        worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
+        return worker
+
+    def _work(self, worker: _Worker) -> None:
+        # The first attempt comes through the inbox, too: a Thread keeps its arguments for as long as it lives.
+        attempt = worker.inbox.get()
+        while attempt is not None:
+            run = attempt.call.run
+            if run.cancelled.is_set():
+                ending = cancelled(run, detail="before it began")
+            else:
+                ending = perform(
+                    run, attempt.call.registered.function, attempt.call.claim.args, arguments(attempt.call)
+                )
+            if not self._attempts.end(attempt, ending):
+                break
+            attempt = run = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
+            attempt = self._next(worker)
+        with self._lock:
+            self._abandoned.discard(worker)
+
+    def _next(self, worker: _Worker) -> _ThreadAttempt | None:
+        """Wait for the worker's next attempt; ``None`` when it should leave."""
+        with self._lock:
+            if self._closed:
+                return None
+            self._idle.append(worker)
+        try:
+            return worker.inbox.get(timeout=IDLE_SECONDS)
+        except Empty:
+            with self._lock:
+                if worker in self._idle:
+                    self._idle.remove(worker)
+                    return None
+        return worker.inbox.get()  # it was just chosen: its attempt is on the way
+
+    def _over_time(self, attempt: _ThreadAttempt) -> None:
+        where = stack_of(attempt.worker.thread.ident)
+        with self._lock:
+            self._abandoned.add(attempt.worker)
+        detail = "its thread cannot be stopped and is abandoned; what it does from here on is ignored"
+        if self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail)):
+            # Only now: a job that notices and raises Cancel must not overtake the report that its time was up.
+            attempt.call.run.stop(Reason.TIMEOUT)
+        else:
+            with self._lock:
+                self._abandoned.discard(attempt.worker)

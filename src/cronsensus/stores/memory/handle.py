@@ -1,0 +1,158 @@
+"""What every group of verbs stands on: the lock, the clock, "is it alive?" and "is it current?". Floor 3."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronsensus.codec import dumps, loads
+from cronsensus.errors import LeaseLost, UnknownJob
+from cronsensus.model.occurrence import Claim
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import Origin, State
+from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
+
+
+class Handle:
+    """One handle on a namespace of a world. Verbs take ``self._changed`` first and then read the clock, once."""
+
+    namespace: str
+    _world: World
+    _space: Space
+
+    @property
+    def _changed(self) -> threading.Condition:
+        return self._world.changed
+
+    def _now(self) -> datetime:
+        return self._world.clock.now()
+
+    def _monotonic(self) -> float:
+        return self._world.clock.monotonic()
+
+    def _lease_end(self, lease: timedelta) -> float:
+        return self._monotonic() + lease.total_seconds()
+
+    # --- alive, held, current -----------------------------------------------------------------------------------------
+
+    def _alive(self, session: SessionRow) -> bool:
+        """Whether nobody ended the session and its lease has not run out."""
+        return session.ended_at is None and self._monotonic() < session.until
+
+    def _live_session(self, session: str) -> SessionRow:
+        row = self._space.sessions.get(session)
+        if row is None or not self._alive(row):
+            raise LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
+        return row
+
+    def _held(self, lock: LockRow) -> bool:
+        """Whether the lock is not overdue, and its session (if it has one) alive."""
+        if self._monotonic() >= lock.until:
+            return False
+        return lock.session is None or self._alive(self._space.sessions[lock.session])
+
+    def _current(self, occurrence: int, token: int) -> OccurrenceRow | None:
+        """Return the occurrence if it is running under ``token``."""
+        row = self._space.occurrences.get(occurrence)
+        if row is None or row.state is not State.RUNNING or row.token != token:
+            return None
+        return row
+
+    # --- jobs and occurrences -----------------------------------------------------------------------------------------
+
+    def _living_job(self, name: str) -> JobRow:
+        job = self._space.jobs.get(name)
+        if job is None:
+            raise UnknownJob(f"no job is called {name!r} in the store")
+        if job.retired_at is not None:
+            raise UnknownJob(f"the job {name!r} is retired")
+        return job
+
+    def _create(
+        self,
+        job: JobRow,
+        key: str | None,
+        origin: Origin,
+        due_at: datetime,
+        now: datetime,
+        *,
+        scheduled_for: datetime | None = None,
+        expires_at: datetime | None = None,
+        priority: int | None = None,
+        payload: str | None = None,
+        retry_of: int | None = None,
+    ) -> OccurrenceRow:
+        """Insert a pending occurrence; what is left out is the job's own."""
+        return self._space.insert(
+            OccurrenceRow(
+                id=self._world.next("occurrence"),
+                job=job,
+                key=self._space.unused_key(job) if key is None else key,
+                origin=origin,
+                scheduled_for=scheduled_for,
+                due_at=due_at,
+                expires_at=expires_at,
+                priority=job.spec.policies.priority if priority is None else priority,
+                payload=job.payload if payload is None else payload,
+                created_at=now,
+                retry_of=retry_of,
+            )
+        )
+
+    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime) -> Claim:
+        """Make a pending occurrence running for ``session``; return the claim."""
+        self._space.start(row, session, now)
+        args, kwargs = read_payload(row.payload)
+        return Claim(
+            id=row.id,
+            spec=row.job.spec,
+            key=row.key,
+            origin=row.origin,
+            scheduled_for=row.scheduled_for,
+            due_at=row.due_at,
+            attempt=row.attempt,
+            token=row.token,
+            session=session.spec.id,
+            args=args,
+            kwargs=kwargs,
+            claimed_at=now,
+            crashes=row.crashes,
+            failures=row.failures,
+        )
+
+    # --- views --------------------------------------------------------------------------------------------------------
+
+    def _session_view(self, row: SessionRow) -> SessionView:
+        spec, ended = row.spec, row.ended_at is not None
+        left = timedelta(0) if ended else timedelta(seconds=row.until - self._monotonic())
+        state = row.ended_as if ended else "dead" if not self._alive(row) else "draining" if row.draining else "alive"
+        return SessionView(
+            id=spec.id,
+            node=spec.node,
+            host=spec.host,
+            pid=spec.pid,
+            pid_started=spec.pid_started,
+            release=spec.release,
+            version=spec.version,
+            concurrency=spec.concurrency,
+            functions=spec.functions,
+            state=state,
+            started_at=row.started_at,
+            renewed_at=row.renewed_at,
+            ended_at=row.ended_at,
+            ended_why=row.ended_why,
+            expires_in=left,
+            holds=len(row.running) + len(row.locks),
+        )
+
+
+def write_payload(args: tuple[Any, ...], kwargs: dict[str, Any], *, what: str) -> str:
+    """Return arguments as the JSON text that a store keeps."""
+    return dumps([list(args), kwargs], what=what)
+
+
+def read_payload(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what ``write_payload`` wrote."""
+    args, kwargs = loads(text)
+    return tuple(args), kwargs

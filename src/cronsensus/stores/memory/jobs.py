@@ -1,0 +1,187 @@
+"""Verbs on definitions: define, retire, pause, resume. Floor 3."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cronsensus.errors import DuplicateJob
+from cronsensus.model.job import Era, JobSpec, Stretch
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import Reason, State
+from cronsensus.planning import MOST_COUNTED, next_nominal
+from cronsensus.stores.base import PutResult
+from cronsensus.stores.memory.handle import Handle, read_payload, write_payload
+from cronsensus.stores.memory.state import JobRow
+
+MICROSECOND = timedelta(microseconds=1)
+
+
+class JobVerbs(Handle):
+    """What changes a job's definition or its standing."""
+
+    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+        """Define jobs; everything is checked before anything is written."""
+        payloads = {
+            spec.name: write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}") for spec in specs
+        }
+        if len(payloads) != len(specs):
+            raise DuplicateJob
+        digests = {spec.name: spec.digest for spec in specs}
+        did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(PutResult)}
+        with self._changed:
+            old = self._is_superseded(release)
+            for spec in specs:
+                job = self._space.jobs.get(spec.name)
+                if job is not None and job.digest == digests[spec.name] and job.retired_at is None:
+                    did["unchanged"].append(spec.name)
+                elif old and spec.source == "code":
+                    did["superseded"].append(spec.name)
+                elif job is None:
+                    self._define(spec, digests[spec.name], payloads[spec.name])
+                    did["created"].append(spec.name)
+                else:
+                    self._redefine(job, spec, digests[spec.name], payloads[spec.name])
+                    did["changed"].append(spec.name)
+            if complete:
+                gone = [
+                    job
+                    for job in self._space.jobs.values()
+                    if job.spec.source == "code" and job.retired_at is None and job.spec.name not in payloads
+                ]
+                if self._other_release_lives(release):
+                    did["kept"] += [job.spec.name for job in gone]
+                else:
+                    for job in gone:
+                        self._retire(job)
+                        did["retired"].append(job.spec.name)
+            if by:
+                for act in ("created", "changed", "retired"):
+                    for name in did[act]:
+                        self._space.record(self._now(), by, "define", name, "", did=act, release=release)
+        return PutResult(**{act: tuple(names) for act, names in did.items()})
+
+    def _know_release(self, release: str) -> int:
+        """Return the place of a release in the order in which releases became known."""
+        return self._space.releases.setdefault(release, len(self._space.releases))
+
+    def _is_superseded(self, release: str) -> bool:
+        place = self._know_release(release)
+        return any(
+            self._alive(session) and self._space.releases[session.spec.release] > place
+            for session in self._space.open.values()
+        )
+
+    def _other_release_lives(self, release: str) -> bool:
+        return any(self._alive(session) and session.spec.release != release for session in self._space.open.values())
+
+    def _define(self, spec: JobSpec, digest: str, payload: str) -> None:
+        now = self._now()
+        watermark = now
+        if spec.trigger is not None and spec.trigger.next_after(now) is None:
+            last = spec.trigger.latest_until(now, now - _LONG_AGO)
+            if last is not None:
+                watermark = last - MICROSECOND
+        job = JobRow(
+            id=self._world.next("job"),
+            spec=_as_stored(spec, payload),
+            digest=digest,
+            payload=payload,
+            revision=1,
+            watermark=watermark,
+            eras=[Era(watermark, spec.trigger, 1)],
+            created_at=now,
+        )
+        self._space.add_job(job)
+
+    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+        now = self._now()
+        if job.retired_at is not None:
+            job.retired_at = None
+            job.watermark = max(job.watermark, now)
+        self._begin_era(job, spec, now)
+        job.spec, job.digest, job.payload = _as_stored(spec, payload), digest, payload
+        self._space.schedule(job)
+
+    def _begin_era(self, job: JobRow, spec: JobSpec | None, now: datetime) -> None:
+        """Begin a new revision now; never before the watermark, and never before the last one began."""
+        job.revision += 1
+        since = max(now, job.watermark, job.eras[-1].since)
+        job.eras.append(Era(since, None if spec is None else spec.trigger, job.revision))
+
+    def retire(self, job: str, *, by: str, why: str) -> bool:
+        """Stop a job for good."""
+        with self._changed:
+            row = self._space.jobs.get(job)
+            if row is None or row.retired_at is not None:
+                return False
+            self._retire(row)
+            self._space.record(self._now(), by, "retire", job, why)
+            return True
+
+    def _retire(self, job: JobRow) -> None:
+        now = self._now()
+        for occurrence in sorted(job.pending):
+            self._space.close(self._space.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
+        undecided = undecided_until(job, now)
+        if undecided is not None:
+            job.ranges.append(LedgerRange(self._world.next("range"), job.spec.name, undecided, now))
+            job.watermark = undecided.last
+        job.retired_at = now
+        self._begin_era(job, None, now)
+        self._space.schedule(job)
+
+    def pause(self, job: str, *, by: str, why: str) -> bool:
+        """Stop firing a job."""
+        with self._changed:
+            row = self._living_job(job)
+            if row.paused_at is not None:
+                return False
+            now = self._now()
+            row.paused_at, row.paused_by, row.paused_why = now, by, why
+            row.pauses.append(Stretch(now, None))
+            self._space.index_due(row)
+            self._space.record(now, by, "pause", job, why)
+            return True
+
+    def resume(self, job: str, *, by: str, why: str = "") -> bool:
+        """End a pause."""
+        with self._changed:
+            row = self._living_job(job)
+            if row.paused_at is None:
+                return False
+            now = self._now()
+            row.paused_at = row.paused_by = row.paused_why = None
+            row.pauses[-1] = Stretch(row.pauses[-1].start, max(row.pauses[-1].start, now))
+            self._space.index_due(row)
+            self._space.record(now, by, "resume", job, why)
+            return True
+
+
+_LONG_AGO = timedelta(days=366 * 200)
+
+
+def _as_stored(spec: JobSpec, payload: str) -> JobSpec:
+    """Return the definition as it comes back from JSON, cut off from what the caller may still change."""
+    args, kwargs = read_payload(payload)
+    return dataclasses.replace(spec, args=args, kwargs=kwargs)
+
+
+def undecided_until(job: JobRow, now: datetime) -> VerdictRange | None:
+    """Return the nominal times after the watermark up to ``now`` as one range missed(retired), if there are any."""
+    eras = job.eras_after_watermark()
+    first = next_nominal(eras, job.watermark)
+    if first is None or first > now:
+        return None
+    last, count = first, 0
+    for index, era in enumerate(eras):
+        after = job.watermark if index == 0 else max(era.since, job.watermark)
+        until = min(eras[index + 1].since, now) if index + 1 < len(eras) else now
+        if era.trigger is None or after >= until:
+            continue
+        last = era.trigger.latest_until(until, after) or last
+        counted = era.trigger.count_between(after, until, MOST_COUNTED)
+        count = MOST_COUNTED + 1 if counted is None else count + counted
+    return VerdictRange(first, last, State.MISSED, Reason.RETIRED, count if count <= MOST_COUNTED else None)

@@ -1,0 +1,129 @@
+"""Verbs of people and programs: enqueue, trigger, cancel, retry, backfill. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cronsensus.errors import InvalidTransition
+from cronsensus.model.instants import as_utc
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
+from cronsensus.stores.memory.handle import write_payload
+from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
+from cronsensus.stores.memory.state import OccurrenceRow
+
+
+class OperatingVerbs(RoundVerbs):
+    """What creates and cancels occurrences from outside the schedule."""
+
+    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences by key; everything is checked before anything is written."""
+        for item in items:
+            if item.key is not None:
+                check_key(item.key)
+        with self._changed:
+            payloads = [self._payload(item) for item in items]
+            now = self._now()
+            return [self._enqueue(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
+
+    def _payload(self, item: Item) -> str:
+        job = self._living_job(item.job)
+        if item.args is None and item.kwargs is None:
+            return job.payload
+        args = job.spec.args if item.args is None else item.args
+        kwargs = job.spec.kwargs if item.kwargs is None else item.kwargs
+        return write_payload(args, kwargs, what=f"arguments of {item.job!r}")
+
+    def _enqueue(self, item: Item, payload: str, now: datetime) -> Enqueued:
+        job = self._living_job(item.job)
+        found = None if item.key is None else job.keys.get(item.key)
+        if found is not None:
+            return enqueued(found, created=False)
+        due_at = now + item.delay if item.due_at is None else as_utc(item.due_at, what="due_at")
+        row = self._create(
+            job,
+            item.key,
+            item.origin,
+            due_at,
+            now,
+            expires_at=None if item.expires_in is None else due_at + item.expires_in,
+            priority=item.priority,
+            payload=payload,
+        )
+        return enqueued(row, created=True)
+
+    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+        """Run a job now, beside its schedule."""
+        with self._changed:
+            now = self._now()
+            row = self._create(self._living_job(job), None, Origin.MANUAL, now, now)
+            self._space.record(now, by, "trigger", job, why, occurrence=row.id)
+            return enqueued(row, created=True)
+
+    def cancel(self, occurrence: int, *, by: str, why: str) -> State:
+        """Cancel a pending occurrence, or ask a running one to stop."""
+        with self._changed:
+            row = self._existing(occurrence)
+            if row.state.final:
+                raise InvalidTransition(f"occurrence {occurrence} is {row.state} and cannot be cancelled")
+            now = self._now()
+            state = self._ask_to_cancel(row, f"{Reason.OPERATOR}: {why}" if why else Reason.OPERATOR, now)
+            self._space.record(now, by, "cancel", row.job.spec.name, why, occurrence=occurrence)
+            return state
+
+    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+        """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
+        with self._changed:
+            old = self._existing(occurrence)
+            if not old.state.final:
+                raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+            job, now = self._living_job(old.job.spec.name), self._now()
+            row = self._create(
+                job,
+                None,
+                Origin.MANUAL if old.origin in SERIAL_ORIGINS else old.origin,
+                now,
+                now,
+                scheduled_for=old.scheduled_for,
+                priority=old.priority,
+                payload=old.payload,
+                retry_of=old.id,
+            )
+            self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
+            return enqueued(row, created=True)
+
+    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
+        """Create occurrences for nominal times that need one."""
+        times = [as_utc(time, what="times") for time in times]
+        with self._changed:
+            row, now = self._living_job(job), self._now()
+            for time in times:
+                refuse_pruned(row, time)
+            answers = []
+            for time in times:
+                standing = [
+                    one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED
+                ]
+                if standing:
+                    answers.append(enqueued(standing[-1], created=False))
+                    continue
+                key = scheduled_key(time)
+                made = self._create(
+                    row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time
+                )
+                answers.append(enqueued(made, created=True))
+            created = [answer.id for answer in answers if answer.created]
+            self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
+            return answers
+
+    def _existing(self, occurrence: int) -> OccurrenceRow:
+        row = self._space.occurrences.get(occurrence)
+        if row is None:
+            raise LookupError(f"there is no occurrence {occurrence}")
+        return row
+
+
+def enqueued(row: OccurrenceRow, *, created: bool) -> Enqueued:
+    """Return the answer about an occurrence that stands under its key."""
+    return Enqueued(row.id, row.job.spec.name, row.key, created, row.state)

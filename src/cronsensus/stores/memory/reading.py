@@ -1,0 +1,285 @@
+"""Care and reads: prune, wake-ups, and everything that only looks. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from cronsensus.model.job import Era, JobState, JobView, Stretch
+from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.session import LockView, SessionView
+from cronsensus.stores.memory.handle import Handle, read_payload
+from cronsensus.stores.memory.rounds import job_state
+from cronsensus.stores.memory.state import JobRow, OccurrenceRow
+
+SESSIONS_KEPT = timedelta(days=1)
+
+
+class CareVerbs(Handle):
+    """What keeps a store small and its readers awake."""
+
+    _closed = False
+    _hinted = False
+
+    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+        """Delete what is over, oldest job first, and raise each job's horizon over it."""
+        with self._changed:
+            now = self._now()
+            deleted = 0
+            for job in self._space.jobs_by_id.values():
+                bound = now - job.spec.policies.keep if before is None else before
+                deleted += self._prune(job, bound, limit - deleted)
+                if deleted >= limit:
+                    break
+            for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
+                if session.ended_at is not None and session.ended_at < now - SESSIONS_KEPT:
+                    del self._space.sessions[session.spec.id]
+            return deleted
+
+    def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
+        """Delete at most ``limit`` final occurrences and ranges of a job.
+
+        What lies above the watermark stays: its key is what keeps a later ``fire`` from creating it again.
+        """
+        old = (self._space.occurrences[occurrence] for at, occurrence in job.final if at < before)
+        rows = list(
+            islice((row for row in old if row.scheduled_for is None or row.scheduled_for <= job.watermark), limit)
+        )
+        gone = list(islice((one for one in job.ranges if one.range.last < before), limit - len(rows)))
+        for row in rows:
+            self._space.delete(row)
+        ids = {one.id for one in gone}
+        job.ranges = [one for one in job.ranges if one.id not in ids] if ids else job.ranges
+        self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
+        self._raise_horizon(job, [one.range.last for one in gone])
+        return len(rows) + len(gone)
+
+    def _raise_horizon(self, job: JobRow, times: Iterable[datetime]) -> None:
+        """Never lower it."""
+        job.horizon = max([*times, *([] if job.horizon is None else [job.horizon])], default=None)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for a hint; one that came since the last wait counts."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._hinted or self._closed, timeout)
+            hinted, self._hinted = self._hinted and not self._closed, False
+            return hinted
+
+    def notify(self) -> None:
+        """Wake the other handles of this namespace."""
+        with self._changed:
+            for other in list(self._space.handles):
+                if other is not self:
+                    other._hinted = True  # noqa: SLF001 - a handle of the same class
+            self._changed.notify_all()
+
+
+class Reads(Handle):
+    """What only looks. Every answer is a value of its own: nothing in it changes later."""
+
+    def job(self, name: str) -> JobView | None:
+        """Return one job."""
+        with self._changed:
+            job = self._space.jobs.get(name)
+            return None if job is None else job_view(job)
+
+    def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
+        """Return jobs by name, in the order of code points."""
+        with self._changed:
+            rows = (self._space.jobs[name] for name in self._space.names.after(after))
+            return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
+
+    def job_state(self, name: str) -> JobState | None:
+        """Return what planning needs to know of a job that fires."""
+        with self._changed:
+            job = self._space.jobs.get(name)
+            return None if job is None or not job.fires else job_state(job)
+
+    def eras(self, job: str) -> list[Era]:
+        """Return a job's eras."""
+        with self._changed:
+            row = self._space.jobs.get(job)
+            return [] if row is None else list(row.eras)
+
+    def pauses(self, job: str) -> list[Stretch]:
+        """Return a job's paused stretches."""
+        with self._changed:
+            row = self._space.jobs.get(job)
+            return [] if row is None else list(row.pauses)
+
+    def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
+        """Return one occurrence."""
+        with self._changed:
+            row = self._space.occurrences.get(id)
+            return None if row is None else occurrence_view(row)
+
+    def occurrences(
+        self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
+    ) -> list[Occurrence]:
+        """Return occurrences by id."""
+        with self._changed:
+            rows = (row for row in self._rows(where, after, newest_first=newest_first) if matches(row, where))
+            return [occurrence_view(row) for row in islice(rows, limit)]
+
+    def _rows(self, where: OccurrenceFilter, after: int | None, *, newest_first: bool) -> Iterator[OccurrenceRow]:
+        ids = self._space.ids
+        if where.job is not None:
+            job = self._space.jobs.get(where.job)
+            if job is None:
+                return
+            ids = job.ids
+        if newest_first:
+            found = ids.before(1 << 62 if after is None else after)
+        else:
+            found = ids.after(0 if after is None else after)
+        for occurrence in found:
+            yield self._space.occurrences[occurrence]
+
+    def runs(self, occurrence: int) -> list[RunView]:
+        """Return the attempts of an occurrence."""
+        with self._changed:
+            row = self._space.occurrences.get(occurrence)
+            return [] if row is None else list(row.runs)
+
+    def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
+        """Return log lines."""
+        with self._changed:
+            row = self._space.occurrences.get(occurrence)
+            return [] if row is None else row.lines[max(after, 0) :][:limit]
+
+    def ranges(
+        self,
+        job: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LedgerRange]:
+        """Return verdict ranges."""
+        with self._changed:
+            row = self._space.jobs.get(job)
+            found = (
+                one
+                for one in (() if row is None else row.ranges)
+                if one.id > after
+                and (since is None or one.range.last >= since)
+                and (until is None or one.range.first <= until)
+            )
+            return list(islice(found, limit))
+
+    def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
+        """Return sessions."""
+        with self._changed:
+            rows = reversed((self._space.sessions if ended else self._space.open).values())
+            return [self._session_view(row) for row in islice(rows, limit)]
+
+    def locks(self, *, limit: int = 200) -> list[LockView]:
+        """Return held locks."""
+        with self._changed:
+            rows = sorted((row for row in self._space.locks.values() if self._held(row)), key=lambda row: row.name)
+            return [
+                LockView(
+                    name=row.name,
+                    holder=row.holder,
+                    session=row.session,
+                    token=row.token,
+                    acquired_at=row.acquired_at,
+                    expires_in=timedelta(seconds=row.until - self._monotonic()),
+                )
+                for row in rows[:limit]
+            ]
+
+    def counts(self, *, limit: int = 10_000) -> Counts:
+        """Return bounded counts."""
+        with self._changed:
+            jobs = [job for job in self._space.jobs.values() if job.retired_at is None]
+            return Counts(
+                jobs=min(limit, len(jobs)),
+                paused=min(limit, sum(job.paused_at is not None for job in jobs)),
+                pending=min(limit, sum(len(waiting) for waiting in self._space.pending.values())),
+                running=min(limit, len(self._space.running)),
+                sessions=min(limit, sum(self._alive(session) for session in self._space.open.values())),
+                limit=limit,
+            )
+
+    def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
+        """Return the audit trail."""
+        with self._changed:
+            found = (
+                entry
+                for entry in reversed(self._space.trail)
+                if (target is None or entry.target == target) and (after is None or entry.id < after)
+            )
+            return list(islice(found, limit))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``doctor`` shows."""
+        with self._changed:
+            return {"store": "memory", "namespace": self.namespace, "clock": type(self._world.clock).__name__}
+
+
+def matches(row: OccurrenceRow, where: OccurrenceFilter) -> bool:
+    """Whether all given conditions hold."""
+    at = row.scheduled_for
+    return (
+        (not where.states or row.state in where.states)
+        and (where.origin is None or row.origin is where.origin)
+        and (where.key is None or row.key == where.key)
+        and (where.session is None or row.session == where.session)
+        and (where.scheduled_from is None or (at is not None and at >= where.scheduled_from))
+        and (where.scheduled_until is None or (at is not None and at <= where.scheduled_until))
+    )
+
+
+def job_view(job: JobRow) -> JobView:
+    """Return a job as reads show it."""
+    return JobView(
+        id=job.id,
+        spec=job.spec,
+        revision=job.revision,
+        watermark=job.watermark,
+        horizon=job.horizon,
+        next_due=job.next_due,
+        paused_at=job.paused_at,
+        paused_by=job.paused_by,
+        paused_why=job.paused_why,
+        retired_at=job.retired_at,
+        created_at=job.created_at,
+        active=job.active,
+    )
+
+
+def occurrence_view(row: OccurrenceRow) -> Occurrence:
+    """Return an occurrence as reads show it."""
+    args, kwargs = read_payload(row.payload)
+    return Occurrence(
+        id=row.id,
+        job=row.job.spec.name,
+        key=row.key,
+        origin=row.origin,
+        state=row.state,
+        scheduled_for=row.scheduled_for,
+        due_at=row.due_at,
+        priority=row.priority,
+        attempt=row.attempt,
+        crashes=row.crashes,
+        failures=row.failures,
+        token=row.token,
+        session=row.session,
+        node=row.node,
+        reason=row.reason,
+        result=row.result,
+        error=row.error,
+        progress=row.progress,
+        cancel_requested=row.cancel is not None,
+        retry_of=row.retry_of,
+        args=args,
+        kwargs=kwargs,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

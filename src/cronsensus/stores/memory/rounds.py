@@ -1,0 +1,296 @@
+"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release, note. Floor 3."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from cronsensus.errors import InvalidOption, OccurrenceTooOld
+from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.model.job import JobState
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, check_key, scheduled_key
+from cronsensus.model.plan import Plan
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
+from cronsensus.stores.base import Glance
+from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.state import JobRow, OccurrenceRow
+
+MOST_SESSIONS_SHOWN = 64
+_NEVER = 1 << 62
+_RUN_ENDS: dict[State, RunEnd] = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+    State.SKIPPED: "skipped",
+    State.PENDING: "retry",
+}
+_ANSWERS: dict[RunEnd | None, State] = {end: state for state, end in _RUN_ENDS.items()}
+
+
+class RoundVerbs(Handle):
+    """What a node's crank does."""
+
+    # --- look ---------------------------------------------------------------------------------------------------------
+
+    def due(self, limit: int = 100) -> Glance:
+        """Look, along the indexes; jobs that are not due are not touched."""
+        with self._changed:
+            now, space = self._now(), self._space
+            here = (now, _NEVER)
+            jobs: list[JobState] = []
+            more = False
+            for at, job in space.due:
+                if at > now:
+                    break
+                if len(jobs) >= limit:
+                    more = True
+                    break
+                jobs.append(job_state(space.jobs_by_id[job]))
+            heads = [waiting.first() for waiting in space.pending.values()]
+            later = [next(waiting.after(here), None) for waiting in space.pending.values()]
+            open_sessions = space.open.values()
+            return Glance(
+                now=now,
+                jobs=tuple(jobs),
+                more=more,
+                next_job=next((at for at, _ in space.due.after(here)), None),
+                backlog=any(head is not None and head[0] <= now for head in heads),
+                next_pending=min((entry[0] for entry in later if entry is not None), default=None),
+                holders=tuple(self._session_view(session) for session in open_sessions if session.running),
+                sessions=tuple(sorted(s.spec.id for s in open_sessions if self._alive(s))[:MOST_SESSIONS_SHOWN]),
+            )
+
+    # --- fire ---------------------------------------------------------------------------------------------------------
+
+    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+        """Carry plans out, one after the other under one lock."""
+        with self._changed:
+            return [self._fire(plan) for plan in plans]
+
+    def _fire(self, plan: Plan) -> bool:
+        job = self._space.jobs_by_id.get(plan.job_id)
+        if job is None or not self._still_holds(plan, job):
+            return False
+        self._carry_out(plan, job)
+        self._move_watermark(plan, job)
+        return True
+
+    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+        """Whether everything that the plan rests on is as it was when the plan was made."""
+        seen = (plan.watermark_seen, plan.revision, plan.active_seen)
+        return job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
+
+    def _carry_out(self, plan: Plan, job: JobRow) -> None:
+        now = self._now()
+        if plan.cancel_previous:
+            for occurrence in list(job.serial):
+                self._ask_to_cancel(self._space.occurrences[occurrence], Reason.REPLACED, now)
+        for planned in plan.occurrences:
+            key = scheduled_key(planned.scheduled_for)
+            if key not in job.keys:  # it may have been acquired by name, or backfilled, before its time
+                self._create(
+                    job,
+                    key,
+                    Origin.SCHEDULE,
+                    planned.due_at,
+                    now,
+                    scheduled_for=planned.scheduled_for,
+                    expires_at=planned.expires_at,
+                )
+        for verdict in plan.verdicts:
+            job.ranges.append(LedgerRange(self._world.next("range"), job.spec.name, verdict, now))
+
+    def _move_watermark(self, plan: Plan, job: JobRow) -> None:
+        if job.next_due is not None:
+            self._space.due.discard((job.next_due, job.id))
+        job.watermark, job.next_due = plan.watermark, plan.next_due
+        self._space.index_due(job)
+
+    def _ask_to_cancel(self, row: OccurrenceRow, reason: str, now: datetime) -> State:
+        """Cancel a pending occurrence; ask a running one to stop (the first reason stays). Return its state now."""
+        if row.state is State.PENDING:
+            self._space.close(row, State.CANCELLED, now, reason=reason)
+        elif row.cancel is None:
+            row.cancel = reason
+        return row.state
+
+    # --- claim --------------------------------------------------------------------------------------------------------
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        """Choose and take under one lock."""
+        with self._changed:
+            holder = self._live_session(session)
+            now = self._now()
+            self._space.expire(now)
+            claims = [self._start(row, holder, now) for row in self._choose(limit, frozenset(functions), now)]
+            if claims:
+                holder.until = self._lease_end(lease)
+            return claims
+
+    def _choose(self, limit: int, functions: frozenset[str], now: datetime) -> list[OccurrenceRow]:
+        """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
+        chosen: list[OccurrenceRow] = []
+        of_job: Counter[int] = Counter()
+        for row in self._waiting(now):
+            if len(chosen) >= limit:
+                break
+            job = row.job
+            if job.spec.function in functions and self._has_room(job, of_job[job.id]) and self._is_its_turn(row):
+                chosen.append(row)
+                of_job[job.id] += 1
+        return chosen
+
+    def _waiting(self, now: datetime) -> Iterator[OccurrenceRow]:
+        """Give pending occurrences that are due: highest priority first, then earliest due, then oldest."""
+        for priority in sorted(self._space.pending, reverse=True):
+            for due_at, occurrence in self._space.pending[priority]:
+                if due_at > now:
+                    break
+                yield self._space.occurrences[occurrence]
+
+    def _has_room(self, job: JobRow, chosen: int) -> bool:
+        """Whether ``concurrency`` allows one more. Runs that a dead session left behind do not count."""
+        most = job.spec.policies.concurrency
+        if most is None:
+            return True
+        holders = (self._space.occurrences[occurrence].session for occurrence in job.running)
+        living = sum(1 for holder in holders if holder is not None and self._alive(self._space.sessions[holder]))
+        return living + chosen < most
+
+    def _is_its_turn(self, row: OccurrenceRow) -> bool:
+        """Whether no earlier occurrence under the overlap policy is active, and none of them runs."""
+        job = row.job
+        if row.origin not in SERIAL_ORIGINS or job.spec.policies.overlap == "allow":
+            return True
+        one_runs = any(self._space.occurrences[running].origin in SERIAL_ORIGINS for running in job.running)
+        return job.serial.first() == row.id and not one_runs
+
+    def acquire(
+        self,
+        session: str,
+        job: str,
+        *,
+        scheduled_for: datetime | None = None,
+        key: str | None = None,
+        lease: timedelta,
+    ) -> Claim | None:
+        """Win one named occurrence, whatever waits before it."""
+        if scheduled_for is not None and key is None:
+            scheduled_for = as_utc(scheduled_for, what="scheduled_for")
+            name = scheduled_key(scheduled_for)
+        elif key is not None and scheduled_for is None:
+            name = check_key(key)
+        else:
+            raise InvalidOption("acquire: give exactly one of scheduled_for and key")
+        with self._changed:
+            holder = self._live_session(session)
+            row = self._living_job(job)
+            now = self._now()
+            if scheduled_for is not None:
+                refuse_pruned(row, scheduled_for)
+            self._space.expire(now)
+            found = row.keys.get(name)
+            if found is None:
+                origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
+                found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
+                if scheduled_for is not None and row.spec.trigger is None and scheduled_for > row.watermark:
+                    row.watermark = scheduled_for
+            elif found.state is not State.PENDING:
+                return None
+            holder.until = self._lease_end(lease)
+            return self._start(found, holder, now)
+
+    # --- finish -------------------------------------------------------------------------------------------------------
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        """Record how attempts ended; impossible states are refused before anything is written."""
+        for outcome in outcomes:
+            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+        with self._changed:
+            return [self._settle(outcome) for outcome in outcomes]
+
+    def _settle(self, outcome: Outcome) -> Settled:
+        row = self._current(outcome.id, outcome.token)
+        if row is None:
+            return self._answer_again(outcome)
+        now = self._now()
+        state, reason = outcome.state, outcome.reason
+        if state is State.PENDING and row.cancel is not None:
+            state, reason = State.CANCELLED, row.cancel  # asked to stop: it does not come back
+        self._space.end_run(row, _RUN_ENDS[state], now, reason=reason, error=outcome.error)
+        row.error = outcome.error
+        if state is State.PENDING:
+            row.failures += 1
+            row.reason = reason
+            self._space.put_back(row, now + (outcome.retry_in or timedelta(0)))
+        else:
+            row.result = outcome.result
+            self._space.close(row, state, now, reason=reason)
+        return Settled(outcome.id, outcome.token, accepted=True, state=state)
+
+    def _answer_again(self, outcome: Outcome) -> Settled:
+        """Answer for a run that is not current: as the first time if this token finished it, else no."""
+        row = self._space.occurrences.get(outcome.id)
+        if row is None:
+            return Settled(outcome.id, outcome.token, accepted=False, state=None)
+        run = row.run_under(outcome.token)
+        if run is not None and run.end in _ANSWERS:
+            return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])
+        return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
+
+    def release(self, claims: Sequence[Claim]) -> list[bool]:
+        """Give claims back, each only if it is still current."""
+        with self._changed:
+            return [self._release(claim) for claim in claims]
+
+    def _release(self, claim: Claim) -> bool:
+        row = self._current(claim.id, claim.token)
+        if row is None:
+            return False
+        now = self._now()
+        self._space.end_run(row, "released", now)
+        row.attempt -= 1
+        if row.cancel is not None:
+            self._space.close(row, State.CANCELLED, now, reason=row.cancel)
+        else:
+            self._space.put_back(row, min(row.due_at, now))
+        return True
+
+    def note(self, notes: Sequence[Note]) -> list[bool]:
+        """Record progress and log lines, each only under a current token."""
+        with self._changed:
+            return [self._note(note) for note in notes]
+
+    def _note(self, note: Note) -> bool:
+        row = self._current(note.id, note.token)
+        if row is None:
+            return False
+        if note.progress is not None:
+            row.progress = note.progress
+        for line in note.lines:
+            row.lines.append((len(row.lines) + 1, row.attempt, line))
+        return True
+
+
+def refuse_pruned(job: JobRow, time: datetime) -> None:
+    """Raise for a nominal time at or below the pruned horizon."""
+    if job.horizon is not None and time <= job.horizon:
+        raise OccurrenceTooOld(
+            f"{job.spec.name!r} at {format_instant(time)}: everything up to {format_instant(job.horizon)} may be pruned, "
+            "so nobody can prove that it never ran"
+        )
+
+
+def job_state(job: JobRow) -> JobState:
+    """Return what planning needs to know of a job."""
+    return JobState(
+        id=job.id,
+        spec=job.spec,
+        revision=job.revision,
+        watermark=job.watermark,
+        eras=job.eras_after_watermark(),
+        pauses=tuple(pause for pause in job.pauses if pause.end is None or pause.end > job.watermark),
+        active=job.active,
+    )

@@ -1,0 +1,151 @@
+"""Verbs on sessions and on the locks that end with them. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.job import check_name
+from cronsensus.model.occurrence import Takeover
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec
+from cronsensus.model.states import Reason, State
+from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
+
+
+class SessionVerbs(Handle):
+    """What begins, keeps and ends a lease."""
+
+    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
+        """Begin a session; said again while it lives, it only sets the lease."""
+        with self._changed:
+            now = self._now()
+            row = self._space.sessions.get(session.id)
+            if row is not None:
+                if not self._alive(row):
+                    raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
+                row.until, row.renewed_at = self._lease_end(lease), now
+                return now
+            row = SessionRow(session, self._lease_end(lease), now, now)
+            self._space.sessions[session.id] = self._space.open[session.id] = row
+            self._space.releases.setdefault(session.release, len(self._space.releases))
+            return now
+
+    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+        """Set the lease, if there still is one."""
+        with self._changed:
+            now = self._now()
+            row = self._space.sessions.get(session)
+            if row is None or not self._alive(row):
+                return Renewal(alive=False, cancel={}, drain=False, now=now)
+            row.until, row.renewed_at = self._lease_end(lease), now
+            held = (self._space.occurrences[occurrence] for occurrence in row.running)
+            cancel = {occurrence.id: occurrence.cancel for occurrence in held if occurrence.cancel is not None}
+            return Renewal(alive=True, cancel=cancel, drain=row.draining, now=now)
+
+    def close_session(self, session: str) -> list[Takeover]:
+        """End a session in order."""
+        with self._changed:
+            row = self._space.open.get(session)
+            return [] if row is None else self._end(row, "closed", "closed in order", crashed=False)
+
+    def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
+        """End the sessions that are dead."""
+        with self._changed:
+            taken: list[Takeover] = []
+            for row in list(self._space.open.values()):
+                if not self._alive(row):
+                    taken += self._end(row, "dead", "lease ran out", crashed=True)
+                elif row.spec.id in presumed_dead:
+                    taken += self._end(row, "dead", "process gone", crashed=True)
+            return taken
+
+    def _end(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
+        now = self._now()
+        taken = [
+            self._take_over(self._space.occurrences[occurrence], session, why, now, crashed=crashed)
+            for occurrence in list(session.running)
+        ]
+        for name in list(session.locks):
+            self._free(self._space.locks[name])
+        session.ended_at, session.ended_as, session.ended_why = now, ended_as, why
+        del self._space.open[session.spec.id]
+        return taken
+
+    def _take_over(
+        self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
+    ) -> Takeover:
+        policies = row.job.spec.policies
+        reason = f"{Reason.CRASHED}: {why}"
+        row.crashes += crashed
+        at_most_once = policies.on_crash == "fail"
+        given_up = crashed and row.crashes >= policies.max_crashes
+        self._space.end_run(row, "crashed" if crashed else "released", now, reason=reason if crashed else why)
+        if row.cancel is not None:
+            self._space.close(row, State.CANCELLED, now, reason=row.cancel)
+        elif at_most_once or given_up:
+            self._space.close(row, State.FAILED, now, reason=reason)
+        else:
+            row.reason = reason if crashed else why
+            self._space.put_back(row, min(row.due_at, now))
+        return Takeover(
+            row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, reason if crashed else why
+        )
+
+    def drain(self, session: str, *, by: str, why: str) -> bool:
+        """Ask a node to take nothing new."""
+        with self._changed:
+            row = self._space.sessions.get(session)
+            if row is None or not self._alive(row):
+                return False
+            row.draining = True
+            self._space.record(self._now(), by, "drain", session, why)
+            return True
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
+        """Take a lock that is free or overdue."""
+        check_name(name, what="lock name")
+        with self._changed:
+            owner = None if session is None else self._live_session(session)
+            row = self._space.locks.get(name)
+            if row is not None:
+                if self._held(row):
+                    return None
+                self._free(row)
+            grant = LockGrant(name=name, holder=holder, token=self._world.next("token"))
+            until = self._lease_end(ttl)
+            self._space.locks[name] = LockRow(name, holder, session, grant.token, self._now(), until)
+            if owner is not None:
+                owner.locks.add(name)
+            return grant
+
+    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
+        """Extend a lock that is still held."""
+        with self._changed:
+            row = self._lock_under(grant)
+            if row is None:
+                return False
+            row.until = self._lease_end(ttl)
+            return True
+
+    def unlock(self, grant: LockGrant) -> bool:
+        """Free a lock that is still held."""
+        with self._changed:
+            row = self._lock_under(grant)
+            if row is None:
+                return False
+            self._free(row)
+            return True
+
+    def _lock_under(self, grant: LockGrant) -> LockRow | None:
+        """Return the lock if it is held under the grant's token."""
+        row = self._space.locks.get(grant.name)
+        return row if row is not None and row.token == grant.token and self._held(row) else None
+
+    def _free(self, lock: LockRow) -> None:
+        del self._space.locks[lock.name]
+        if lock.session is not None:
+            self._space.sessions[lock.session].locks.discard(lock.name)

@@ -1,0 +1,88 @@
+"""The verb for hosts where another program keeps time: win one named occurrence now. Floor 3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import bindparam, select, update
+
+from cronsensus.errors import InvalidOption, OccurrenceTooOld
+from cronsensus.model.instants import as_utc, format_instant, from_micros, to_micros
+from cronsensus.model.occurrence import Claim, check_key, scheduled_key
+from cronsensus.model.states import Origin
+from cronsensus.stores.sql.claiming import CLAIMED, expire, start
+from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
+from cronsensus.stores.sql.occurrencerows import insert_absent, new_row, write_payload
+from cronsensus.stores.sql.schema import jobs, occurrences
+from cronsensus.stores.sql.sessions import require_alive, set_lease
+from cronsensus.stores.sql.transaction import Transaction
+
+_o = occurrences.c
+_STANDING = (
+    select(*CLAIMED, _o.state).where(_o.job_id == bindparam("job"), _o.key == bindparam("name")).with_for_update()
+)
+_MOVE_WATERMARK = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("job"), jobs.c.watermark < bindparam("decided"))
+    .values(watermark=bindparam("decided"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be won: a key, which for a nominal time is made from it."""
+
+    key: str
+    scheduled_for: datetime | None
+
+
+def name_of(scheduled_for: datetime | None, key: str | None) -> Wanted:
+    """Return what the caller asks for.
+
+    Raises:
+        InvalidOption: not exactly one of the two, or one that cannot be.
+    """
+    if scheduled_for is not None and key is None:
+        scheduled_for = as_utc(scheduled_for, what="scheduled_for")
+        return Wanted(scheduled_key(scheduled_for), scheduled_for)
+    if key is not None and scheduled_for is None:
+        return Wanted(check_key(key), None)
+    raise InvalidOption("acquire: give exactly one of scheduled_for and key")
+
+
+def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: timedelta) -> Claim | None:
+    """Win the occurrence, creating it if it is not there; ``None``: somebody else has or had it.
+
+    Safe when two nodes want the same at the same instant: the unique key of (job, key) lets one INSERT in, and the
+    UPDATE in ``start`` takes the row only while it is pending.
+    """
+    holder = require_alive(tx, session)
+    row = living(job, find_locked(tx, job))
+    scheduled_for = wanted.scheduled_for
+    if scheduled_for is not None:
+        refuse_pruned(job, row.horizon, scheduled_for)
+    expire(tx)
+    spec = spec_of(tx, row.id, row.revision)
+    origin = Origin.ENQUEUE if scheduled_for is None else Origin.SCHEDULE
+    at = None if scheduled_for is None else to_micros(scheduled_for)
+    payload = write_payload(spec.args, spec.kwargs, what="arguments")
+    new = new_row(tx, row.id, spec, wanted.key, origin, tx.now, payload, scheduled_for=at)
+    created = insert_absent(tx, [new]) == 1
+    standing = tx.row(_STANDING, job=row.id, name=wanted.key)
+    if standing is None or standing.state != "pending":
+        return None
+    if created and at is not None and spec.trigger is None:
+        tx.change(_MOVE_WATERMARK, job=row.id, decided=at)
+    [claim] = start(tx, [standing], {row.id: spec}, session, holder.node)
+    set_lease(tx, session, lease)
+    return claim
+
+
+def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> None:
+    """Raise if what is known of a nominal time may have been deleted."""
+    if horizon is not None and to_micros(scheduled_for) <= horizon:
+        raise OccurrenceTooOld(
+            f"{job!r} at {format_instant(scheduled_for)}: everything up to {format_instant(from_micros(horizon))} may have been "
+            "pruned, so nobody can prove that it never ran"
+        )

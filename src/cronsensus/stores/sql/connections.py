@@ -1,0 +1,152 @@
+"""A few connections for many threads, none of which ever crosses a fork. Floor 3.
+
+An SQLite connection that is carried into a child process breaks the file's locks there, and so does one that the child
+opens while the parent had one open: the library keeps its locks in memory that the child inherits. So before a fork
+every idle connection is closed, transactions under way are given a moment to end, and the child forgets the rest
+without closing it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from cronsensus.errors import StoreUnavailable
+
+MOST_IDLE = 4
+FORK_PATIENCE = 1.0
+"""Seconds that a fork waits for transactions under way."""
+
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+_forking = threading.Lock()
+_forsaken: list[Connection] = []
+"""Connections of a parent process: closing them here would let go of locks that the parent relies on."""
+
+
+class Connections:
+    """A stack of idle connections; the one used last is used next. Safe to share between threads."""
+
+    def __init__(self, connect: Callable[[], Connection], *, where: str) -> None:
+        """Keep connections that ``connect`` makes; ``where`` names the store in errors."""
+        self._connect = connect
+        self._where = where
+        self._changed = threading.Condition()
+        self._idle: list[Connection] = []
+        self._used = 0
+        self._pid = os.getpid()
+        self._closed = False
+        _all.add(self)
+
+    def take(self) -> Connection:
+        """Return a connection for this thread alone, until ``give_back`` or ``throw_away``.
+
+        Raises:
+            StoreUnavailable: the store was closed.
+        """
+        if os.getpid() != self._pid:
+            self.after_fork_in_child()
+        with self._changed:
+            if self._closed:
+                raise StoreUnavailable(
+                    f"this handle on {self._where} was closed; open the store again with open_store()"
+                )
+            self._used += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self._connect()
+        except BaseException:
+            self._end_use()
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection that is known to be in order, or close it if enough are idle."""
+        with self._changed:
+            keep = not self._closed and len(self._idle) < MOST_IDLE
+            if keep:
+                self._idle.append(connection)
+            self._used -= 1
+            self._changed.notify_all()
+        if not keep:
+            connection.close()
+
+    def throw_away(self, connection: Connection) -> None:
+        """Close a connection whose state is in doubt."""
+        try:
+            connection.invalidate()
+            connection.close()
+        finally:
+            self._end_use()
+
+    def forget_idle(self) -> None:
+        """Close the idle connections; the next use opens anew."""
+        with self._changed:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the idle connections, and those in use once they come back. Idempotent."""
+        with self._changed:
+            self._closed = True
+        self.forget_idle()
+
+    def _end_use(self) -> None:
+        with self._changed:
+            self._used -= 1
+            self._changed.notify_all()
+
+    # --- forks --------------------------------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Have no connection open while the process is copied, and let nobody open one until it is."""
+        self._changed.acquire()
+        self._changed.wait_for(lambda: self._used == 0, timeout=FORK_PATIENCE)
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._changed.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew, with a lock that nobody holds and without the parent's connections."""
+        _forsaken.extend(self._idle)
+        self._changed = threading.Condition()
+        self._idle = []
+        self._used = 0
+        self._pid = os.getpid()
+
+
+_at_fork: list[Connections] = []
+
+
+def _before() -> None:
+    _forking.acquire()
+    _at_fork[:] = list(_all)
+    for connections in _at_fork:
+        connections.before_fork()
+
+
+def _in_parent() -> None:
+    for connections in _at_fork:
+        connections.after_fork_in_parent()
+    _at_fork.clear()
+    _forking.release()
+
+
+def _in_child() -> None:
+    global _forking  # noqa: PLW0603 - the parent's thread that holds it does not exist here
+    for connections in _at_fork:
+        connections.after_fork_in_child()
+    _at_fork.clear()
+    _forking = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

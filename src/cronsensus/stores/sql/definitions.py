@@ -1,0 +1,66 @@
+"""Parsed definitions of jobs, kept between transactions. Floor 3.
+
+A revision of a job never changes, so ``(job, revision)`` is a key that cannot go stale. The cache is bounded: a node
+that looks after a hundred thousand jobs keeps the few thousand that it met last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from cronsensus.codec import loads
+from cronsensus.errors import CronsensusError, StoreCorrupt
+from cronsensus.model.job import Era, JobSpec
+
+MOST_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A job's definition and, once somebody asked for them, the eras that hold after its watermark."""
+
+    spec: JobSpec
+    eras: tuple[Era, ...] | None = None
+
+
+class DefinitionCache:
+    """Least recently used definitions by (job id, revision). Safe to share between threads."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, int], Definition] = OrderedDict()
+
+    def get(self, job: int, revision: int) -> Definition | None:
+        """Return what is known of a revision."""
+        key = (job, revision)
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def put(self, job: int, revision: int, definition: Definition) -> None:
+        """Keep a definition, and forget the one that was not used for longest."""
+        with self._lock:
+            self._kept[job, revision] = definition
+            self._kept.move_to_end((job, revision))
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+def read_spec(text: str) -> JobSpec:
+    """Return a stored definition.
+
+    Raises:
+        StoreCorrupt: the row cannot be read; a newer version of cronsensus may have written it.
+    """
+    try:
+        return JobSpec.from_json(loads(text))
+    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StoreCorrupt(
+            f"the store holds a job definition that this version cannot read ({error}): {text[:200]}; "
+            "upgrade cronsensus here, or define the job again"
+        ) from error

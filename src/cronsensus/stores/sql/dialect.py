@@ -1,0 +1,131 @@
+"""What differs between SQL databases, as questions that a small class per database answers. Floor 3.
+
+The verbs are written once, in SQLAlchemy Core; where databases differ they ask here. Row locks need no question:
+statements say ``FOR UPDATE [SKIP LOCKED]`` and SQLAlchemy leaves it out where the database has only one writer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, Insert, Row, Table, bindparam, select, update
+from sqlalchemy.engine import Dialect as EngineDialect
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.errors import StoreError
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.sql.schema import counters
+
+_TAKE_NUMBERS = (
+    update(counters).where(counters.c.name == bindparam("which")).values(value=counters.c.value + bindparam("count"))
+)
+_READ_NUMBER = select(counters.c.value).where(counters.c.name == bindparam("which"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading of the store's clocks, in microseconds.
+
+    Attributes:
+        now: the clock that judges due times, since 1970 in UTC.
+        lease: the clock that judges leases; comparable only within ``epoch``.
+        epoch: one life of the lease clock, such as one boot of a host.
+    """
+
+    now: int
+    lease: int
+    epoch: str
+
+
+class Dialect(ABC):
+    """The answers of one database."""
+
+    most_parameters: int = 500
+    """How many values one ``IN (…)`` may list."""
+
+    def __init__(self) -> None:
+        self._prepared: dict[tuple[Executable, tuple[str, ...]], tuple[str, Any]] = {}
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> StoreCapabilities:
+        """Return what a store on this database can do."""
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_read(self, connection: Connection) -> None:
+        """Begin a transaction that only reads, on one snapshot."""
+
+    @abstractmethod
+    def begin_write(self, connection: Connection) -> None:
+        """Begin a transaction that writes; where there is one writer at a time, wait here until this is it.
+
+        Raises:
+            StoreBusy: another writer did not end in time.
+        """
+
+    @abstractmethod
+    def lock_migrations(self, connection: Connection) -> None:
+        """In a write transaction, wait until no other process migrates; let go at its end."""
+
+    @abstractmethod
+    def read_clocks(self, connection: Connection) -> Reading:
+        """Read the store's clocks; in a write transaction this is called after any wait for a lock."""
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
+        """Return an INSERT that leaves alone what is there already under the columns ``unique``."""
+
+    def next_tokens(self, connection: Connection, count: int) -> range:
+        """Take ``count`` fencing tokens: higher than all before, never given again.
+
+        Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
+        are given again, but nobody saw them.
+        """
+        parameters = {"which": "token", "count": count}
+        connection.execute(_TAKE_NUMBERS, parameters)
+        last = int(connection.execute(_READ_NUMBER, {"which": "token"}).scalar_one())
+        return range(last - count + 1, last + 1)
+
+    def execute_many(self, connection: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Run ``statement`` for each of ``rows`` (all with the same keys); return how many rows it touched in all.
+
+        The statement is compiled once, from the same tables as every other, and handed to the driver as text: for
+        thousands of rows SQLAlchemy's handling of each row's parameters would cost several times what the database
+        does.
+        """
+        names = tuple(rows[0])
+        found = self._prepared.get((statement, names))
+        if found is None:
+            found = self._prepared[statement, names] = self._prepare(connection.dialect, statement, names)
+        sql, pick = found
+        return connection.exec_driver_sql(sql, [pick(row) for row in rows]).rowcount
+
+    def _prepare(self, dialect: EngineDialect, statement: Executable, names: tuple[str, ...]) -> tuple[str, Any]:
+        compiled = statement.compile(dialect=dialect, column_keys=list(names))  # type: ignore[attr-defined]
+        constants = {name: value for name, value in compiled.params.items() if name not in names}
+        order = compiled.positiontup
+        if order is None:
+            return str(compiled), lambda row: {**constants, **row}
+        pick = itemgetter(*order) if len(order) > 1 else lambda row: (row[order[0]],)
+        return str(compiled), (lambda row: pick({**constants, **row})) if constants else pick
+
+    # --- trouble and looks --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def translate(self, error: Exception) -> StoreError | None:
+        """Return what an error of the driver means to the user; ``None``: it is a mistake of ours."""
+
+    @abstractmethod
+    def describe(self, connection: Connection) -> dict[str, Any]:
+        """Return the database's settings that matter."""
+
+
+AnyRow = Row[Any]

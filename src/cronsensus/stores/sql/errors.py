@@ -1,0 +1,161 @@
+"""What the SQLite driver's errors mean: what happened, why, and the next thing to type. Floor 3."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from cronsensus.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_PRIMARY = 0xFF
+"""SQLite's extended codes carry the plain one in their lowest byte."""
+_LITTLE = 64 * 1024
+"""A file system with fewer free bytes is full for our purposes."""
+
+
+def primary_code(error: BaseException | None) -> int:
+    """Return SQLite's plain error code; 0 if there is none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & _PRIMARY if isinstance(code, int) else 0
+
+
+def is_busy(error: BaseException | None) -> bool:
+    """Whether another connection is in the way, for now."""
+    return primary_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def busy(path: Path, seconds: float) -> StoreBusy:
+    """Return the error for a write lock that did not come free in time."""
+    return StoreBusy(
+        f"{path} stayed locked by another process for {seconds:g} s; if none is hung (see: fuser -v '{path}'), allow more time "
+        f"with ?busy_timeout={max(10, round(seconds * 2))}"
+    )
+
+
+def translate(error: BaseException, path: Path, seconds: float) -> StoreError | None:
+    """Return what ``error``, met while working on ``path``, means to the user; ``None``: it is a mistake of ours."""
+    text = str(error)
+    match primary_code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
+            return busy(path, seconds)
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return cannot_open(path, text)
+        case sqlite3.SQLITE_READONLY:
+            return read_only(path)
+        case sqlite3.SQLITE_FULL:
+            return full(path)
+        case sqlite3.SQLITE_IOERR:
+            return full(path) if _free_bytes(path) < _LITTLE else _io_error(path, error)
+        case sqlite3.SQLITE_NOTADB:
+            return StoreCorrupt(
+                f"{path} is not an SQLite database; give another path in the URL, or move that file away if it is not needed"
+            )
+        case sqlite3.SQLITE_CORRUPT:
+            return StoreCorrupt(
+                f"{path} is damaged ({text}); restore a backup, or salvage what can be read: sqlite3 '{path}' .recover"
+            )
+        case sqlite3.SQLITE_ERROR if "no such table: cronsensus_" in text or "no such column" in text:
+            return no_schema(path)
+        case sqlite3.SQLITE_NOMEM | sqlite3.SQLITE_TOOBIG | sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_SCHEMA:
+            return StoreUnavailable(f"{path}: SQLite gave up: {text}; try again")
+        case _:
+            return None
+
+
+def cannot_open(path: Path, text: str) -> StoreError:
+    """Return the error for a file that cannot be opened, with the reason that can be seen from here."""
+    if path.is_dir():
+        return StoreUnavailable(f"{path} is a directory; name a file in it: sqlite:///{path / 'jobs.db'}")
+    if not path.parent.exists():
+        return StoreUnavailable(
+            f"{path} cannot be opened: there is no directory {path.parent}; create it: mkdir -p '{path.parent}'"
+        )
+    if not path.parent.is_dir():
+        return StoreUnavailable(
+            f"{path} cannot be opened: {path.parent} is not a directory; correct the path in the URL"
+        )
+    if not path.exists():
+        if not os.access(path.parent, os.W_OK) or _mounted_read_only(path.parent):
+            return StoreReadOnly(
+                f"{path} cannot be created: {path.parent} is read-only for this user; choose another path or allow writing"
+            )
+        return no_schema(path)
+    if not os.access(path, os.R_OK):
+        return StoreUnavailable(f"{path} may not be read by this user; allow it: chmod u+rw '{path}' (or chown)")
+    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK) or _mounted_read_only(path):
+        return read_only(path)
+    if _free_bytes(path) < _LITTLE:
+        return full(path)
+    return StoreUnavailable(
+        f"{path} cannot be opened ({text}); check the limit of open files (ulimit -n) and the file's owner"
+    )
+
+
+def read_only(path: Path) -> StoreReadOnly:
+    """Return the error for a file, directory or mount that cannot be written."""
+    if path.exists() and not os.access(path, os.W_OK):
+        return StoreReadOnly(
+            f"{path} can be read but not written by this user; allow it: chmod u+w '{path}' (or chown)"
+        )
+    if not os.access(path.parent, os.W_OK):
+        return StoreReadOnly(
+            f"{path} cannot be written: SQLite keeps its journal beside it and {path.parent} is read-only for this user; "
+            f"allow it: chmod u+w '{path.parent}' (or chown)"
+        )
+    return StoreReadOnly(
+        f"{path} can be read but not written; is {path.parent} on a read-only mount? Remount it, or choose another path"
+    )
+
+
+def full(path: Path) -> StoreFull:
+    """Return the error for a disk without space."""
+    return StoreFull(
+        f"{path}: no space left to write (df -h '{path.parent}'); free some, or keep less: cronsensus db prune. "
+        "Nothing was half written"
+    )
+
+
+def no_schema(path: Path) -> SchemaMismatch:
+    """Return the error for a file that holds no tables of ours, or only some."""
+    return SchemaMismatch(
+        f"{path} holds no cronsensus schema, or an older one; create or upgrade it: cronsensus db upgrade"
+    )
+
+
+def replaced(path: Path) -> StoreUnavailable:
+    """Return the error for a file that was deleted or exchanged while it was in use."""
+    return StoreUnavailable(
+        f"{path} was deleted or replaced while in use, so what is written now would be lost; restart this process "
+        "(after: cronsensus db upgrade, if the file is gone)"
+    )
+
+
+def _io_error(path: Path, error: BaseException) -> StoreUnavailable:
+    name = getattr(error, "sqlite_errorname", "I/O error")
+    return StoreUnavailable(
+        f"{path}: the disk or its file system failed ({name}); look at the system's log: dmesg | tail"
+    )
+
+
+def _free_bytes(path: Path) -> int:
+    try:
+        room = os.statvfs(path if path.exists() else path.parent)
+    except (OSError, AttributeError):
+        return _LITTLE
+    return room.f_bavail * room.f_frsize
+
+
+def _mounted_read_only(path: Path) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except (OSError, AttributeError):
+        return False

@@ -1,0 +1,239 @@
+"""Verbs that end attempts: finish and release; and note, which speaks of a running one. All under its token. Floor
+3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import bindparam, func, insert, select, update
+
+from cronsensus.errors import StoreUnavailable
+from cronsensus.model.instants import to_micros
+from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
+from cronsensus.model.states import State, require_transition
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.occurrencerows import clean, cleaned, write_error
+from cronsensus.stores.sql.schema import logs, occurrences, runs
+from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, run_of
+from cronsensus.stores.sql.transaction import Transaction
+
+_o = occurrences.c
+_MICROSECOND = timedelta(microseconds=1)
+
+_RUN_ENDS = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+    State.SKIPPED: "skipped",
+    State.PENDING: "retry",
+}
+_ANSWERS = {end: state for state, end in _RUN_ENDS.items()}
+
+_STANDING = (
+    select(
+        _o.id,
+        _o.state,
+        _o.token,
+        _o.attempt,
+        _o.session,
+        _o.node,
+        _o.due_at,
+        _o.started_at,
+        _o.failures,
+        _o.cancel_reason,
+    )
+    .where(_o.id.in_(bindparam("ids", expanding=True)), _o.namespace == bindparam("space"))
+    .order_by(_o.id)
+    .with_for_update()
+)
+_ENDED_RUNS = select(runs.c.token, runs.c.occurrence_id, runs.c.end).where(
+    runs.c.token.in_(bindparam("tokens", expanding=True))
+)
+_CLOSE = (
+    update(occurrences)
+    .where(CURRENT)
+    .values(
+        state=bindparam("became"),
+        reason=bindparam("because"),
+        result=bindparam("gave"),
+        error=bindparam("wrong"),
+        finished_at=bindparam("now"),
+    )
+)
+_PUT_BACK_VALUES: dict[str, Any] = {
+    "state": "pending",
+    "due_at": bindparam("due"),
+    "session": None,
+    "node": None,
+    "started_at": None,
+    "progress_done": None,
+    "progress_total": None,
+}
+_RETRY_LATER = (
+    update(occurrences)
+    .where(CURRENT)
+    .values(
+        **_PUT_BACK_VALUES,
+        failures=_o.failures + 1,
+        reason=bindparam("because"),
+        error=bindparam("wrong"),
+    )
+)
+_GIVE_BACK = update(occurrences).where(CURRENT).values(**_PUT_BACK_VALUES, attempt=_o.attempt - 1)
+_GIVE_UP = (
+    update(occurrences)
+    .where(CURRENT)
+    .values(state="cancelled", attempt=_o.attempt - 1, reason=bindparam("because"), finished_at=bindparam("now"))
+)
+_PROGRESS = (
+    update(occurrences).where(CURRENT).values(progress_done=bindparam("done"), progress_total=bindparam("total"))
+)
+_LAST_LINES = (
+    select(logs.c.occurrence_id, func.max(logs.c.sequence).label("last"))
+    .where(logs.c.occurrence_id.in_(bindparam("ids", expanding=True)))
+    .group_by(logs.c.occurrence_id)
+)
+_INSERT_LINES = insert(logs)
+
+
+def refuse_impossible(outcomes: Sequence[Outcome]) -> None:
+    """Raise ``InvalidTransition`` if an outcome names a state that no attempt can end in."""
+    for outcome in outcomes:
+        require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+
+
+def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
+    """Record how attempts ended; all in this one transaction.
+
+    Safe when a takeover happens at the same instant: the UPDATE writes only where the occurrence is running under that
+    very token, and the number of rows that it touched is checked. A result that comes second finds another token.
+    """
+    standing = _standing(tx, (outcome.id for outcome in outcomes))
+    answers: list[Settled | None] = []
+    done: set[int] = set()
+    closed: list[dict[str, Any]] = []
+    later: list[dict[str, Any]] = []
+    ended: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        row = standing.get(outcome.id)
+        if row is None or row.state != "running" or row.token != outcome.token or row.id in done:
+            answers.append(None)
+            continue
+        done.add(row.id)
+        state, reason, error = outcome.state, cleaned(outcome.reason), write_error(outcome.error)
+        if state is State.PENDING and row.cancel_reason is not None:
+            state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
+        change = {"occurrence": row.id, "held": row.token, "because": reason, "wrong": error}
+        if state is State.PENDING:
+            wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
+            later.append({**change, "due": tx.now + wait})
+        else:
+            closed.append({**change, "became": state.value, "gave": outcome.result, "now": tx.now})
+        ended.append(run_of(tx, row, _RUN_ENDS[state], reason, error))
+        answers.append(Settled(outcome.id, outcome.token, accepted=True, state=state))
+    _require_all(tx.change_many(_CLOSE, closed) + tx.change_many(_RETRY_LATER, later), len(done))
+    tx.change_many(INSERT_RUN, ended)
+    refused = [outcome for outcome, answer in zip(outcomes, answers, strict=True) if answer is None]
+    again = iter(_answer_again(tx, refused))
+    return [next(again) if answer is None else answer for answer in answers]
+
+
+def _answer_again(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
+    """Answer for runs that are not current: as the first time where this token finished it, else no."""
+    if not outcomes:
+        return []
+    states = {row.id: State(row.state) for row in _standing(tx, (outcome.id for outcome in outcomes)).values()}
+    found = tx.rows_in(_ENDED_RUNS, "tokens", {outcome.token for outcome in outcomes})
+    ends = {(row.occurrence_id, row.token): row.end for row in found}
+    answers = []
+    for outcome in outcomes:
+        first = _ANSWERS.get(ends.get((outcome.id, outcome.token), ""))
+        ours = first is not None and outcome.id in states
+        state = first if ours else states.get(outcome.id)
+        answers.append(Settled(outcome.id, outcome.token, accepted=ours, state=state))
+    return answers
+
+
+def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
+    """Give claims back, the attempt too.
+
+    Safe when a takeover happens at the same instant: as in ``finish``, the UPDATE asks for the token.
+    """
+    standing = _standing(tx, (claim.id for claim in claims))
+    answers: list[bool] = []
+    back: list[dict[str, Any]] = []
+    cancelled: list[dict[str, Any]] = []
+    ended: list[dict[str, Any]] = []
+    done: set[int] = set()
+    for claim in claims:
+        row = standing.get(claim.id)
+        if row is None or row.state != "running" or row.token != claim.token or row.id in done:
+            answers.append(False)
+            continue
+        done.add(row.id)
+        change = {"occurrence": row.id, "held": row.token}
+        if row.cancel_reason is not None:
+            cancelled.append({**change, "because": row.cancel_reason, "now": tx.now})
+        else:
+            back.append({**change, "due": min(row.due_at, tx.now)})
+        ended.append(run_of(tx, row, "released"))
+        answers.append(True)
+    _require_all(tx.change_many(_GIVE_BACK, back) + tx.change_many(_GIVE_UP, cancelled), len(done))
+    tx.change_many(INSERT_RUN, ended)
+    return answers
+
+
+def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
+    """Record progress and log lines of running attempts.
+
+    Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
+    UPDATE asks for the token again.
+    """
+    standing = _standing(tx, (note.id for note in notes))
+    current: list[tuple[Note, AnyRow]] = []
+    answers: list[bool] = []
+    for one in notes:
+        row = standing.get(one.id)
+        ok = row is not None and row.state == "running" and row.token == one.token
+        answers.append(ok)
+        if row is not None and ok:
+            current.append((one, row))
+    tx.change_many(
+        _PROGRESS,
+        [
+            {"occurrence": one.id, "held": one.token, "done": one.progress[0], "total": one.progress[1]}
+            for one, _ in current
+            if one.progress is not None
+        ],
+    )
+    speaking = {one.id for one, _ in current if one.lines}
+    last = {row.occurrence_id: row.last for row in tx.rows_in(_LAST_LINES, "ids", speaking)}
+    lines: list[dict[str, Any]] = []
+    for one, row in current:
+        for line in one.lines:
+            last[one.id] = sequence = last.get(one.id, 0) + 1
+            lines.append(
+                {
+                    "occurrence_id": one.id,
+                    "sequence": sequence,
+                    "attempt": row.attempt,
+                    "at": to_micros(line.at),
+                    "level": clean(line.level)[:20],
+                    "text": clean(line.text),
+                }
+            )
+    tx.change_many(_INSERT_LINES, lines)
+    return answers
+
+
+def _standing(tx: Transaction, ids: Iterable[int]) -> dict[int, AnyRow]:
+    """Return occurrences by id, locked."""
+    return {row.id: row for row in tx.rows_in(_STANDING, "ids", sorted(set(ids)), space=tx.namespace)}
+
+
+def _require_all(touched: int, wanted: int) -> None:
+    if touched != wanted:
+        raise StoreUnavailable("a run changed under a lock; nothing was written; please report this")

@@ -1,0 +1,147 @@
+"""Find jobs, and read their definitions through the cache. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Select, bindparam, select
+
+from cronsensus.codec import loads
+from cronsensus.errors import UnknownJob
+from cronsensus.model.instants import from_micros
+from cronsensus.model.job import Era, JobSpec
+from cronsensus.stores.sql.definitions import Definition, read_spec
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.schema import eras, jobs
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.triggers import trigger_from_json
+
+_j = jobs.c
+_COLUMNS = (
+    _j.id,
+    _j.name,
+    _j.revision,
+    _j.watermark,
+    _j.horizon,
+    _j.next_due,
+    _j.paused_at,
+    _j.pause_ended_at,
+    _j.retired_at,
+)
+
+
+def _by_name() -> Select[tuple[int]]:
+    return select(*_COLUMNS).where(_j.namespace == bindparam("space"), _j.name == bindparam("name"))
+
+
+BY_NAME = _by_name()
+BY_NAME_LOCKED = _by_name().with_for_update()
+BY_NAMES_LOCKED = (
+    select(*_COLUMNS)
+    .where(_j.namespace == bindparam("space"), _j.name.in_(bindparam("names", expanding=True)))
+    .order_by(_j.id)
+    .with_for_update()
+)
+_SPECS = select(_j.id, _j.revision, _j.spec).where(_j.id.in_(bindparam("ids", expanding=True)))
+_last_before = eras.alias("before")
+_ERAS = (
+    select(eras.c.job_id, eras.c.since, eras.c.revision, eras.c.trigger)
+    .join_from(jobs, eras, eras.c.job_id == _j.id)
+    .where(
+        _j.id.in_(bindparam("ids", expanding=True)),
+        eras.c.since
+        >= select(_last_before.c.since)
+        .where(_last_before.c.job_id == _j.id, _last_before.c.since <= _j.watermark)
+        .order_by(_last_before.c.since.desc())
+        .limit(1)
+        .correlate(jobs)
+        .scalar_subquery(),
+    )
+    .order_by(eras.c.id)
+)
+
+
+def find(tx: Transaction, name: str) -> AnyRow | None:
+    """Return a job's row, without locking it."""
+    return tx.row(BY_NAME, space=tx.namespace, name=name)
+
+
+def find_locked(tx: Transaction, name: str) -> AnyRow | None:
+    """Return a job's row, which stays as it is until this transaction ends."""
+    return tx.row(BY_NAME_LOCKED, space=tx.namespace, name=name)
+
+
+def living(name: str, row: AnyRow | None) -> AnyRow:
+    """Return ``row`` if it is a job that is not retired.
+
+    Raises:
+        UnknownJob: it is none.
+    """
+    if row is None:
+        raise UnknownJob(f"no job is called {name!r} in the store; define it first, or see: cronsensus jobs list")
+    if row.retired_at is not None:
+        raise UnknownJob(f"the job {name!r} is retired; define it again to bring it back")
+    return row
+
+
+def spec_of(tx: Transaction, job: int, revision: int) -> JobSpec:
+    """Return one definition."""
+    return specs_of(tx, {job: revision})[job]
+
+
+def specs_of(tx: Transaction, revisions: Mapping[int, int]) -> dict[int, JobSpec]:
+    """Return definitions by job id; one statement for those that are not known yet, none if all are."""
+    found: dict[int, JobSpec] = {}
+    missing: list[int] = []
+    for job, revision in revisions.items():
+        known = tx.definitions.get(job, revision)
+        if known is None:
+            missing.append(job)
+        else:
+            found[job] = known.spec
+    for row in tx.rows_in(_SPECS, "ids", missing):
+        spec = read_spec(row.spec)
+        tx.definitions.put(row.id, row.revision, Definition(spec))
+        found[row.id] = spec
+    return found
+
+
+def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
+    """Return, by job id, the eras that still matter: the one that holds at the watermark, and those after it.
+
+    A revision's eras never change, so they are kept with its definition; only the watermark moves on.
+
+    Args:
+        rows: jobs, with ``id``, ``revision`` and ``watermark``.
+    """
+    specs = specs_of(tx, {row.id: row.revision for row in rows})
+    known = {row.id: tx.definitions.get(row.id, row.revision) for row in rows}
+    unknown = [row for row in rows if (found := known[row.id]) is None or found.eras is None]
+    read: dict[int, list[Era]] = {row.id: [] for row in unknown}
+    for era in tx.rows_in(_ERAS, "ids", read):
+        read[era.job_id].append(read_era(era))
+    for row in unknown:
+        known[row.id] = definition = Definition(specs[row.id], tuple(read[row.id]))
+        tx.definitions.put(row.id, row.revision, definition)
+    return {row.id: holding(getattr(known[row.id], "eras", None) or (), row.watermark) for row in rows}
+
+
+def holding(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
+    """Return the last era that began at or before the watermark, and those after it."""
+    at = from_micros(watermark)
+    first = max((index for index, era in enumerate(all_eras) if era.since <= at), default=0)
+    return all_eras[first:] if first else all_eras
+
+
+def read_era(row: AnyRow) -> Era:
+    """Return an era from its row."""
+    trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
+    return Era(from_micros(row.since), trigger, row.revision)
+
+
+def names_of(tx: Transaction, ids: Iterable[int]) -> dict[int, str]:
+    """Return jobs' names by id."""
+    return {row.id: row.name for row in tx.rows_in(_NAMES, "ids", set(ids))}
+
+
+_NAMES = select(_j.id, _j.name).where(_j.id.in_(bindparam("ids", expanding=True)))

@@ -1,0 +1,189 @@
+"""The verb that looks: what is due, what waits, who holds runs. One statement when no job is due. Floor 3."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy import CTE, Select, and_, bindparam, exists, func, literal_column, select
+
+from cronsensus.errors import StoreCorrupt
+from cronsensus.model.instants import from_micros
+from cronsensus.model.job import JobState, Stretch
+from cronsensus.model.session import SessionView
+from cronsensus.stores.base import Glance
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.jobrows import eras_after, specs_of
+from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL, instant
+from cronsensus.stores.sql.schema import jobs, locks, occurrences, pauses, sessions
+from cronsensus.stores.sql.sessions import OPEN
+from cronsensus.stores.sql.transaction import Transaction
+
+_log = logging.getLogger("cronsensus.stores")
+_o, _j, _s = occurrences.c, jobs.c, sessions.c
+_MICROSECOND = timedelta(microseconds=1)
+MOST_SESSIONS_SHOWN = 64
+
+_HERE = and_(_o.namespace == bindparam("space"), PENDING)
+
+
+def _levels() -> CTE:
+    """Return the priorities that pending occurrences have, one seek in the index each, however many wait at each."""
+    highest = select(_o.priority).where(_HERE).order_by(_o.priority.desc()).limit(1).scalar_subquery()
+    levels = select(highest.label("priority")).cte("levels", recursive=True)
+    lower = (
+        select(_o.priority)
+        .where(_HERE, _o.priority < levels.c.priority)
+        .order_by(_o.priority.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return levels.union_all(select(lower).where(levels.c.priority.is_not(None)))
+
+
+LEVELS = _levels()
+DUE_AT_LEVEL = exists().where(_HERE, _o.priority == LEVELS.c.priority, _o.due_at <= bindparam("now")).correlate(LEVELS)
+
+HELD_RUNS = select(func.count()).where(_o.session == _s.id, RUNNING).correlate(sessions).scalar_subquery()
+HELD_LOCKS = select(func.count()).where(locks.c.session == _s.id).correlate(sessions).scalar_subquery()
+SESSION_COLUMNS = (*_s, HELD_RUNS.label("held_runs"), HELD_LOCKS.label("held_locks"))
+
+
+def _glance() -> Select[tuple[object, ...]]:
+    waking = select(func.min(_j.wake_at)).where(_j.namespace == bindparam("space"))
+    next_at_level = (
+        select(func.min(_o.due_at))
+        .where(_HERE, _o.priority == LEVELS.c.priority, _o.due_at > bindparam("now"))
+        .correlate(LEVELS)
+        .scalar_subquery()
+    )
+    seen = select(
+        waking.where(_j.wake_at <= bindparam("now")).scalar_subquery().label("due_job"),
+        waking.where(_j.wake_at > bindparam("now")).scalar_subquery().label("next_job"),
+        select(literal_column("1")).select_from(LEVELS).where(DUE_AT_LEVEL).limit(1).scalar_subquery().label("backlog"),
+        select(func.min(next_at_level)).select_from(LEVELS).scalar_subquery().label("next_pending"),
+    ).subquery("seen")
+    # One row for each open session, and one without when there is none.
+    return (
+        select(seen, *SESSION_COLUMNS)
+        .select_from(seen.outerjoin(sessions, and_(_s.namespace == bindparam("space"), OPEN)))
+        .order_by(_s.number)
+    )
+
+
+GLANCE = _glance()
+
+_ACTIVE = select(func.count()).where(_o.job_id == _j.id, SERIAL, ACTIVE).correlate(jobs).scalar_subquery()
+STATE_COLUMNS = (_j.id, _j.name, _j.revision, _j.watermark, _j.pause_ended_at, _ACTIVE.label("active"))
+DUE_JOBS = (
+    select(*STATE_COLUMNS)
+    .where(_j.namespace == bindparam("space"), _j.wake_at <= bindparam("now"))
+    .order_by(_j.wake_at, _j.id)
+    .limit(bindparam("limit"))
+)
+_ONE_JOB = select(*STATE_COLUMNS).where(
+    _j.namespace == bindparam("space"), _j.name == bindparam("name"), _j.paused_at.is_(None), _j.retired_at.is_(None)
+)
+_PAUSES = (
+    select(pauses.c.start, pauses.c.end)
+    .where(pauses.c.job_id == bindparam("job"), pauses.c.end > bindparam("watermark"))
+    .order_by(pauses.c.id)
+)
+
+
+def due(tx: Transaction, limit: int) -> Glance:
+    """Look: which jobs are due, what waits, who holds runs."""
+    rows = tx.rows(GLANCE, space=tx.namespace, now=tx.now)
+    seen = rows[0]
+    open_sessions = [row for row in rows if row.id is not None]
+    found: list[JobState] = []
+    more = False
+    if seen.due_job is not None:
+        due_rows = tx.rows(DUE_JOBS, space=tx.namespace, now=tx.now, limit=limit + 1)
+        more = len(due_rows) > limit
+        found = _states(tx, due_rows[:limit])
+    return Glance(
+        now=from_micros(tx.now),
+        jobs=tuple(found),
+        more=more,
+        next_job=instant(seen.next_job),
+        backlog=seen.backlog is not None,
+        next_pending=instant(seen.next_pending),
+        holders=tuple(session_view(tx, row) for row in open_sessions if row.held_runs),
+        sessions=tuple(sorted(row.id for row in open_sessions if is_alive(tx, row))[:MOST_SESSIONS_SHOWN]),
+    )
+
+
+def job_state(tx: Transaction, name: str) -> JobState | None:
+    """Return what planning needs to know of a job that fires."""
+    row = tx.row(_ONE_JOB, space=tx.namespace, name=name)
+    return None if row is None else _state(tx, row)
+
+
+def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
+    """Return the states of due jobs. One that cannot be read is left out and named, so that the others still fire."""
+    try:
+        eras_after(tx, rows)  # all in one or two statements; from here on they are known
+        return [_state(tx, row) for row in rows]
+    except StoreCorrupt:
+        pass
+    states = []
+    for row in rows:
+        try:
+            states.append(_state(tx, row))
+        except StoreCorrupt as error:
+            _log.error("job %r is due and cannot be fired: %s", row.name, error)
+    return states
+
+
+def _state(tx: Transaction, row: AnyRow) -> JobState:
+    stretches: tuple[Stretch, ...] = ()
+    if row.pause_ended_at is not None and row.pause_ended_at > row.watermark:
+        found = tx.rows(_PAUSES, job=row.id, watermark=row.watermark)
+        stretches = tuple(Stretch(from_micros(one.start), instant(one.end)) for one in found)
+    return JobState(
+        id=row.id,
+        spec=specs_of(tx, {row.id: row.revision})[row.id],
+        revision=row.revision,
+        watermark=from_micros(row.watermark),
+        eras=eras_after(tx, [row])[row.id],
+        pauses=stretches,
+        active=row.active,
+    )
+
+
+def is_alive(tx: Transaction, row: AnyRow) -> bool:
+    """Whether the session of ``row`` is alive."""
+    return row.ended_at is None and row.epoch == tx.epoch and row.lease_until > tx.lease_now
+
+
+def session_view(tx: Transaction, row: AnyRow) -> SessionView:
+    """Return a session as reads show it, from a row of ``SESSION_COLUMNS``."""
+    ended = row.ended_at is not None
+    if ended:
+        left, state = timedelta(0), row.ended_as
+    elif row.epoch != tx.epoch:
+        # Its clock ended with the boot that it belonged to: how long ago, nobody can say.
+        left, state = -_MICROSECOND, "dead"
+    else:
+        left = timedelta(microseconds=row.lease_until - tx.lease_now)
+        state = "dead" if left <= timedelta(0) else "draining" if row.draining else "alive"
+    return SessionView(
+        id=row.id,
+        node=row.node,
+        host=row.host,
+        pid=row.pid,
+        pid_started=row.pid_started,
+        release=row.release,
+        version=row.version,
+        concurrency=row.concurrency,
+        functions=row.functions,
+        state=state,
+        started_at=from_micros(row.started_at),
+        renewed_at=from_micros(row.renewed_at),
+        ended_at=instant(row.ended_at),
+        ended_why=row.ended_why,
+        expires_in=left,
+        holds=row.held_runs + row.held_locks,
+    )

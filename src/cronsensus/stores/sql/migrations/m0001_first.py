@@ -1,0 +1,13 @@
+"""Version 1: all tables, and the counter of fencing tokens. Floor 3."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert
+
+from cronsensus.stores.sql.schema import counters, metadata
+
+
+def upgrade(connection: Connection) -> None:
+    """Create everything."""
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(counters).values(name="token", value=0))

@@ -1,0 +1,175 @@
+"""Make and read rows of occurrences: arguments, errors, and the one way in which occurrences are inserted. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, bindparam, literal_column, select, tuple_
+
+from cronsensus.codec import dumps, loads
+from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued, RunError
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
+from cronsensus.stores.sql.schema import occurrences
+from cronsensus.stores.sql.transaction import Transaction
+
+_o = occurrences.c
+
+# Written into the text of a statement, not bound: a database uses a partial index only where it sees the condition.
+PENDING: ColumnElement[bool] = _o.state == literal_column("'pending'")
+RUNNING: ColumnElement[bool] = _o.state == literal_column("'running'")
+ACTIVE: ColumnElement[bool] = _o.finished_at.is_(None)
+SERIAL: ColumnElement[bool] = _o.serial == literal_column("1")
+
+_UNIQUE = ("job_id", "key")
+_BY_KEYS = select(_o.id, _o.job_id, _o.key, _o.state).where(
+    tuple_(_o.job_id, _o.key).in_(bindparam("keys", expanding=True))
+)
+_KEYS_OF_JOB = select(_o.id, _o.job_id, _o.key, _o.state).where(
+    _o.job_id == bindparam("job"), _o.key.in_(bindparam("keys", expanding=True))
+)
+
+
+class Standing(NamedTuple):
+    """The occurrence that stands under a key."""
+
+    id: int
+    state: State
+    created: bool
+
+
+def new_row(
+    tx: Transaction,
+    job: int,
+    spec: JobSpec,
+    key: str,
+    origin: Origin,
+    due_at: int,
+    payload: str | None,
+    *,
+    scheduled_for: int | None = None,
+    expires_at: int | None = None,
+    priority: int | None = None,
+    retry_of: int | None = None,
+) -> dict[str, Any]:
+    """Return a pending occurrence as the values of a row; what is left out is the job's own."""
+    policies = spec.policies
+    return {
+        "namespace": tx.namespace,
+        "job_id": job,
+        "key": key,
+        "origin": origin.value,
+        "state": "pending",
+        "serial": int(origin in SERIAL_ORIGINS and policies.overlap != "allow"),
+        "priority": policies.priority if priority is None else priority,
+        "scheduled_for": scheduled_for,
+        "due_at": due_at,
+        "expires_at": expires_at,
+        "attempt": 0,
+        "crashes": 0,
+        "failures": 0,
+        "token": 0,
+        "created_at": tx.now,
+        "retry_of": retry_of,
+        "payload": payload,
+    }
+
+
+def insert_absent(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert those of ``rows`` whose (job, key) is not there; return how many that were.
+
+    Safe when two nodes insert the same: the unique key of (job_id, key), which the INSERT itself asks.
+    """
+    if not rows:
+        return 0
+    return tx.change_many(tx.dialect.insert_absent(occurrences, _UNIQUE), rows)
+
+
+def find_keys(tx: Transaction, keys: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tuple[int, State]]:
+    """Return the id and state of occurrences by (job id, key)."""
+    by_job: dict[int, list[str]] = {}
+    for job, key in keys:
+        by_job.setdefault(job, []).append(key)
+    found: dict[tuple[int, str], tuple[int, State]] = {}
+    if len(by_job) == 1:
+        [(job, names)] = by_job.items()
+        rows = tx.rows_in(_KEYS_OF_JOB, "keys", names, job=job)
+    else:
+        rows = tx.rows_in(_BY_KEYS, "keys", [(job, key) for job, names in by_job.items() for key in names])
+    for row in rows:
+        found[row.job_id, row.key] = (row.id, State(row.state))
+    return found
+
+
+def enqueued(row: Mapping[str, Any], job: str, occurrence: int) -> Enqueued:
+    """Return the answer about an occurrence that was just created."""
+    return Enqueued(occurrence, job, row["key"], created=True, state=State.PENDING)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+_encode = msgspec.json.Encoder().encode
+_decode_error = msgspec.json.Decoder(RunError).decode
+
+
+def write_payload(args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str) -> str | None:
+    """Return arguments as the JSON text that a row keeps; ``None`` for none.
+
+    Raises:
+        InvalidPayload: they are not JSON, or too large.
+    """
+    return dumps([list(args), dict(kwargs)], what=what) if args or kwargs else None
+
+
+def read_payload(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what ``write_payload`` wrote."""
+    if text is None:
+        return (), {}
+    args, kwargs = loads(text)
+    return tuple(args), kwargs
+
+
+def write_error(error: RunError | None) -> str | None:
+    """Return an error as the JSON text that a row keeps."""
+    if error is None:
+        return None
+    cleaned = RunError(type=clean(error.type), message=clean(error.message), traceback=clean(error.traceback))
+    return _encode(cleaned).decode()
+
+
+def read_error(text: str | None) -> RunError | None:
+    """Return what ``write_error`` wrote."""
+    return None if text is None else _decode_error(text)
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as any database can keep it: half characters and NUL shown as escapes.
+
+    Messages and log lines come from anywhere; that one of them cannot be stored must never cost a result.
+    """
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def cleaned(text: str | None) -> str | None:
+    """Return ``clean(text)``, or ``None``."""
+    return None if text is None else clean(text)
+
+
+def micros(instant: datetime | None) -> int | None:
+    """Return an instant as a row keeps it."""
+    return None if instant is None else to_micros(instant)
+
+
+def instant(value: int | None) -> datetime | None:
+    """Return an instant from a row."""
+    return None if value is None else from_micros(value)

@@ -1,0 +1,252 @@
+"""Verbs of people and programs: enqueue, trigger, cancel, retry, backfill. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import and_, bindparam, or_, select, update
+
+from cronsensus.errors import InvalidTransition
+from cronsensus.model.ids import new_id
+from cronsensus.model.instants import as_utc, to_micros
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
+from cronsensus.stores.sql.acquiring import refuse_pruned
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.jobrows import BY_NAMES_LOCKED, find_locked, living, spec_of, specs_of
+from cronsensus.stores.sql.occurrencerows import (
+    PENDING,
+    RUNNING,
+    clean,
+    find_keys,
+    insert_absent,
+    new_row,
+    write_payload,
+)
+from cronsensus.stores.sql.schema import jobs, occurrences
+from cronsensus.stores.sql.trail import record
+from cronsensus.stores.sql.transaction import Transaction
+
+_o = occurrences.c
+_MICROSECOND = timedelta(microseconds=1)
+
+_FIND = (
+    select(
+        _o.id,
+        _o.job_id,
+        _o.state,
+        _o.origin,
+        _o.scheduled_for,
+        _o.priority,
+        _o.payload,
+        jobs.c.name,
+    )
+    .join_from(occurrences, jobs, jobs.c.id == _o.job_id)
+    .where(_o.id == bindparam("occurrence"), _o.namespace == bindparam("space"))
+    .with_for_update(of=occurrences)
+)
+_CANCEL = (
+    update(occurrences)
+    .where(_o.id == bindparam("occurrence"), PENDING)
+    .values(state="cancelled", reason=bindparam("because"), finished_at=bindparam("now"))
+)
+_ASK_TO_STOP = (
+    update(occurrences)
+    .where(_o.id == bindparam("occurrence"), RUNNING, _o.cancel_reason.is_(None))
+    .values(cancel_reason=bindparam("because"))
+)
+# The newest active or succeeded occurrence of each nominal time.
+_STANDING_AT = (
+    select(_o.id, _o.key, _o.state, _o.scheduled_for)
+    .where(
+        _o.job_id == bindparam("job"),
+        _o.scheduled_for.in_(bindparam("times", expanding=True)),
+        or_(_o.finished_at.is_(None), and_(_o.finished_at.is_not(None), _o.state == "succeeded")),
+    )
+    .order_by(_o.id)
+)
+
+
+def check_items(items: Sequence[Item]) -> None:
+    """Refuse keys that cannot be, before anything is begun."""
+    for item in items:
+        if item.key is not None:
+            check_key(item.key)
+
+
+def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
+    """Create occurrences by key; an existing key returns the existing one.
+
+    Safe when two callers use one key at the same instant: the unique key of (job, key) lets one INSERT in; who comes
+    second reads what stands there.
+    """
+    names = {item.job for item in items}
+    rows = {row.name: row for row in tx.rows_in(BY_NAMES_LOCKED, "names", sorted(names), space=tx.namespace)}
+    for name in names:
+        living(name, rows.get(name))
+    specs = specs_of(tx, {row.id: row.revision for row in rows.values()})
+    own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
+    wanted: list[dict[str, Any]] = []
+    for item in items:
+        job = rows[item.job].id
+        payload = own[job] if item.args is None and item.kwargs is None else _payload(item, specs[job])
+        due_at = tx.now + item.delay // _MICROSECOND
+        if item.due_at is not None:
+            due_at = to_micros(as_utc(item.due_at, what="due_at"))
+        wanted.append(
+            new_row(
+                tx,
+                job,
+                specs[job],
+                new_id() if item.key is None else item.key,
+                item.origin,
+                due_at,
+                payload,
+                expires_at=None if item.expires_in is None else due_at + item.expires_in // _MICROSECOND,
+                priority=item.priority,
+            )
+        )
+    return create(tx, wanted, [item.job for item in items], given=[item.key is not None for item in items])
+
+
+def create(
+    tx: Transaction, wanted: Sequence[dict[str, Any]], names: Sequence[str], *, given: Sequence[bool]
+) -> list[Enqueued]:
+    """Insert occurrences that are absent; answer for each of them in order. ``given``: whether the caller chose the
+    key.
+    """
+    keys = [(row["job_id"], row["key"]) for row in wanted]
+    before = find_keys(tx, {key for key, chosen in zip(keys, given, strict=True) if chosen})
+    new: dict[tuple[int, str], dict[str, Any]] = {}
+    for key, row in zip(keys, wanted, strict=True):
+        if key not in before:
+            new.setdefault(key, row)
+    insert_absent(tx, list(new.values()))
+    after = find_keys(tx, new)
+    answers: list[Enqueued] = []
+    fresh = set(new)
+    for key, name in zip(keys, names, strict=True):
+        occurrence, state = after[key] if key in after else before[key]
+        answers.append(Enqueued(occurrence, name, key[1], key in fresh, state))
+        fresh.discard(key)
+    return answers
+
+
+def _payload(item: Item, spec: JobSpec) -> str | None:
+    args = spec.args if item.args is None else item.args
+    kwargs = spec.kwargs if item.kwargs is None else item.kwargs
+    return write_payload(args, kwargs, what=f"arguments of {item.job!r}")
+
+
+def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:
+    """Run a job now, beside its schedule. Safe: a key that nobody else can have."""
+    row = living(job, find_locked(tx, job))
+    spec = spec_of(tx, row.id, row.revision)
+    payload = write_payload(spec.args, spec.kwargs, what="arguments")
+    new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, tx.now, payload)
+    [answer] = create(tx, [new], [job], given=[False])
+    record(tx, by, "trigger", job, why, occurrence=answer.id)
+    return answer
+
+
+def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
+    """Cancel a pending occurrence, or ask a running one to stop.
+
+    Safe when a node claims or finishes it at the same instant: the row is locked when its state is read, and the UPDATE
+    asks for that state.
+    """
+    row = _existing(tx, occurrence)
+    state = State(row.state)
+    if state.final:
+        raise InvalidTransition(f"occurrence {occurrence} is {state} and cannot be cancelled")
+    reason = f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR
+    if state is State.PENDING:
+        tx.change(_CANCEL, occurrence=occurrence, because=reason, now=tx.now)
+        state = State.CANCELLED
+    else:
+        tx.change(_ASK_TO_STOP, occurrence=occurrence, because=reason)
+    record(tx, by, "cancel", row.name, why, occurrence=occurrence)
+    return state
+
+
+def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
+    """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
+
+    Safe: a final state has no exit, and the new key is nobody else's. Two operators who retry at the same instant make
+    two.
+    """
+    old = _existing(tx, occurrence)
+    if not State(old.state).final:
+        raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+    row = living(old.name, find_locked(tx, old.name))
+    origin = Origin(old.origin)
+    new = new_row(
+        tx,
+        row.id,
+        spec_of(tx, row.id, row.revision),
+        new_id(),
+        Origin.MANUAL if origin in SERIAL_ORIGINS else origin,
+        tx.now,
+        old.payload,
+        scheduled_for=old.scheduled_for,
+        priority=old.priority,
+        retry_of=old.id,
+    )
+    [answer] = create(tx, [new], [old.name], given=[False])
+    record(tx, by, "retry", old.name, why, occurrence=old.id, retry=answer.id)
+    return answer
+
+
+def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
+    """Create occurrences for nominal times that have no active or succeeded one.
+
+    Safe when two operators do it at the same instant: the job's row is locked (or there is one writer), so the second
+    sees what the first created.
+    """
+    times = [as_utc(time, what="times") for time in times]
+    row = living(job, find_locked(tx, job))
+    for time in times:
+        refuse_pruned(job, row.horizon, time)
+    spec = spec_of(tx, row.id, row.revision)
+    payload = write_payload(spec.args, spec.kwargs, what="arguments")
+    at = {to_micros(time): time for time in times}
+    standing = {one.scheduled_for: one for one in tx.rows_in(_STANDING_AT, "times", at, job=row.id)}
+    taken = find_keys(tx, {(row.id, scheduled_key(time)) for time in times})
+    wanted = [
+        new_row(
+            tx,
+            row.id,
+            spec,
+            new_id() if (row.id, scheduled_key(time)) in taken else scheduled_key(time),
+            Origin.BACKFILL,
+            tx.now,
+            payload,
+            scheduled_for=moment,
+        )
+        for moment, time in at.items()
+        if moment not in standing
+    ]
+    made = create(tx, wanted, [job] * len(wanted), given=[False] * len(wanted))
+    by_time = {new["scheduled_for"]: answer for new, answer in zip(wanted, made, strict=True)}
+    answers: list[Enqueued] = []
+    for time in times:
+        moment = to_micros(time)
+        if moment in standing:
+            one = standing[moment]
+            answers.append(Enqueued(one.id, job, one.key, created=False, state=State(one.state)))
+        else:
+            answer = by_time[moment]
+            answers.append(answer)
+            by_time[moment] = Enqueued(answer.id, job, answer.key, created=False, state=answer.state)
+    record(tx, by, "backfill", job, why, times=len(times), occurrences=[one.id for one in answers if one.created])
+    return answers
+
+
+def _existing(tx: Transaction, occurrence: int) -> AnyRow:
+    row = tx.row(_FIND, occurrence=occurrence, space=tx.namespace)
+    if row is None:
+        raise LookupError(f"there is no occurrence {occurrence}")
+    return row

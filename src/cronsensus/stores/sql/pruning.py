@@ -1,0 +1,116 @@
+"""The verb that forgets: final occurrences with their runs and logs, verdict ranges, and sessions that ended. Floor 3.
+
+What may go is looked for without the write lock: a final state has no exit, so what was final then is final still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Select, bindparam, delete, func, or_, select, update
+
+from cronsensus.model.instants import to_micros
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.schema import jobs, logs, occurrences, runs, sessions, verdicts
+from cronsensus.stores.sql.transaction import Transaction
+
+_o, _j, _v, _s = occurrences.c, jobs.c, verdicts.c, sessions.c
+_MICROSECOND = timedelta(microseconds=1)
+SESSIONS_KEPT = timedelta(days=1)
+
+_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+
+
+def _old(before: object) -> Select[tuple[int, int, int | None]]:
+    # What lies above the watermark stays: its key is what keeps a later fire from creating it again.
+    return (
+        select(_o.id, _o.job_id, _o.scheduled_for.label("last"))
+        .join_from(jobs, occurrences, _o.job_id == _j.id)
+        .where(
+            _j.namespace == bindparam("space"),
+            _o.finished_at.is_not(None),
+            _o.finished_at < before,
+            or_(_o.scheduled_for.is_(None), _o.scheduled_for <= _j.watermark),
+        )
+        .order_by(_j.id, _o.finished_at, _o.id)
+        .limit(bindparam("limit"))
+    )
+
+
+def _old_ranges(before: object) -> Select[tuple[int, int, int]]:
+    return (
+        select(_v.id, _v.job_id, _v.last)
+        .join_from(jobs, verdicts, _v.job_id == _j.id)
+        .where(_j.namespace == bindparam("space"), _v.last < before)
+        .order_by(_j.id, _v.last, _v.id)
+        .limit(bindparam("limit"))
+    )
+
+
+_KEPT: ColumnElement[int] = bindparam("now", type_=BigInteger) - _j.keep
+_OLD, _OLD_BEFORE = _old(_KEPT), _old(bindparam("before"))
+_RANGES, _RANGES_BEFORE = _old_ranges(_KEPT), _old_ranges(bindparam("before"))
+_OLD_SESSIONS = (
+    select(_s.id)
+    .where(_s.namespace == bindparam("space"), _s.ended_at.is_not(None), _s.ended_at < bindparam("before"))
+    .limit(1000)
+)
+_DELETE_LOGS = delete(logs).where(logs.c.occurrence_id.in_(_IDS))
+_DELETE_RUNS = delete(runs).where(runs.c.occurrence_id.in_(_IDS))
+_DELETE_OCCURRENCES = delete(occurrences).where(_o.id.in_(_IDS), _o.finished_at.is_not(None))
+_DELETE_RANGES = delete(verdicts).where(_v.id.in_(_IDS))
+_DELETE_SESSIONS = delete(sessions).where(_s.id.in_(_IDS), _s.ended_at.is_not(None))
+_RAISE_HORIZON = (
+    update(jobs)
+    .where(_j.id == bindparam("job"), func.coalesce(_j.horizon, bindparam("pruned") - 1) < bindparam("pruned"))
+    .values(horizon=bindparam("pruned"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What a prune is to delete."""
+
+    occurrences: Sequence[AnyRow] = ()
+    ranges: Sequence[AnyRow] = ()
+    sessions: list[str] = field(default_factory=list)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to delete."""
+        return not (self.occurrences or self.ranges or self.sessions)
+
+
+def find(tx: Transaction, before: datetime | None, limit: int) -> Over:
+    """Return what ended long enough ago, at most ``limit`` occurrences and ranges."""
+    bound = {"space": tx.namespace} | ({"now": tx.now} if before is None else {"before": to_micros(before)})
+    old = tx.rows(_OLD if before is None else _OLD_BEFORE, **bound, limit=limit)
+    ranges: Sequence[AnyRow] = ()
+    if len(old) < limit:
+        ranges = tx.rows(_RANGES if before is None else _RANGES_BEFORE, **bound, limit=limit - len(old))
+    ended = tx.rows(_OLD_SESSIONS, space=tx.namespace, before=tx.now - SESSIONS_KEPT // _MICROSECOND)
+    return Over(old, ranges, [row.id for row in ended])
+
+
+def prune(tx: Transaction, over: Over) -> int:
+    """Delete, and raise each job's horizon over what is deleted.
+
+    Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
+    raises it. It happens in the same transaction, so no moment exists at which a deleted occurrence could be created
+    again.
+    """
+    ids = [row.id for row in over.occurrences]
+    tx.change_in(_DELETE_LOGS, "ids", ids)
+    tx.change_in(_DELETE_RUNS, "ids", ids)
+    deleted = tx.change_in(_DELETE_OCCURRENCES, "ids", ids)
+    deleted += tx.change_in(_DELETE_RANGES, "ids", [row.id for row in over.ranges])
+    tx.change_in(_DELETE_SESSIONS, "ids", over.sessions)
+    horizons: dict[int, int] = {}
+    for row in (*over.occurrences, *over.ranges):
+        if row.last is not None:
+            horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
+    tx.change_many(_RAISE_HORIZON, [{"job": job, "pruned": last} for job, last in horizons.items()])
+    return deleted

@@ -1,0 +1,242 @@
+"""Reads on occurrences, runs, logs, sessions, locks, counts and the audit trail. Bounded, by keyset. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Select, bindparam, func, select
+
+from cronsensus.codec import loads
+from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.model.ledger import Counts, TrailEntry
+from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.session import LockView, SessionView
+from cronsensus.model.states import Origin, State
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.jobrows import find, names_of
+from cronsensus.stores.sql.locks import HELD
+from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_view
+from cronsensus.stores.sql.occurrencerows import PENDING, RUNNING, instant, read_error, read_payload
+from cronsensus.stores.sql.schema import jobs as jobs_table
+from cronsensus.stores.sql.schema import locks as locks_table
+from cronsensus.stores.sql.schema import logs as logs_table
+from cronsensus.stores.sql.schema import occurrences as occurrences_table
+from cronsensus.stores.sql.schema import runs as runs_table
+from cronsensus.stores.sql.schema import sessions as sessions_table
+from cronsensus.stores.sql.schema import trail as trail_table
+from cronsensus.stores.sql.sessions import ALIVE, OPEN
+from cronsensus.stores.sql.transaction import Transaction
+
+_o, _j, _s, _t = occurrences_table.c, jobs_table.c, sessions_table.c, trail_table.c
+_NEWEST = 1 << 62
+
+_HERE = _o.namespace == bindparam("space")
+_OCCURRENCES = select(occurrences_table).where(_HERE)
+_ONE = _OCCURRENCES.where(_o.id == bindparam("occurrence"))
+_RUNS = select(runs_table).where(runs_table.c.occurrence_id == bindparam("occurrence")).order_by(runs_table.c.token)
+_LOGS = (
+    select(logs_table)
+    .where(logs_table.c.occurrence_id == bindparam("occurrence"), logs_table.c.sequence > bindparam("after"))
+    .order_by(logs_table.c.sequence)
+    .limit(bindparam("limit"))
+)
+_SESSIONS = (
+    select(*SESSION_COLUMNS)
+    .where(_s.namespace == bindparam("space"))
+    .order_by(_s.number.desc())
+    .limit(bindparam("limit"))
+)
+_OPEN_SESSIONS = _SESSIONS.where(OPEN)
+_LOCKS = (
+    select(locks_table)
+    .where(locks_table.c.namespace == bindparam("space"), HELD)
+    .order_by(locks_table.c.name)
+    .limit(bindparam("limit"))
+)
+_TRAIL = (
+    select(trail_table)
+    .where(_t.namespace == bindparam("space"), _t.id < bindparam("before"))
+    .order_by(_t.id.desc())
+    .limit(bindparam("limit"))
+)
+_TRAIL_OF = _TRAIL.where(_t.target == bindparam("of"))
+
+
+def _at_most(rows: Select[Any]) -> Any:
+    """Return how many ``rows`` there are, counting no further than the limit."""
+    return select(func.count()).select_from(rows.limit(bindparam("limit")).subquery()).scalar_subquery()
+
+
+_COUNTS = select(
+    _at_most(select(_j.id).where(_j.namespace == bindparam("space"), _j.retired_at.is_(None))).label("jobs"),
+    _at_most(
+        select(_j.id).where(_j.namespace == bindparam("space"), _j.paused_at.is_not(None), _j.retired_at.is_(None))
+    ).label("paused"),
+    _at_most(select(_o.id).where(_HERE, PENDING)).label("pending"),
+    _at_most(
+        select(_o.id)
+        .join_from(sessions_table, occurrences_table, _o.session == _s.id)
+        .where(_s.namespace == bindparam("space"), OPEN, RUNNING)
+    ).label("running"),
+    _at_most(select(_s.id).where(_s.namespace == bindparam("space"), ALIVE)).label("sessions"),
+)
+
+
+def occurrence(tx: Transaction, number: int) -> Occurrence | None:
+    """Return one occurrence."""
+    row = tx.row(_ONE, occurrence=number, space=tx.namespace)
+    return None if row is None else _occurrence(row, names_of(tx, [row.job_id]))
+
+
+def occurrences(
+    tx: Transaction, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
+) -> list[Occurrence]:
+    """Return occurrences by id."""
+    query: Select[Any] = _OCCURRENCES
+    if where.job is not None:
+        job = find(tx, where.job)
+        if job is None:
+            return []
+        query = query.where(_o.job_id == job.id)
+    if where.states:
+        query = query.where(_o.state.in_([state.value for state in where.states]))
+    if where.origin is not None:
+        query = query.where(_o.origin == where.origin.value)
+    if where.key is not None:
+        query = query.where(_o.key == where.key)
+    if where.session is not None:
+        query = query.where(_o.session == where.session)
+    if where.scheduled_from is not None:
+        query = query.where(_o.scheduled_for >= to_micros(where.scheduled_from))
+    if where.scheduled_until is not None:
+        query = query.where(_o.scheduled_for <= to_micros(where.scheduled_until))
+    if newest_first:
+        query = query.where(_o.id < (_NEWEST if after is None else after)).order_by(_o.id.desc())
+    else:
+        query = query.where(_o.id > (0 if after is None else after)).order_by(_o.id)
+    rows = tx.rows(query.limit(limit), space=tx.namespace)
+    names = names_of(tx, (row.job_id for row in rows))
+    return [_occurrence(row, names) for row in rows]
+
+
+def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
+    args, kwargs = read_payload(row.payload)
+    return Occurrence(
+        id=row.id,
+        job=names[row.job_id],
+        key=row.key,
+        origin=Origin(row.origin),
+        state=State(row.state),
+        scheduled_for=instant(row.scheduled_for),
+        due_at=from_micros(row.due_at),
+        priority=row.priority,
+        attempt=row.attempt,
+        crashes=row.crashes,
+        failures=row.failures,
+        token=row.token,
+        session=row.session,
+        node=row.node,
+        reason=row.reason,
+        result=row.result,
+        error=read_error(row.error),
+        progress=None if row.progress_done is None else (row.progress_done, row.progress_total),
+        cancel_requested=row.cancel_reason is not None,
+        retry_of=row.retry_of,
+        args=args,
+        kwargs=kwargs,
+        created_at=from_micros(row.created_at),
+        started_at=instant(row.started_at),
+        finished_at=instant(row.finished_at),
+    )
+
+
+def runs(tx: Transaction, number: int) -> list[RunView]:
+    """Return the attempts of an occurrence, oldest first, with the running one last."""
+    row = tx.row(_ONE, occurrence=number, space=tx.namespace)
+    if row is None:
+        return []
+    name = names_of(tx, [row.job_id])[row.job_id]
+
+    def view(run: AnyRow, **ended: Any) -> RunView:
+        return RunView(
+            occurrence=number,
+            job=name,
+            key=row.key,
+            scheduled_for=instant(row.scheduled_for),
+            attempt=run.attempt,
+            token=run.token,
+            session=run.session,
+            node=run.node,
+            started_at=from_micros(run.started_at),
+            **ended,
+        )
+
+    views = [
+        view(
+            run,
+            finished_at=from_micros(run.finished_at),
+            end=run.end,
+            reason=run.reason,
+            error=read_error(run.error),
+        )
+        for run in tx.rows(_RUNS, occurrence=number)
+    ]
+    if row.state == "running":
+        views.append(view(row, finished_at=None, end=None))
+    return views
+
+
+def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
+    """Return log lines as (sequence, attempt, line), oldest first."""
+    if tx.row(_ONE, occurrence=number, space=tx.namespace) is None:
+        return []
+    return [
+        (row.sequence, row.attempt, LogLine(from_micros(row.at), row.level, row.text))
+        for row in tx.rows(_LOGS, occurrence=number, after=after, limit=limit)
+    ]
+
+
+def sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
+    """Return open sessions, or the ended ones too; newest first."""
+    rows = tx.rows(_SESSIONS if ended else _OPEN_SESSIONS, space=tx.namespace, limit=limit)
+    return [session_view(tx, row) for row in rows]
+
+
+def locks(tx: Transaction, limit: int) -> list[LockView]:
+    """Return held locks by name."""
+    return [
+        LockView(
+            name=row.name,
+            holder=row.holder,
+            session=row.session,
+            token=row.token,
+            acquired_at=from_micros(row.acquired_at),
+            expires_in=timedelta(microseconds=row.lease_until - tx.lease_now),
+        )
+        for row in tx.rows(_LOCKS, space=tx.namespace, limit=limit, **tx.clocks)
+    ]
+
+
+def counts(tx: Transaction, limit: int) -> Counts:
+    """Return bounded counts."""
+    [row] = tx.rows(_COUNTS, space=tx.namespace, limit=limit, **tx.clocks)
+    return Counts(
+        jobs=row.jobs,
+        paused=row.paused,
+        pending=row.pending,
+        running=row.running,
+        sessions=row.sessions,
+        limit=limit,
+    )
+
+
+def trail(tx: Transaction, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
+    """Return the audit trail, newest first."""
+    bounds = {"space": tx.namespace, "before": _NEWEST if after is None else after, "limit": limit}
+    rows = tx.rows(_TRAIL, **bounds) if target is None else tx.rows(_TRAIL_OF, **bounds, of=target)
+    return [
+        TrailEntry(row.id, from_micros(row.at), row.by, row.action, row.target, row.why, loads(row.details))
+        for row in rows
+    ]

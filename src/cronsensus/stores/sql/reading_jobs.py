@@ -1,0 +1,129 @@
+"""Reads on jobs and their ledger: definitions, eras, pauses, verdict ranges. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import bindparam, func, select
+
+from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.model.job import Era, JobView, Stretch
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import State
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.jobrows import find, read_era, specs_of
+from cronsensus.stores.sql.occurrencerows import ACTIVE, SERIAL, instant
+from cronsensus.stores.sql.schema import eras as eras_table
+from cronsensus.stores.sql.schema import jobs as jobs_table
+from cronsensus.stores.sql.schema import occurrences, verdicts
+from cronsensus.stores.sql.schema import pauses as pauses_table
+from cronsensus.stores.sql.transaction import Transaction
+
+_j, _v = jobs_table.c, verdicts.c
+
+_ACTIVE = (
+    select(func.count()).where(occurrences.c.job_id == _j.id, SERIAL, ACTIVE).correlate(jobs_table).scalar_subquery()
+)
+_VIEW = select(
+    _j.id,
+    _j.revision,
+    _j.watermark,
+    _j.horizon,
+    _j.next_due,
+    _j.paused_at,
+    _j.paused_by,
+    _j.paused_why,
+    _j.retired_at,
+    _j.created_at,
+    _ACTIVE.label("active"),
+).where(_j.namespace == bindparam("space"))
+_ONE = _VIEW.where(_j.name == bindparam("name"))
+_ALL = _VIEW.where(_j.name > bindparam("after")).order_by(_j.name).limit(bindparam("limit"))
+_LIVING = _ALL.where(_j.retired_at.is_(None))
+_ERAS = (
+    select(eras_table.c.since, eras_table.c.revision, eras_table.c.trigger)
+    .where(eras_table.c.job_id == bindparam("job"))
+    .order_by(eras_table.c.id)
+)
+_PAUSES = (
+    select(pauses_table.c.start, pauses_table.c.end)
+    .where(pauses_table.c.job_id == bindparam("job"))
+    .order_by(pauses_table.c.id)
+)
+_RANGES = (
+    select(_v.id, _v.first, _v.last, _v.state, _v.reason, _v.count.label("counted"), _v.decided_at)
+    .where(_v.job_id == bindparam("job"), _v.id > bindparam("after"))
+    .order_by(_v.id)
+    .limit(bindparam("limit"))
+)
+
+
+def job(tx: Transaction, name: str) -> JobView | None:
+    """Return one job, retired or not."""
+    views = _views(tx, tx.rows(_ONE, space=tx.namespace, name=name))
+    return views[0] if views else None
+
+
+def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
+    """Return jobs by name, in the order of code points."""
+    return _views(tx, tx.rows(_ALL if retired else _LIVING, space=tx.namespace, after=after, limit=limit))
+
+
+def _views(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobView]:
+    specs = specs_of(tx, {row.id: row.revision for row in rows})
+    return [
+        JobView(
+            id=row.id,
+            spec=specs[row.id],
+            revision=row.revision,
+            watermark=from_micros(row.watermark),
+            horizon=instant(row.horizon),
+            next_due=instant(row.next_due),
+            paused_at=instant(row.paused_at),
+            paused_by=row.paused_by,
+            paused_why=row.paused_why,
+            retired_at=instant(row.retired_at),
+            created_at=from_micros(row.created_at),
+            active=row.active,
+        )
+        for row in rows
+    ]
+
+
+def eras(tx: Transaction, name: str) -> list[Era]:
+    """Return every era of a job's life, oldest first."""
+    row = find(tx, name)
+    return [] if row is None else [read_era(era) for era in tx.rows(_ERAS, job=row.id)]
+
+
+def pauses(tx: Transaction, name: str) -> list[Stretch]:
+    """Return a job's paused stretches, oldest first."""
+    row = find(tx, name)
+    if row is None:
+        return []
+    return [Stretch(from_micros(one.start), instant(one.end)) for one in tx.rows(_PAUSES, job=row.id)]
+
+
+def ranges(
+    tx: Transaction, name: str, since: datetime | None, until: datetime | None, after: int, limit: int
+) -> list[LedgerRange]:
+    """Return the verdict ranges that touch [since, until], by id."""
+    row = find(tx, name)
+    if row is None:
+        return []
+    query = _RANGES
+    if since is not None:
+        query = query.where(_v.last >= to_micros(since))
+    if until is not None:
+        query = query.where(_v.first <= to_micros(until))
+    return [
+        LedgerRange(
+            one.id,
+            name,
+            VerdictRange(from_micros(one.first), from_micros(one.last), State(one.state), one.reason, one.counted),
+            from_micros(one.decided_at),
+        )
+        for one in tx.rows(query, job=row.id, after=after, limit=limit)
+    ]

@@ -1,0 +1,289 @@
+"""Verbs on sessions: begin, renew, end, and take over what a dead one held. Floor 3.
+
+A session lives while nobody ended it and its lease has not run out, on the clock that the dialect says judges leases.
+Once ended it never comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.instants import from_micros
+from cronsensus.model.occurrence import Takeover
+from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.model.states import Reason, State
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.occurrencerows import RUNNING
+from cronsensus.stores.sql.schema import jobs, locks, occurrences, releases, runs, sessions
+from cronsensus.stores.sql.trail import record
+from cronsensus.stores.sql.transaction import Transaction
+
+_s, _o = sessions.c, occurrences.c
+_MICROSECOND = timedelta(microseconds=1)
+
+OPEN: ColumnElement[bool] = _s.ended_at.is_(None)
+ALIVE: ColumnElement[bool] = and_(OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
+"""Wants ``tx.clocks``. A lease of another epoch (the host was booted since) has run out."""
+
+_MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
+_ALIVE_LOCKED = select(_s.node).where(_MINE, ALIVE).with_for_update()
+_FIND = select(_s.id, ALIVE.label("alive")).where(_MINE)
+_OPEN_SESSION = insert(sessions)
+_SET_LEASE = update(sessions).where(_MINE, ALIVE).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
+_ASKED_TO_STOP = select(_o.id, _o.cancel_reason).where(
+    _o.session == bindparam("session"), RUNNING, _o.cancel_reason.is_not(None)
+)
+_DRAINING = select(_s.draining).where(_MINE)
+_DRAIN = update(sessions).where(_MINE, ALIVE).values(draining=1)
+_DEAD = (
+    select(_s.id)
+    .where(
+        _s.namespace == bindparam("space"),
+        OPEN,
+        or_(
+            _s.epoch != bindparam("boot"),
+            _s.lease_until <= bindparam("lease_now"),
+            _s.id.in_(bindparam("presumed", expanding=True)),
+        ),
+    )
+    .order_by(_s.number)
+)
+_OVERDUE = or_(_s.epoch != bindparam("boot"), _s.lease_until <= bindparam("lease_now"))
+_END_VALUES: dict[str, Any] = {
+    "ended_at": bindparam("now"),
+    "ended_as": bindparam("ended_as"),
+    "ended_why": bindparam("why"),
+}
+_END = update(sessions).where(_MINE, OPEN).values(**_END_VALUES)
+_END_OVERDUE = update(sessions).where(_MINE, OPEN, _OVERDUE).values(**_END_VALUES)
+_HELD = (
+    select(
+        _o.id,
+        _o.job_id,
+        _o.key,
+        _o.attempt,
+        _o.token,
+        _o.session,
+        _o.node,
+        _o.due_at,
+        _o.started_at,
+        _o.crashes,
+        _o.cancel_reason,
+        jobs.c.name,
+        jobs.c.revision,
+    )
+    .join_from(occurrences, jobs, jobs.c.id == _o.job_id)
+    .where(_o.session == bindparam("session"), RUNNING)
+    .order_by(_o.id)
+    .with_for_update(of=occurrences)
+)
+CURRENT = and_(_o.id == bindparam("occurrence"), _o.token == bindparam("held"), RUNNING)
+_TAKE_BACK = (
+    update(occurrences)
+    .where(CURRENT)
+    .values(
+        state="pending",
+        due_at=bindparam("due"),
+        crashes=bindparam("crashed"),
+        reason=bindparam("because"),
+        session=None,
+        node=None,
+        started_at=None,
+        progress_done=None,
+        progress_total=None,
+    )
+)
+_CLOSE = (
+    update(occurrences)
+    .where(CURRENT)
+    .values(
+        state=bindparam("became"),
+        crashes=bindparam("crashed"),
+        reason=bindparam("because"),
+        finished_at=bindparam("now"),
+    )
+)
+INSERT_RUN = insert(runs)
+_FREE_LOCKS = delete(locks).where(locks.c.session == bindparam("session"), locks.c.namespace == bindparam("space"))
+_RELEASE = select(releases.c.id).where(
+    releases.c.namespace == bindparam("space"), releases.c.release == bindparam("name")
+)
+
+
+def require_alive(tx: Transaction, session: str) -> AnyRow:
+    """Return the row of a session that is alive and stays so until this transaction ends.
+
+    Safe when another node ends the session at the same instant: this SELECT locks the row (or the transaction has the
+    one write lock), so either the session is ended before it and this raises, or after it and the reclaim sees what was
+    claimed.
+
+    Raises:
+        LeaseLost: it is not alive.
+    """
+    row = tx.row(_ALIVE_LOCKED, session=session, space=tx.namespace, **tx.clocks)
+    if row is None:
+        raise LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
+    return row
+
+
+def set_lease(tx: Transaction, session: str, lease: timedelta) -> bool:
+    """Let the lease end at now + ``lease`` if the session is alive.
+
+    Safe: one UPDATE whose condition is that the session is alive; a session that was ended meanwhile is left alone.
+    """
+    until = tx.lease_now + lease // _MICROSECOND
+    return tx.change(_SET_LEASE, session=session, space=tx.namespace, until=until, now=tx.now, **tx.clocks) == 1
+
+
+def know_release(tx: Transaction, release: str) -> int:
+    """Return the number of a release in the order in which releases became known, noting a new one."""
+    found = tx.value(_RELEASE, space=tx.namespace, name=release)
+    if found is None:
+        row = {"namespace": tx.namespace, "release": release, "first_seen_at": tx.now}
+        tx.change_many(tx.dialect.insert_absent(releases, ("namespace", "release")), [row])
+        found = tx.value(_RELEASE, space=tx.namespace, name=release)
+    return int(found)
+
+
+def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> datetime:
+    """Begin a session; said again while it lives, it only sets the lease.
+
+    Safe when said twice at the same instant (an answer was lost): the unique id; the second finds the first.
+    """
+    known = tx.row(_FIND, session=session.id, space=tx.namespace, **tx.clocks)
+    if known is not None:
+        if not set_lease(tx, session.id, lease):
+            raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
+        return from_micros(tx.now)
+    know_release(tx, session.release)
+    tx.change_many(
+        _OPEN_SESSION,
+        [
+            {
+                "id": session.id,
+                "namespace": tx.namespace,
+                "node": session.node,
+                "host": session.host,
+                "pid": session.pid,
+                "pid_started": session.pid_started,
+                "release": session.release,
+                "version": session.version,
+                "concurrency": session.concurrency,
+                "functions": session.functions,
+                "started_at": tx.now,
+                "renewed_at": tx.now,
+                "lease_until": tx.lease_now + lease // _MICROSECOND,
+                "epoch": tx.epoch,
+                "draining": 0,
+            }
+        ],
+    )
+    return from_micros(tx.now)
+
+
+def renew(tx: Transaction, session: str, lease: timedelta) -> Renewal:
+    """Set the lease and tell what the session is asked to do.
+
+    Safe: ``set_lease``. Its row stays locked, so a reclaim at the same instant comes before or after it as a whole.
+    """
+    now = from_micros(tx.now)
+    if not set_lease(tx, session, lease):
+        return Renewal(alive=False, cancel={}, drain=False, now=now)
+    cancel = {row.id: row.cancel_reason for row in tx.rows(_ASKED_TO_STOP, session=session)}
+    drain = bool(tx.value(_DRAINING, session=session, space=tx.namespace))
+    return Renewal(alive=True, cancel=cancel, drain=drain, now=now)
+
+
+def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
+    """Ask a node to take nothing new. Safe: one UPDATE whose condition is that the session is alive."""
+    if tx.change(_DRAIN, session=session, space=tx.namespace, **tx.clocks) != 1:
+        return False
+    record(tx, by, "drain", session, why)
+    return True
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def find_dead(tx: Transaction, presumed: Collection[str]) -> list[str]:
+    """Return open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
+    rows = tx.rows(_DEAD, space=tx.namespace, presumed=list(presumed)[:500], **tx.clocks)
+    return [row.id for row in rows]
+
+
+def reclaim(tx: Transaction, session: str, *, presumed: bool) -> list[Takeover]:
+    """End one dead session and take over what it held.
+
+    Safe when two nodes reclaim at the same instant, or the session is renewed: the UPDATE that ends it asks again
+    whether it is open and overdue, and only the one that changed the row goes on.
+    """
+    parameters = {"session": session, "space": tx.namespace, "now": tx.now, "ended_as": "dead"}
+    if tx.change(_END_OVERDUE, **parameters, why="lease ran out", **tx.clocks) == 1:
+        return _take_over(tx, session, "lease ran out", crashed=True)
+    if presumed and tx.change(_END, **parameters, why="process gone") == 1:
+        return _take_over(tx, session, "process gone", crashed=True)
+    return []
+
+
+def close_session(tx: Transaction, session: str) -> list[Takeover]:
+    """End a session in order. Safe: only the UPDATE that found it open goes on."""
+    why = "closed in order"
+    if tx.change(_END, session=session, space=tx.namespace, now=tx.now, ended_as="closed", why=why) != 1:
+        return []
+    return _take_over(tx, session, why, crashed=False)
+
+
+def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> list[Takeover]:
+    """Decide what becomes of the runs of a session that was just ended, and free its locks."""
+    held = tx.rows(_HELD, session=session)
+    specs = specs_of(tx, {row.job_id: row.revision for row in held})
+    back: list[dict[str, Any]] = []
+    closed: list[dict[str, Any]] = []
+    ended: list[dict[str, Any]] = []
+    taken: list[Takeover] = []
+    crash = f"{Reason.CRASHED}: {why}"
+    for row in held:
+        policies = specs[row.job_id].policies
+        reason = crash if crashed else why
+        crashes = row.crashes + crashed
+        change = {"occurrence": row.id, "held": row.token, "crashed": crashes, "because": reason}
+        if row.cancel_reason is not None:
+            became = State.CANCELLED
+            closed.append({**change, "became": "cancelled", "because": row.cancel_reason, "now": tx.now})
+        elif policies.on_crash == "fail" or (crashed and crashes >= policies.max_crashes):
+            became = State.FAILED
+            closed.append({**change, "became": "failed", "because": crash, "now": tx.now})
+        else:
+            became = State.PENDING
+            back.append({**change, "due": min(row.due_at, tx.now)})
+        ended.append(run_of(tx, row, "crashed" if crashed else "released", reason))
+        taken.append(Takeover(row.id, row.name, row.key, row.token, session, became, reason))
+    tx.change_many(_TAKE_BACK, back)
+    tx.change_many(_CLOSE, closed)
+    tx.change_many(INSERT_RUN, ended)
+    tx.change(_FREE_LOCKS, session=session, space=tx.namespace)
+    return taken
+
+
+def run_of(
+    tx: Transaction, row: AnyRow, end: str, reason: str | None = None, error: str | None = None
+) -> dict[str, Any]:
+    """Return the record of an attempt that ends now, as the values of a row."""
+    return {
+        "token": row.token,
+        "occurrence_id": row.id,
+        "attempt": row.attempt,
+        "session": row.session,
+        "node": row.node,
+        "started_at": row.started_at,
+        "finished_at": tx.now,
+        "end": end,
+        "reason": reason,
+        "error": error,
+    }

@@ -1,0 +1,422 @@
+"""The SQL store: each verb in one transaction, what it does in the modules named after the groups. Floor 3."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from cronsensus.errors import CronsensusError
+from cronsensus.model.instants import from_micros
+from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, check_name
+from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.occurrence import (
+    Claim,
+    Enqueued,
+    Item,
+    LogLine,
+    Note,
+    Occurrence,
+    OccurrenceFilter,
+    Outcome,
+    RunView,
+    Settled,
+    Takeover,
+)
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
+from cronsensus.model.states import State
+from cronsensus.stores.base import Glance, PutResult, Store, StoreCapabilities
+from cronsensus.stores.sql import (
+    acquiring,
+    claiming,
+    finishing,
+    firing,
+    jobs,
+    locks,
+    looking,
+    migrations,
+    operating,
+    pruning,
+    reading,
+    reading_jobs,
+    sessions,
+)
+from cronsensus.stores.sql.connections import Connections
+from cronsensus.stores.sql.definitions import DefinitionCache
+from cronsensus.stores.sql.dialect import Dialect
+from cronsensus.stores.sql.transaction import Transaction
+
+
+class SqlStore(Store):
+    """A store on a SQL database; a subclass brings the dialect, the connections and the wake-ups."""
+
+    def __init__(self, *, namespace: str, where: str, dialect: Dialect, connect: Callable[[], Connection]) -> None:
+        """Make a handle; nothing is opened before the first verb."""
+        self.namespace = check_name(namespace, what="namespace")
+        self._where = where
+        self._dialect = dialect
+        self._connections = Connections(connect, where=where)
+        self._definitions = DefinitionCache()
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what this store can do."""
+        return self._dialect.capabilities
+
+    @abstractmethod
+    def sibling(self) -> SqlStore:
+        """Return a handle with connections of its own."""
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def _writing(self) -> Any:
+        return self._step(self._dialect.begin_write)
+
+    def _reading(self) -> Any:
+        return self._step(self._dialect.begin_read)
+
+    @contextmanager
+    def _step(self, begin: Callable[[Connection], None]) -> Iterator[Transaction]:
+        """Run one transaction: commit at the end, roll back on any error, and trust no connection after a strange
+        one.
+        """
+        with self._errors_explained():
+            connection = self._connections.take()
+            try:
+                with connection.begin():
+                    begin(connection)
+                    yield Transaction(connection, self._dialect, self.namespace, self._definitions)
+            except (CronsensusError, LookupError):
+                # A verb's own "no": rolled back, and the connection is as good as before.
+                self._connections.give_back(connection)
+                raise
+            except BaseException:
+                self._connections.throw_away(connection)
+                raise
+            self._connections.give_back(connection)
+
+    @contextmanager
+    def _errors_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except CronsensusError:
+            raise
+        except Exception as error:
+            explained = self._dialect.translate(error)
+            if explained is None:
+                raise
+            raise explained from error
+
+    # --- set-up -------------------------------------------------------------------------------------------------------
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date.
+
+        Safe when several processes start at once: each step reads the version again under the migration lock.
+        """
+        applied: list[str] = []
+        while True:
+            with self._reading() as look:
+                if migrations.next_step(look.connection, self._where) is None:
+                    return applied
+            with self._writing() as tx:
+                self._dialect.lock_migrations(tx.connection)
+                step = migrations.next_step(tx.connection, self._where)
+                if step is None:
+                    return applied
+                migrations.take(step, tx.connection, tx.now)
+            applied.append(step[1])
+
+    def check(self) -> None:
+        """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
+        with self._reading() as tx:
+            version = migrations.version_of(tx.connection)
+        migrations.refuse_newer(version, self._where)
+        migrations.refuse_older(version, self._where)
+        self._check_writable()
+
+    def _check_writable(self) -> None:
+        """Raise if a write would fail; by default nothing is tried."""
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._connections.close()
+
+    def now(self) -> datetime:
+        """Return the store's clock."""
+        with self._reading() as tx:
+            return from_micros(tx.now)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+        """Define jobs; first look without the write lock whether there is anything to write at all."""
+        declared = jobs.declare(specs, release=release, complete=complete, by=by)
+        with self._reading() as tx:
+            nothing_to_do = jobs.already_so(tx, declared)
+        if nothing_to_do is not None:
+            return nothing_to_do
+        jobs.prepare(declared, from_micros(tx.now))
+        with self._writing() as tx:
+            return jobs.put(tx, declared)
+
+    def retire(self, job: str, *, by: str, why: str) -> bool:
+        """Stop a job for good."""
+        with self._writing() as tx:
+            return jobs.retire(tx, job, by=by, why=why)
+
+    def pause(self, job: str, *, by: str, why: str) -> bool:
+        """Stop firing a job."""
+        with self._writing() as tx:
+            return jobs.pause(tx, job, by=by, why=why)
+
+    def resume(self, job: str, *, by: str, why: str = "") -> bool:
+        """End a pause."""
+        with self._writing() as tx:
+            return jobs.resume(tx, job, by=by, why=why)
+
+    # --- the scheduling round -----------------------------------------------------------------------------------------
+
+    def due(self, limit: int = 100) -> Glance:
+        """Look, in one statement when no job is due."""
+        with self._reading() as tx:
+            return looking.due(tx, limit)
+
+    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+        """Carry plans out."""
+        if not plans:
+            return []
+        with self._writing() as tx:
+            return firing.fire(tx, plans)
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        """Take due pending occurrences."""
+        with self._writing() as tx:
+            return claiming.claim(tx, session, limit, functions, lease)
+
+    def acquire(
+        self,
+        session: str,
+        job: str,
+        *,
+        scheduled_for: datetime | None = None,
+        key: str | None = None,
+        lease: timedelta,
+    ) -> Claim | None:
+        """Win one named occurrence now."""
+        wanted = acquiring.name_of(scheduled_for, key)
+        with self._writing() as tx:
+            return acquiring.acquire(tx, session, job, wanted, lease)
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        """Record how attempts ended."""
+        finishing.refuse_impossible(outcomes)
+        if not outcomes:
+            return []
+        with self._writing() as tx:
+            return finishing.finish(tx, outcomes)
+
+    def release(self, claims: Sequence[Claim]) -> list[bool]:
+        """Give claims back."""
+        if not claims:
+            return []
+        with self._writing() as tx:
+            return finishing.release(tx, claims)
+
+    def note(self, notes: Sequence[Note]) -> list[bool]:
+        """Record progress and log lines."""
+        if not notes:
+            return []
+        with self._writing() as tx:
+            return finishing.note(tx, notes)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
+        """Begin a session."""
+        with self._writing() as tx:
+            return sessions.open_session(tx, session, lease)
+
+    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+        """Set the lease, if it has not run out."""
+        with self._writing() as tx:
+            return sessions.renew(tx, session, lease)
+
+    def close_session(self, session: str) -> list[Takeover]:
+        """End a session in order."""
+        with self._writing() as tx:
+            return sessions.close_session(tx, session)
+
+    def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
+        """End dead sessions, each in a transaction of its own; look for them without the write lock."""
+        with self._reading() as tx:
+            dead = sessions.find_dead(tx, presumed_dead)
+        taken: list[Takeover] = []
+        for session in dead:
+            with self._writing() as tx:
+                taken += sessions.reclaim(tx, session, presumed=session in presumed_dead)
+        return taken
+
+    def drain(self, session: str, *, by: str, why: str) -> bool:
+        """Ask a node to take nothing new."""
+        with self._writing() as tx:
+            return sessions.drain(tx, session, by=by, why=why)
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
+        """Take a lock; one that is plainly held is seen without the write lock."""
+        check_name(name, what="lock name")
+        with self._reading() as tx:
+            if session is None and locks.is_held(tx, name):
+                return None
+        with self._writing() as tx:
+            return locks.lock(tx, name, holder, ttl, session)
+
+    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
+        """Extend a lock that is still held."""
+        with self._writing() as tx:
+            return locks.extend(tx, grant, ttl)
+
+    def unlock(self, grant: LockGrant) -> bool:
+        """Free a lock that is still held."""
+        with self._writing() as tx:
+            return locks.unlock(tx, grant)
+
+    # --- people and programs ------------------------------------------------------------------------------------------
+
+    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences by key."""
+        operating.check_items(items)
+        if not items:
+            return []
+        with self._writing() as tx:
+            return operating.enqueue(tx, items)
+
+    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+        """Run a job now."""
+        with self._writing() as tx:
+            return operating.trigger(tx, job, by=by, why=why)
+
+    def cancel(self, occurrence: int, *, by: str, why: str) -> State:
+        """Cancel a pending occurrence, or ask a running one to stop."""
+        with self._writing() as tx:
+            return operating.cancel(tx, occurrence, by=by, why=why)
+
+    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+        """Make a new occurrence of a final one."""
+        with self._writing() as tx:
+            return operating.retry(tx, occurrence, by=by, why=why)
+
+    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
+        """Create occurrences for nominal times."""
+        with self._writing() as tx:
+            return operating.backfill(tx, job, times, by=by, why=why)
+
+    # --- care ---------------------------------------------------------------------------------------------------------
+
+    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+        """Delete what is over; look for it without the write lock."""
+        with self._reading() as tx:
+            over = pruning.find(tx, before, limit)
+        if over.nothing:
+            return 0
+        with self._writing() as tx:
+            return pruning.prune(tx, over)
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    def job(self, name: str) -> JobView | None:
+        """Return one job."""
+        with self._reading() as tx:
+            return reading_jobs.job(tx, name)
+
+    def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
+        """Return jobs by name."""
+        with self._reading() as tx:
+            return reading_jobs.jobs(tx, after, limit, retired=retired)
+
+    def job_state(self, name: str) -> JobState | None:
+        """Return what planning needs to know of a job."""
+        with self._reading() as tx:
+            return looking.job_state(tx, name)
+
+    def eras(self, job: str) -> list[Era]:
+        """Return a job's eras."""
+        with self._reading() as tx:
+            return reading_jobs.eras(tx, job)
+
+    def pauses(self, job: str) -> list[Stretch]:
+        """Return a job's paused stretches."""
+        with self._reading() as tx:
+            return reading_jobs.pauses(tx, job)
+
+    def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
+        """Return one occurrence."""
+        with self._reading() as tx:
+            return reading.occurrence(tx, id)
+
+    def occurrences(
+        self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
+    ) -> list[Occurrence]:
+        """Return occurrences by id."""
+        with self._reading() as tx:
+            return reading.occurrences(tx, where, after, limit, newest_first=newest_first)
+
+    def runs(self, occurrence: int) -> list[RunView]:
+        """Return the attempts of an occurrence."""
+        with self._reading() as tx:
+            return reading.runs(tx, occurrence)
+
+    def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
+        """Return log lines."""
+        with self._reading() as tx:
+            return reading.logs(tx, occurrence, after, limit)
+
+    def ranges(
+        self,
+        job: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LedgerRange]:
+        """Return verdict ranges."""
+        with self._reading() as tx:
+            return reading_jobs.ranges(tx, job, since, until, after, limit)
+
+    def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
+        """Return sessions."""
+        with self._reading() as tx:
+            return reading.sessions(tx, limit, ended=ended)
+
+    def locks(self, *, limit: int = 200) -> list[LockView]:
+        """Return held locks."""
+        with self._reading() as tx:
+            return reading.locks(tx, limit)
+
+    def counts(self, *, limit: int = 10_000) -> Counts:
+        """Return bounded counts."""
+        with self._reading() as tx:
+            return reading.counts(tx, limit)
+
+    def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
+        """Return the audit trail."""
+        with self._reading() as tx:
+            return reading.trail(tx, target, after, limit)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``doctor`` shows."""
+        with self._reading() as tx:
+            return {
+                "store": self.capabilities.name,
+                "namespace": self.namespace,
+                "schema": migrations.version_of(tx.connection),
+                **self._dialect.describe(tx.connection),
+            }

@@ -1,0 +1,219 @@
+"""Wake-ups between processes on one host, without asking the database: one named pipe per listener. Floor 3.
+
+::
+
+    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, whoever has news writes one byte into it
+
+A pipe appears under its final name only once its owner has it open, so a pipe that nobody reads was left behind by a
+dead process and is removed. Pipes are a hint, never the truth: losing one costs a node the time until it looks by
+itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import select
+import stat
+import threading
+from pathlib import Path
+
+_STARTING = ".new-"
+"""How names begin that are not yet to be written to."""
+_STARTING_FOR = 60.0
+_MOST_LISTENERS = 256
+"""Most pipes that one ``notify`` writes to."""
+_UNSUPPORTED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.EACCES}
+
+
+class Wake:
+    """One handle's ear and voice. ``wait`` by one thread at a time; ``notify`` and ``close`` by any."""
+
+    def __init__(self, database: Path, namespace: str) -> None:
+        self._database = database
+        self._directory = database.with_name(database.name + "-wake")
+        # Namespaces may hold any character; a file name may not.
+        self._prefix = hashlib.blake2b(namespace.encode(), digest_size=8).hexdigest() + "-"
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._pid = os.getpid()
+        self._pipe: int | None = None
+        self._name: str | None = None
+        self._peers: dict[str, int] = {}
+        self._waiting = False
+        self.supported = hasattr(os, "mkfifo") and hasattr(select, "poll")
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for a hint; ``True``: there was one."""
+        pipe = self._begin_waiting()
+        if pipe is None:
+            self._closed.wait(max(0.0, timeout))
+            return False
+        try:
+            poll = select.poll()
+            poll.register(pipe, select.POLLIN)
+            poll.poll(max(0.0, timeout) * 1000)
+        finally:
+            hinted = self._end_waiting(pipe)
+        return hinted
+
+    def _begin_waiting(self) -> int | None:
+        self._mind_forks()
+        with self._lock:
+            pipe = self._listen()
+            self._waiting = pipe is not None
+            return pipe
+
+    def _end_waiting(self, pipe: int) -> bool:
+        """Empty the pipe; ``True`` if there was something in it. Once the handle is closed, let go of the pipe."""
+        with self._lock:
+            self._waiting = False
+            if self._closed.is_set():
+                self._end_listening()
+                return False
+            hinted = False
+            try:
+                while os.read(pipe, 4096):
+                    hinted = True
+            except BlockingIOError:
+                pass
+            return hinted
+
+    def _listen(self) -> int | None:
+        """Return the pipe to read, made anew if there is none or if somebody removed it."""
+        if self._closed.is_set() or not self.supported:
+            return None
+        if self._pipe is not None and self._name is not None:
+            if (self._directory / self._name).exists():
+                return self._pipe
+            self._end_listening()
+        try:
+            self._make_pipe()
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                self.supported = False
+        return self._pipe
+
+    def _make_pipe(self) -> None:
+        """Make a pipe and open it before it gets the name under which others look for it."""
+        mode = stat.S_IMODE(self._database.stat().st_mode) & 0o666
+        name = f"{self._prefix}{os.getpid()}-{secrets.token_hex(8)}"
+        self._make_directory(mode)
+        starting = self._directory / (_STARTING + name)
+        os.mkfifo(starting, mode)
+        pipe = None
+        try:
+            os.chmod(starting, mode)
+            # For reading and writing: so it never reads "end of file", and opening it waits for nobody.
+            pipe = os.open(starting, os.O_RDWR | os.O_NONBLOCK)
+            os.rename(starting, self._directory / name)
+        except OSError:
+            if pipe is not None:
+                os.close(pipe)
+            starting.unlink(missing_ok=True)
+            raise
+        self._pipe, self._name = pipe, name
+        self._remove_unfinished(os.fstat(pipe).st_mtime)
+
+    def _make_directory(self, mode: int) -> None:
+        """Make the directory with the database file's permissions: who may use the one may wake through the other."""
+        try:
+            self._directory.mkdir()
+        except FileExistsError:
+            return
+        self._directory.chmod(mode | (mode & 0o444) >> 2)
+        try:
+            owner = self._database.stat()
+            os.chown(self._directory, owner.st_uid, owner.st_gid)
+        except OSError:
+            pass  # only root may give things away
+
+    def _remove_unfinished(self, now: float) -> None:
+        """Remove pipes of processes that died between making and naming one; ``now`` is the file system's clock."""
+        for entry in os.scandir(self._directory):
+            if entry.name.startswith(_STARTING):
+                try:
+                    if now - entry.stat().st_mtime > _STARTING_FOR:
+                        os.unlink(entry.path)
+                except OSError:
+                    continue
+
+    def _end_listening(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe)
+        if self._name is not None:
+            (self._directory / self._name).unlink(missing_ok=True)
+        self._pipe = self._name = None
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def notify(self) -> None:
+        """Write a byte to every other listener of the namespace. Never raises, never waits."""
+        self._mind_forks()
+        try:
+            with self._lock:
+                if self.supported and not self._closed.is_set():
+                    self._look_for_peers()
+                    for name, pipe in list(self._peers.items()):
+                        self._tell(name, pipe)
+        except OSError:
+            return
+
+    def _look_for_peers(self) -> None:
+        """Open the pipes that came since the last time, and close those that went."""
+        try:
+            present = os.listdir(self._directory)
+        except FileNotFoundError:
+            present = []
+        names = {name for name in present if name.startswith(self._prefix) and name != self._name}
+        for name in self._peers.keys() - names:
+            os.close(self._peers.pop(name))
+        for name in sorted(names - self._peers.keys())[: max(0, _MOST_LISTENERS - len(self._peers))]:
+            self._open_peer(name)
+
+    def _open_peer(self, name: str) -> None:
+        try:
+            self._peers[name] = os.open(self._directory / name, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            # ENXIO: it has its final name and nobody has it open, so its owner is dead. Names are never used twice.
+            if error.errno == errno.ENXIO:
+                (self._directory / name).unlink(missing_ok=True)
+
+    def _tell(self, name: str, pipe: int) -> None:
+        try:
+            os.write(pipe, b"!")
+        except BlockingIOError:
+            return  # full of hints already
+        except OSError:  # EPIPE: the reader is gone
+            os.close(self._peers.pop(name))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop listening and telling; ends a ``wait`` in another thread. Idempotent."""
+        self._mind_forks()
+        self._closed.set()
+        with self._lock:
+            for pipe in self._peers.values():
+                os.close(pipe)
+            self._peers.clear()
+            if not self._waiting:
+                self._end_listening()
+            elif self._pipe is not None:
+                os.write(self._pipe, b"!")  # wakes the thread that waits, which then lets go of the pipe itself
+
+    def _mind_forks(self) -> None:
+        """In a forked child: close the copies of the parent's pipes, and leave the parent's files alone."""
+        if os.getpid() == self._pid:
+            return
+        self._lock = threading.Lock()  # the parent's thread that may hold the old one does not exist here
+        for pipe in [*self._peers.values(), *([] if self._pipe is None else [self._pipe])]:
+            os.close(pipe)
+        self._peers.clear()
+        self._pipe = self._name = None
+        self._waiting = False
+        self._pid = os.getpid()

@@ -1,0 +1,104 @@
+"""The suite that every store passes: what ``cronsensus.stores.base`` says, as tests. Floor 6.
+
+To check a store of your own, say how a test gets a handle on it, and let pytest collect the rest::
+
+    from cronsensus.clock import Clock
+    from cronsensus.stores import Store
+    from cronsensus.testing.conformance import StoreConformance
+
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture(autouse=True)
+        def _place(self, tmp_path):
+            self.path = tmp_path / "store"
+
+        def make_store(self, clock: Clock, namespace: str = "default") -> Store:
+            return MyStore(self.path, namespace=namespace, clock=clock)
+
+``make_store`` is called several times in a test. All handles of one test reach the same store; the store of the next
+test is empty again. ``clock`` is the store's clock, for due times and for leases: a manual one, which moves only when a
+test says so. The suite migrates, opens siblings, and closes whatever it opened.
+
+Nothing is skipped. Where stores may differ, ``StoreCapabilities`` says so, and the suite holds each store to what it
+says. The classes are ordered by hazard; one alone is collected in the same way: ``class TestFiring(Mine, Firing)``.
+
+It needs pytest, and nothing else.
+"""
+
+import pytest
+
+# Before the imports below: pytest explains the asserts of modules that are registered, and only of those.
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{module}"
+        for module in (
+            "acquiring",
+            "claiming",
+            "defining",
+            "enqueuing",
+            "finishing",
+            "firing",
+            "locks",
+            "operating",
+            "pruning",
+            "racing",
+            "reading",
+            "scene",
+            "sessions",
+            "standing",
+        )
+    )
+)
+
+from cronsensus.testing.conformance.acquiring import Acquiring  # noqa: E402
+from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
+from cronsensus.testing.conformance.defining import Defining  # noqa: E402
+from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
+from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
+from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
+from cronsensus.testing.conformance.locks import Locks  # noqa: E402
+from cronsensus.testing.conformance.operating import Operating  # noqa: E402
+from cronsensus.testing.conformance.pruning import Pruning  # noqa: E402
+from cronsensus.testing.conformance.racing import Racing  # noqa: E402
+from cronsensus.testing.conformance.reading import Reading  # noqa: E402
+from cronsensus.testing.conformance.scene import Scene  # noqa: E402
+from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
+from cronsensus.testing.conformance.standing import Standing  # noqa: E402
+
+__all__ = [
+    "Acquiring",
+    "Claiming",
+    "Defining",
+    "Enqueuing",
+    "Finishing",
+    "Firing",
+    "Locks",
+    "Looking",
+    "Operating",
+    "Pruning",
+    "Racing",
+    "Reading",
+    "Scene",
+    "Sessions",
+    "Standing",
+    "StoreConformance",
+]
+
+
+class StoreConformance(
+    Standing,
+    Defining,
+    Looking,
+    Firing,
+    Claiming,
+    Acquiring,
+    Finishing,
+    Sessions,
+    Locks,
+    Enqueuing,
+    Operating,
+    Pruning,
+    Reading,
+    Racing,
+):
+    """Every test of a store. Subclass it and write ``make_store``."""

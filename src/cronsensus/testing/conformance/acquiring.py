@@ -1,0 +1,203 @@
+"""Acquiring: winning one named occurrence, for hosts where another program keeps time."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cronsensus.errors import InvalidOption, LeaseLost, OccurrenceTooOld, UnknownJob
+from cronsensus.model.occurrence import scheduled_key
+from cronsensus.model.states import Origin, State
+from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+
+
+class Acquiring(Scene):
+    """Hazards of another timekeeper: every replica's crontab fires, and each says that it is the one."""
+
+    def test_the_first_to_name_a_time_wins_it(self) -> None:
+        self.queue()
+        self.session("s1")
+        self.session("s2")
+        claim = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE)
+        assert claim is not None
+        assert ("queue", scheduled_key(minute(1)), minute(1)) == (claim.job, claim.key, claim.scheduled_for)
+        assert (Origin.SCHEDULE, 1, "s1", START) == (claim.origin, claim.attempt, claim.session, claim.due_at)
+        assert self.sibling().acquire("s2", "queue", scheduled_for=minute(1), lease=LEASE) is None
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
+        assert [(claim.id, State.RUNNING)] == [(one.id, one.state) for one in self.all()]
+
+    def test_the_first_to_name_a_key_wins_it(self) -> None:
+        self.queue(priority=3)
+        self.session()
+        claim = self.store.acquire("s1", "queue", key="key", lease=LEASE)
+        assert claim is not None
+        assert ("key", None) == (claim.key, claim.scheduled_for)
+        assert 3 == self.look(claim).priority
+        assert self.store.acquire("s1", "queue", key="key", lease=LEASE) is None
+        assert self.store.acquire("s1", "queue", key="other", lease=LEASE) is not None
+
+    def test_arguments_are_the_jobs_own(self) -> None:
+        self.define(self.job(trigger=None, args=(1,), kwargs={"a": 2}))
+        self.session()
+        claim = self.store.acquire("s1", "job", key="key", lease=LEASE)
+        assert claim is not None
+        assert ((1,), {"a": 2}) == (claim.args, claim.kwargs)
+        assert self.view().spec == claim.spec
+
+    def test_what_is_over_is_not_acquired_again(self) -> None:
+        self.queue()
+        self.session()
+        for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED):
+            key = f"key {state}"
+            claim = self.store.acquire("s1", "queue", key=key, lease=LEASE)
+            assert claim is not None
+            self.finish(claim, state)
+            assert self.store.acquire("s1", "queue", key=key, lease=LEASE) is None
+
+    def test_what_is_pending_is_taken(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1))
+        made = self.enqueue("key", job="job", delay=HOUR)
+        scheduled = self.store.acquire("s1", "job", scheduled_for=minute(1), lease=LEASE)
+        enqueued = self.store.acquire("s1", "job", key="key", lease=LEASE)
+        assert scheduled is not None
+        assert enqueued is not None
+        assert made.id == enqueued.id
+        assert 2 == len(self.all())
+        assert [] == self.claim()
+
+    def test_what_went_back_to_pending_is_taken_under_a_greater_token(self) -> None:
+        self.queue()
+        self.session()
+        first = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE)
+        assert first is not None
+        self.store.release([first])
+        second = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE)
+        assert second is not None
+        assert first.id == second.id
+        assert first.token < second.token
+
+    def test_an_acquired_run_is_finished_and_reclaimed_like_any_other(self) -> None:
+        self.queue()
+        self.session()
+        done = self.store.acquire("s1", "queue", key="done", lease=LEASE)
+        lost = self.store.acquire("s1", "queue", key="lost", lease=LEASE)
+        assert done is not None
+        assert lost is not None
+        assert self.finish(done).accepted
+        self.lease_out()
+        assert [lost.id] == [taken.id for taken in self.store.reclaim()]
+        self.session("s2")
+        assert lost.id == self.take("s2").id
+
+    def test_one_moment_is_one_occurrence_in_whatever_zone_it_is_written(self) -> None:
+        self.queue()
+        self.session()
+        paris = minute(1).astimezone(ZoneInfo("Europe/Paris"))
+        assert self.store.acquire("s1", "queue", scheduled_for=paris, lease=LEASE) is not None
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
+        assert [minute(1)] == self.nominal("queue")
+
+    def test_exactly_one_name_is_to_be_given(self) -> None:
+        self.queue()
+        self.session()
+        with pytest.raises(InvalidOption):
+            self.store.acquire("s1", "queue", lease=LEASE)
+        with pytest.raises(InvalidOption):
+            self.store.acquire("s1", "queue", scheduled_for=minute(1), key="key", lease=LEASE)
+        with pytest.raises(InvalidOption):
+            self.store.acquire("s1", "queue", scheduled_for=minute(1).replace(tzinfo=None), lease=LEASE)
+        assert [] == self.all()
+
+    def test_keys_that_are_none_are_refused(self) -> None:
+        self.queue()
+        self.session()
+        for key in ("", scheduled_key(minute(1)), "a\0b", "x" * 401):
+            with pytest.raises(InvalidOption):
+                self.store.acquire("s1", "queue", key=key, lease=LEASE)
+        assert [] == self.all()
+
+    # --- the watermark ----------------------------------------------------------------------------------------------
+
+    def test_a_time_above_the_watermark_moves_that_of_a_job_without_a_trigger(self) -> None:
+        self.queue()
+        self.session()
+        self.store.acquire("s1", "queue", scheduled_for=minute(5), lease=LEASE)
+        assert minute(5) == self.view("queue").watermark
+
+    def test_an_earlier_time_is_won_too_and_moves_nothing(self) -> None:
+        self.queue()
+        self.session()
+        self.store.acquire("s1", "queue", scheduled_for=minute(5), lease=LEASE)
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(3), lease=LEASE) is not None
+        assert minute(5) == self.view("queue").watermark
+
+    def test_the_watermark_of_a_job_with_a_trigger_is_moved_by_firing_alone(self) -> None:
+        self.define()
+        self.session()
+        self.store.acquire("s1", "job", scheduled_for=minute(5), lease=LEASE)
+        assert START == self.view().watermark
+        assert minute(1) == self.view().next_due
+
+    def test_keys_move_no_watermark(self) -> None:
+        self.queue()
+        self.session()
+        self.clock.advance(SECOND)
+        self.store.acquire("s1", "queue", key="key", lease=LEASE)
+        assert START == self.view("queue").watermark
+
+    def test_what_may_be_pruned_is_refused(self) -> None:
+        self.queue()
+        self.session(lease=DAY)
+        for number in (1, 3):
+            claim = self.store.acquire("s1", "queue", scheduled_for=minute(number), lease=DAY)
+            assert claim is not None
+            self.finish(claim)
+        self.clock.advance(HOUR)
+        assert 2 == self.store.prune(self.store.now())
+        for number in (0, 1, 2, 3):
+            with pytest.raises(OccurrenceTooOld):
+                self.store.acquire("s1", "queue", scheduled_for=minute(number), lease=DAY)
+        assert [] == self.all()
+        above = minute(3) + timedelta(microseconds=1)
+        assert self.store.acquire("s1", "queue", scheduled_for=above, lease=DAY) is not None
+
+    # --- only for the living ----------------------------------------------------------------------------------------
+
+    def test_there_must_be_such_a_job(self) -> None:
+        self.queue()
+        self.session()
+        self.store.retire("queue", by="ann", why="")
+        for name in ("queue", "nobody"):
+            with pytest.raises(UnknownJob):
+                self.store.acquire("s1", name, key="key", lease=LEASE)
+        assert [] == self.all()
+
+    def test_the_session_must_be_alive(self) -> None:
+        self.queue()
+        self.session("closed")
+        self.store.close_session("closed")
+        self.session("overdue")
+        self.lease_out()
+        for name in ("closed", "overdue", "nobody"):
+            with pytest.raises(LeaseLost):
+                self.store.acquire(name, "queue", scheduled_for=minute(1), lease=LEASE)
+        assert [] == self.all()
+        assert START == self.view("queue").watermark
+
+    def test_acquiring_sets_the_lease(self) -> None:
+        self.queue()
+        self.session("short")
+        self.session("long", lease=HOUR)
+        self.clock.advance(9)
+        self.store.acquire("short", "queue", key="a", lease=LEASE)
+        self.store.acquire("long", "queue", key="b", lease=LEASE)
+        self.clock.advance(9)
+        assert self.store.renew("short", lease=LEASE).alive
+        self.clock.advance(2)
+        assert not self.store.renew("long", lease=MINUTE).alive

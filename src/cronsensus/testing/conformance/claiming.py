@@ -1,0 +1,503 @@
+"""Claiming: who may run what now. Never the same occurrence to two, and nothing for the dead."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.states import Origin, Reason, State
+from cronsensus.testing.conformance.scene import (
+    DAY,
+    HOUR,
+    LEASE,
+    MINUTE,
+    SECOND,
+    START,
+    Scene,
+    minute,
+)
+
+
+class Claiming(Scene):
+    """Hazards of claiming: two holders of one occurrence, and a claim that nobody holds."""
+
+    # --- what a claim is --------------------------------------------------------------------------------------------
+
+    def test_a_claimed_occurrence_is_running(self) -> None:
+        self.queue()
+        self.session()
+        made = self.enqueue()
+        self.clock.advance(SECOND)
+        claim = self.take()
+        found = self.look(made)
+        assert (State.RUNNING, 1, claim.token) == (found.state, found.attempt, found.token)
+        assert ("s1", "node of s1") == (found.session, found.node)
+        assert START + SECOND == found.started_at == claim.claimed_at
+        assert found.finished_at is None
+
+    def test_a_claim_says_all_that_a_node_must_know(self) -> None:
+        self.define(self.job(function="module.function", args=(1, [2]), kwargs={"a": {"b": None}}, timeout="5s"))
+        self.session(lease=HOUR)
+        self.fire(minute(1), delay=SECOND)
+        self.clock.advance(MINUTE + SECOND)
+        claim = self.take()
+        found = self.all()[0]
+        assert (found.id, found.key, "job", "s1") == (claim.id, claim.key, claim.job, claim.session)
+        assert (minute(1), minute(1) + SECOND) == (claim.scheduled_for, claim.due_at)
+        assert (Origin.SCHEDULE, 1, 0, 0) == (claim.origin, claim.attempt, claim.crashes, claim.failures)
+        assert ((1, [2]), {"a": {"b": None}}) == (claim.args, claim.kwargs)
+        assert self.view().spec == claim.spec
+
+    def test_a_running_attempt_has_an_open_run_record(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue("key")
+        claim = self.take()
+        run = self.runs(claim)[0]
+        assert (claim.id, "queue", "key", 1, claim.token) == (
+            run.occurrence,
+            run.job,
+            run.key,
+            run.attempt,
+            run.token,
+        )
+        assert ("s1", "node of s1", START) == (run.session, run.node, run.started_at)
+        assert (None, None) == (run.end, run.finished_at)
+
+    def test_what_is_claimed_is_not_claimed_again(self) -> None:
+        self.queue()
+        self.session("s1")
+        self.session("s2")
+        self.fill(3)
+        assert 3 == len(self.claim("s1"))
+        assert [] == self.claim("s1")
+        assert [] == self.claim("s2", store=self.sibling())
+
+    def test_two_sessions_share_a_backlog_without_a_remainder(self) -> None:
+        self.queue()
+        self.session("s1")
+        self.session("s2")
+        ids = self.fill(10)
+        first, second = self.claim("s1", 4), self.claim("s2", 100)
+        assert (4, 6) == (len(first), len(second))
+        assert sorted(ids) == sorted(claim.id for claim in first + second)
+
+    def test_a_claim_takes_no_more_than_its_limit(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(3)
+        assert [0, 1, 2, 0] == [len(self.claim(limit=limit)) for limit in (0, 1, 5, 5)]
+
+    def test_a_large_backlog_is_claimed_finished_and_released_in_one_call(self) -> None:
+        self.queue()
+        self.session()
+        ids = self.fill(2000)
+        claims = self.claim(limit=5000)
+        assert ids == [claim.id for claim in claims]
+        assert 2000 == len({claim.token for claim in claims})
+        assert [True] * 2000 == self.store.release(claims)
+        assert ids == [claim.id for claim in self.claim(limit=2000)]
+
+    # --- which ------------------------------------------------------------------------------------------------------
+
+    def test_nothing_is_claimed_before_it_is_due(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        self.enqueue(delay=MINUTE)
+        self.clock.advance(MINUTE - timedelta(microseconds=1))
+        assert [] == self.claim()
+        self.clock.advance(timedelta(microseconds=1))
+        assert 1 == len(self.claim())
+
+    def test_jitter_delays_a_claim(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1), delay=10 * SECOND)
+        self.clock.advance(MINUTE + 9 * SECOND)
+        assert [] == self.claim()
+        self.clock.advance(SECOND)
+        assert minute(1) == self.take().scheduled_for
+
+    def test_what_the_clock_stepped_back_from_is_not_due_yet(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        self.clock.step(-HOUR)
+        assert [] == self.claim()
+        self.clock.step(HOUR)
+        assert 1 == len(self.claim())
+
+    def test_only_functions_that_the_node_has_are_claimed(self) -> None:
+        self.define(self.job("a", trigger=None, function="f"), self.job("b", trigger=None, function="g"))
+        self.session()
+        for name in ("b", "a", "b", "a"):
+            self.enqueue(job=name)
+        assert ["a", "a"] == [claim.job for claim in self.claim(functions=["f", "elsewhere"])]
+        assert [] == self.claim(functions=[])
+        assert [] == self.claim(functions=["b"])
+        assert ["b", "b"] == [claim.job for claim in self.claim(functions={"g"})]
+
+    def test_many_functions_may_be_named(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        assert 1 == len(self.claim(functions=[*(f"function {number}" for number in range(2000)), "queue"]))
+
+    def test_the_highest_priority_comes_first_then_the_earliest_due_then_the_oldest(self) -> None:
+        self.queue(priority=1)
+        self.session(lease=HOUR)
+        fifth = self.enqueue(priority=-1)
+        third = self.enqueue(delay=2 * SECOND)
+        fourth = self.enqueue(delay=2 * SECOND)
+        second = self.enqueue(delay=SECOND)
+        first = self.enqueue(priority=2, delay=3 * SECOND)
+        self.clock.advance(10)
+        wanted = [first.id, second.id, third.id, fourth.id, fifth.id]
+        assert wanted == [claim.id for claim in self.claim()]
+
+    def test_the_order_holds_across_claims_and_jobs(self) -> None:
+        self.queue("a")
+        self.queue("b", priority=1)
+        self.session()
+        low, high = self.fill(2, "a"), self.fill(2, "b")
+        assert [*high, *low] == [self.take(limit=1).id for _ in range(4)]
+
+    def test_what_is_not_due_holds_nothing_back(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue(priority=9, delay=HOUR)
+        made = self.enqueue()
+        assert made.id == self.take().id
+
+    def test_paused_jobs_finish_what_they_have(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        self.store.pause("queue", by="ann", why="")
+        assert self.finish(self.take()).accepted
+
+    # --- tokens -----------------------------------------------------------------------------------------------------
+
+    def test_every_holder_of_an_occurrence_has_a_greater_token(self) -> None:
+        self.queue(max_crashes=100)
+        made = self.enqueue()
+        tokens = [self.look(made).token]
+        for number in range(9):
+            self.session(f"s{number}")
+            claim = self.take(f"s{number}")
+            tokens.append(claim.token)
+            if number % 3 == 0:
+                self.store.release([claim])
+            elif number % 3 == 1:
+                self.finish(claim, State.PENDING)
+            else:
+                self.lease_out()
+                self.store.reclaim()
+        assert sorted(set(tokens)) == tokens
+
+    def test_tokens_of_different_occurrences_differ(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(50)
+        claims = self.claim()
+        assert 50 == len({claim.token for claim in claims})
+        assert all(claim.token > 0 for claim in claims)
+
+    # --- only for the living ----------------------------------------------------------------------------------------
+
+    def test_a_session_that_was_never_opened_gets_nothing(self) -> None:
+        self.queue()
+        made = self.enqueue()
+        with pytest.raises(LeaseLost):
+            self.claim("nobody")
+        assert State.PENDING is self.look(made).state
+
+    def test_a_session_whose_lease_ran_out_gets_nothing_although_nobody_reclaimed_it(self) -> None:
+        self.queue()
+        self.session()
+        made = self.enqueue()
+        self.lease_out()
+        with pytest.raises(LeaseLost):
+            self.claim()
+        assert State.PENDING is self.look(made).state
+        assert [] == self.runs(made)
+
+    def test_a_session_whose_lease_ran_out_is_told_so_also_when_there_is_nothing_to_claim(self) -> None:
+        self.queue()
+        self.session()
+        self.lease_out()
+        with pytest.raises(LeaseLost):
+            self.claim()
+
+    def test_an_ended_session_gets_nothing(self) -> None:
+        self.queue()
+        made = self.enqueue()
+        self.session("closed")
+        self.session("dead")
+        self.store.close_session("closed")
+        self.store.reclaim(["dead"])
+        for name in ("closed", "dead"):
+            with pytest.raises(LeaseLost):
+                self.claim(name)
+        assert State.PENDING is self.look(made).state
+
+    def test_a_claim_that_takes_something_renews_the_lease(self) -> None:
+        self.queue()
+        self.session()
+        for _ in range(5):
+            self.enqueue()
+            self.clock.advance(9)
+            self.take()
+        assert self.store.renew("s1", lease=LEASE).alive
+
+    def test_a_claim_that_takes_something_shortens_a_long_lease(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        self.enqueue()
+        self.take(lease=LEASE)
+        self.lease_out()
+        assert not self.store.renew("s1", lease=LEASE).alive
+
+    def test_a_claim_that_takes_nothing_leaves_the_lease(self) -> None:
+        self.queue()
+        self.session("long", lease=HOUR)
+        self.session("short")
+        self.clock.advance(9)
+        assert [] == self.claim("long") == self.claim("short")
+        self.clock.advance(2)
+        assert self.store.renew("long", lease=LEASE).alive
+        assert not self.store.renew("short", lease=LEASE).alive
+
+    def test_a_claim_that_dies_before_its_first_renewal_is_reclaimed_like_any_other(self) -> None:
+        self.queue()
+        self.enqueue()
+        claim = self.abandoned()
+        assert [(claim.id, claim.token)] == [(taken.id, taken.token) for taken in self.store.reclaim()]
+        self.session("s2")
+        assert claim.id == self.take("s2").id
+
+    # --- expiry -----------------------------------------------------------------------------------------------------
+
+    def test_what_never_started_and_is_past_its_expiry_is_missed(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1), expires_in=MINUTE)
+        self.clock.advance(2 * MINUTE + SECOND)
+        assert [] == self.claim()
+        found = self.all()[0]
+        assert (State.MISSED, Reason.LATE) == (found.state, found.reason)
+        assert START + 2 * MINUTE + SECOND == found.finished_at
+        assert (0, None) == (found.attempt, found.started_at)
+        assert [] == self.runs(found.id)
+
+    def test_what_is_not_past_its_expiry_is_claimed(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1), expires_in=MINUTE)
+        self.clock.advance(2 * MINUTE)
+        assert minute(1) == self.take().scheduled_for
+
+    def test_enqueued_work_may_expire_too(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        expiring = self.enqueue(delay=MINUTE, expires_in=MINUTE)
+        lasting = self.enqueue(delay=MINUTE)
+        self.clock.advance(3 * MINUTE)
+        assert [lasting.id] == [claim.id for claim in self.claim()]
+        assert (State.MISSED, Reason.LATE) == (self.look(expiring).state, self.look(expiring).reason)
+
+    def test_what_started_once_does_not_expire(self) -> None:
+        self.queue(retries=1)
+        self.session(lease=HOUR)
+        crashed, failed = self.fill(2, expires_in=SECOND)
+        self.session("dies")
+        assert crashed == self.take("dies", limit=1).id
+        self.finish(self.take(limit=1, lease=HOUR), State.PENDING)
+        self.clock.advance(MINUTE)
+        self.store.reclaim()
+        assert {crashed, failed} == {claim.id for claim in self.claim(lease=HOUR)}
+
+    def test_what_expired_does_not_hold_back_what_comes_after_it(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.session(lease=DAY)
+        self.fire(minute(1), expires_in=SECOND)
+        self.fire(minute(2))
+        self.clock.advance(HOUR)
+        self.claim(limit=0)
+        assert minute(2) == self.take().scheduled_for
+
+    # --- concurrency ------------------------------------------------------------------------------------------------
+
+    def test_a_job_runs_no_more_often_at_a_time_than_its_concurrency(self) -> None:
+        self.queue(concurrency=3)
+        self.session("s1")
+        self.session("s2")
+        self.fill(10)
+        assert 2 == len(self.claim("s1", 2))
+        assert 1 == len(self.claim("s2", 10))
+        assert [] == self.claim("s1") == self.claim("s2")
+
+    def test_the_end_of_a_run_makes_room(self) -> None:
+        self.queue(concurrency=1)
+        self.session()
+        ids = self.fill(4)
+        for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED):
+            claim = self.take()
+            self.finish(claim, state)
+        assert ids[3] == self.take().id
+
+    def test_concurrency_counts_each_job_for_itself(self) -> None:
+        self.queue("a", concurrency=1)
+        self.queue("b", concurrency=1)
+        self.queue("c")
+        self.session()
+        for name in "abc":
+            self.fill(2, name)
+        assert ["a", "b", "c", "c"] == sorted(claim.job for claim in self.claim())
+
+    def test_a_full_job_does_not_hold_back_others(self) -> None:
+        self.queue("full", concurrency=1, priority=9)
+        self.queue("free")
+        self.session()
+        self.fill(50, "full")
+        made = self.enqueue(job="free")
+        assert ["full"] == [claim.job for claim in self.claim(limit=1)]
+        assert [made.id] == [claim.id for claim in self.claim(limit=1)]
+
+    def test_runs_of_a_dead_session_do_not_count_against_concurrency(self) -> None:
+        self.queue(concurrency=1)
+        self.fill(2)
+        self.session("dies")
+        self.take("dies")
+        self.lease_out()
+        self.session("lives")
+        assert 1 == len(self.claim("lives"))
+
+    def test_concurrency_holds_for_scheduled_occurrences_too(self) -> None:
+        self.define(self.job(overlap="allow", concurrency=2))
+        self.session(lease=HOUR)
+        self.fire(*(minute(number) for number in range(1, 5)))
+        self.clock.advance(5 * MINUTE)
+        assert [minute(1), minute(2)] == [claim.scheduled_for for claim in self.claim()]
+
+    def test_a_changed_concurrency_holds_from_then_on(self) -> None:
+        self.queue(concurrency=1)
+        self.session()
+        self.fill(5)
+        assert 1 == len(self.claim())
+        self.queue(concurrency=3)
+        assert 2 == len(self.claim())
+        self.queue()
+        assert 2 == len(self.claim())
+
+    # --- overlap: one at a time, in order ---------------------------------------------------------------------------
+
+    def test_occurrences_of_the_schedule_run_one_at_a_time_and_in_order(self) -> None:
+        for overlap in ("skip", "queue_one", "queue", "cancel_previous"):
+            name = self.job(overlap, overlap=overlap).name
+            self.define(self.job(name, overlap=overlap))
+            self.session(name, lease=DAY)
+            base = self.view(name).watermark
+            times = [base + number * MINUTE for number in (1, 2, 3)]
+            self.fire(*times, job=name)
+            self.clock.advance(10 * MINUTE)
+            for time in times:
+                claim = self.take(name, functions=[name], lease=DAY)
+                assert time == claim.scheduled_for
+                assert [] == self.claim(name, functions=[name])
+                self.finish(claim)
+
+    def test_with_overlap_allow_they_run_beside_each_other(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.session(lease=HOUR)
+        self.fire(minute(1), minute(2), minute(3))
+        self.clock.advance(10 * MINUTE)
+        assert 3 == len(self.claim())
+
+    def test_manual_and_backfilled_occurrences_stand_in_the_same_line(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.session(lease=HOUR)
+        self.clock.advance(10 * MINUTE)
+        ids = [self.store.trigger("job", by="ann").id]
+        ids += [made.id for made in self.store.backfill("job", [minute(1)], by="ann")]
+        self.fire(minute(10))
+        ids.append(self.all()[-1].id)
+        for wanted in ids:
+            claim = self.take(lease=HOUR)
+            assert wanted == claim.id
+            assert [] == self.claim()
+            self.finish(claim)
+
+    def test_priority_does_not_overtake_in_this_line(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.session(lease=HOUR)
+        self.fire(minute(1))
+        self.define(self.job(overlap="queue", priority=9))
+        self.fire(minute(2))
+        self.clock.advance(HOUR / 2)
+        assert minute(1) == self.take().scheduled_for
+
+    def test_enqueued_work_stands_in_no_line(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1))
+        self.clock.advance(MINUTE)
+        self.take(lease=HOUR)
+        self.fill(3, "job")
+        assert 3 == len(self.claim())
+
+    def test_one_that_waits_for_its_retry_holds_back_the_next(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.session(lease=DAY)
+        self.fire(minute(1), minute(2))
+        self.clock.advance(10 * MINUTE)
+        self.finish(self.take(lease=DAY), State.PENDING, retry_in=HOUR)
+        assert [] == self.claim()
+        self.clock.advance(HOUR)
+        assert minute(1) == self.take().scheduled_for
+
+    def test_one_that_was_taken_over_is_still_before_the_next(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.fire(minute(1), minute(2))
+        self.clock.advance(10 * MINUTE)
+        self.abandoned()
+        self.session("s2")
+        assert [] == self.claim("s2")
+        self.store.reclaim()
+        assert minute(1) == self.take("s2").scheduled_for
+
+    def test_one_that_was_released_is_still_before_the_next(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.session(lease=HOUR)
+        self.fire(minute(1), minute(2))
+        self.clock.advance(10 * MINUTE)
+        self.store.release([self.take()])
+        assert minute(1) == self.take().scheduled_for
+
+    def test_what_ended_without_running_does_not_hold_back_the_next(self) -> None:
+        self.define(self.job(overlap="queue"))
+        self.session(lease=HOUR)
+        self.fire(minute(1), minute(2))
+        self.clock.advance(10 * MINUTE)
+        self.store.cancel(self.all()[0].id, by="ann", why="")
+        assert minute(2) == self.take().scheduled_for
+
+    def test_active_counts_what_the_overlap_policy_is_for(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fill(2, "job")
+        assert 0 == self.planned().active == self.view().active
+        self.store.trigger("job", by="ann")
+        self.fire(minute(1))
+        self.store.backfill("job", [START], by="ann")
+        assert 3 == self.planned().active == self.view().active
+        claims = self.claim()
+        assert 3 == len(claims)
+        assert 3 == self.planned().active
+        for claim in claims:
+            self.finish(claim)
+        assert 2 == self.planned().active

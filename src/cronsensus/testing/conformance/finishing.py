@@ -1,0 +1,386 @@
+"""Finishing, releasing and noting: only under the current token, and only once."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.errors import InvalidTransition
+from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError, Settled
+from cronsensus.model.states import State
+from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene
+
+ENDS = {
+    State.SUCCEEDED: "succeeded",
+    State.FAILED: "failed",
+    State.CANCELLED: "cancelled",
+    State.SKIPPED: "skipped",
+}
+
+
+class Finishing(Scene):
+    """Hazards of finishing: a node that was given up for dead comes back with a result."""
+
+    def running(self, **policies: Any) -> Claim:
+        """Return the claim of one running occurrence of session ``s1``."""
+        self.queue(**policies)
+        self.session()
+        self.enqueue()
+        return self.take()
+
+    def taken_over(self) -> tuple[Claim, Claim]:
+        """Return the claim of a session that was given up, and that of its successor."""
+        old = self.running()
+        self.lease_out()
+        self.store.reclaim()
+        self.session("s2")
+        return old, self.take("s2")
+
+    # --- the result -------------------------------------------------------------------------------------------------
+
+    def test_a_final_state_is_written_with_reason_result_and_error(self) -> None:
+        self.queue()
+        self.session()
+        error = RunError(type="ValueError", message="bad ü🧨", traceback="line 1\n  line 2")
+        for state in ENDS:
+            self.enqueue()
+            claim = self.take()
+            self.clock.advance(SECOND)
+            answer = self.finish(claim, state, reason="why", result='{"a": [1, "ü🧨"]}', error=error)
+            assert Settled(claim.id, claim.token, accepted=True, state=state) == answer
+            found = self.look(claim)
+            assert (state, "why", '{"a": [1, "ü🧨"]}', error) == (
+                found.state,
+                found.reason,
+                found.result,
+                found.error,
+            )
+            assert self.store.now() == found.finished_at
+            assert (1, "s1", "node of s1") == (found.attempt, found.session, found.node)
+
+    def test_an_accepted_outcome_leaves_a_run_record_with_its_token(self) -> None:
+        self.queue()
+        self.session()
+        error = RunError(type="ValueError", message="bad")
+        for state, end in ENDS.items():
+            self.enqueue()
+            claim = self.take()
+            self.clock.advance(SECOND)
+            self.finish(claim, state, reason="why", error=error)
+            run = self.runs(claim)[0]
+            assert (end, claim.token, 1, "s1") == (run.end, run.token, run.attempt, run.session)
+            assert ("why", error) == (run.reason, run.error)
+            assert SECOND == (run.finished_at or START) - run.started_at
+
+    def test_large_results_come_back_whole(self) -> None:
+        claim = self.running()
+        result = '"' + "🧨" * 60_000 + '"'
+        self.finish(claim, result=result)
+        assert result == self.look(claim).result
+
+    def test_any_handle_may_finish(self) -> None:
+        claim = self.running()
+        assert self.finish(claim, store=self.sibling()).accepted
+        assert State.SUCCEEDED is self.look(claim).state
+
+    def test_a_lease_that_ran_out_does_not_matter_while_nobody_took_over(self) -> None:
+        claim = self.running()
+        self.lease_out()
+        assert self.finish(claim).accepted
+        assert [] == self.store.reclaim()
+
+    def test_finishing_nothing_is_nothing(self) -> None:
+        assert [] == self.store.finish([])
+
+    # --- the retry --------------------------------------------------------------------------------------------------
+
+    def test_a_retry_goes_back_to_pending_with_one_failure_more(self) -> None:
+        claim = self.running()
+        answer = self.finish(claim, State.PENDING, retry_in=MINUTE)
+        found = self.look(claim)
+        assert Settled(claim.id, claim.token, accepted=True, state=State.PENDING) == answer
+        assert (State.PENDING, 1, 1, 0) == (found.state, found.attempt, found.failures, found.crashes)
+        assert START + MINUTE == found.due_at
+        assert found.finished_at is None
+
+    def test_a_retry_is_due_after_the_delay_on_the_clock_of_the_store(self) -> None:
+        claim = self.running()
+        self.clock.advance(SECOND)
+        self.finish(claim, State.PENDING, retry_in=5 * SECOND)
+        self.clock.advance(timedelta(seconds=5, microseconds=-1))
+        assert [] == self.claim()
+        self.clock.advance(timedelta(microseconds=1))
+        again = self.take()
+        assert (claim.id, 2, 1, 0) == (again.id, again.attempt, again.failures, again.crashes)
+
+    def test_a_retry_without_a_delay_is_due_at_once(self) -> None:
+        claim = self.running()
+        self.finish(claim, State.PENDING)
+        assert claim.id == self.take().id
+
+    def test_every_attempt_leaves_its_run_record(self) -> None:
+        claim = self.running()
+        error = RunError(type="ValueError", message="first")
+        self.finish(claim, State.PENDING, reason="again", error=error)
+        second = self.take()
+        assert ["retry", None] == [run.end for run in self.runs(claim)]
+        self.finish(second)
+        first_run, second_run = self.runs(claim)
+        assert (claim.token, second.token) == (first_run.token, second_run.token)
+        assert ((1, "retry", "again", error), (2, "succeeded")) == (
+            (first_run.attempt, first_run.end, first_run.reason, first_run.error),
+            (second_run.attempt, second_run.end),
+        )
+
+    # --- the fence --------------------------------------------------------------------------------------------------
+
+    def test_an_outcome_under_an_old_token_is_refused(self) -> None:
+        old, new = self.taken_over()
+        before = self.snapshot()
+        for state in (*ENDS, State.PENDING):
+            assert Settled(old.id, old.token, accepted=False, state=State.RUNNING) == self.finish(old, state)
+        assert before == self.snapshot()
+        assert self.finish(new, result="1").accepted
+        assert Settled(old.id, old.token, accepted=False, state=State.SUCCEEDED) == self.finish(old, State.FAILED)
+        assert (State.SUCCEEDED, "1") == (self.look(new).state, self.look(new).result)
+
+    def test_an_outcome_is_refused_while_the_occurrence_waits_for_its_next_holder(self) -> None:
+        claim = self.running()
+        self.lease_out()
+        self.store.reclaim()
+        assert not self.finish(claim).accepted
+        assert State.PENDING is self.look(claim).state
+
+    def test_an_outcome_after_a_release_is_refused(self) -> None:
+        claim = self.running()
+        self.store.release([claim])
+        assert Settled(claim.id, claim.token, accepted=False, state=State.PENDING) == self.finish(claim)
+        assert State.PENDING is self.look(claim).state
+
+    def test_tokens_of_others_are_refused(self) -> None:
+        claim = self.running()
+        for token in (0, -1, claim.token + 1, 2**62):
+            assert not self.finish(replace(claim, token=token)).accepted
+        assert State.RUNNING is self.look(claim).state
+
+    def test_the_token_belongs_to_its_occurrence(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(2)
+        first, second = self.claim()
+        assert not self.finish(replace(first, token=second.token)).accepted
+        assert [State.RUNNING, State.RUNNING] == [self.look(first).state, self.look(second).state]
+
+    def test_what_was_never_claimed_cannot_be_finished(self) -> None:
+        self.queue()
+        made = self.enqueue()
+        outcome = Outcome(id=made.id, token=self.look(made).token, state=State.SUCCEEDED)
+        assert [Settled(made.id, outcome.token, accepted=False, state=State.PENDING)] == self.store.finish([outcome])
+        assert State.PENDING is self.look(made).state
+
+    def test_what_is_not_there_cannot_be_finished(self) -> None:
+        outcome = Outcome(id=987_654, token=1, state=State.SUCCEEDED)
+        assert [Settled(987_654, 1, accepted=False, state=None)] == self.store.finish([outcome])
+
+    def test_states_in_which_no_run_ends_are_refused_and_nothing_is_written(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(2)
+        first, second = self.claim()
+        before = self.snapshot()
+        for state in (State.RUNNING, State.MISSED):
+            good = Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)
+            with pytest.raises(InvalidTransition):
+                self.store.finish([good, Outcome(id=second.id, token=second.token, state=state)])
+        assert before == self.snapshot()
+
+    # --- once -------------------------------------------------------------------------------------------------------
+
+    def test_repeating_gives_the_first_answer_and_writes_nothing(self) -> None:
+        for state in (*ENDS, State.PENDING):
+            name = f"queue {state}"
+            self.queue(name)
+            self.session(name)
+            self.enqueue(job=name)
+            claim = self.take(name, functions=[name])
+            first = self.finish(claim, state, reason="first", retry_in=HOUR)
+            before = self.snapshot()
+            self.clock.advance(SECOND)
+            assert first == self.finish(claim, state, reason="second", retry_in=2 * HOUR)
+            assert before[:4] == self.snapshot()[:4]
+
+    def test_repeating_with_another_state_gives_the_first_answer_too(self) -> None:
+        claim = self.running()
+        first = self.finish(claim, State.FAILED, reason="first")
+        before = self.snapshot()
+        for state in (State.SUCCEEDED, State.PENDING, State.CANCELLED, State.SKIPPED):
+            assert first == self.finish(claim, state, result="2")
+        assert before == self.snapshot()
+
+    def test_repeating_a_retry_does_not_disturb_the_next_attempt(self) -> None:
+        claim = self.running()
+        first = self.finish(claim, State.PENDING)
+        second = self.take()
+        before = self.snapshot()
+        assert first == self.finish(claim, State.PENDING)
+        assert first == self.finish(claim, State.SUCCEEDED)
+        assert before == self.snapshot()
+        assert self.finish(second).accepted
+        assert first == self.finish(claim, State.PENDING)
+        assert 1 == self.look(claim).failures
+
+    def test_what_was_refused_stays_refused(self) -> None:
+        old, new = self.taken_over()
+        assert not self.finish(old).accepted
+        self.finish(new, State.PENDING)
+        assert not self.finish(old).accepted
+
+    def test_of_two_outcomes_of_one_run_in_one_call_the_first_counts(self) -> None:
+        claim = self.running()
+        first = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason="first")
+        answers = self.store.finish([first, replace(first, state=State.SUCCEEDED)])
+        assert [(True, State.FAILED)] * 2 == [(answer.accepted, answer.state) for answer in answers]
+        assert "first" == self.look(claim).reason
+        assert 1 == len(self.runs(claim))
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def test_answers_come_in_the_order_of_the_outcomes(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(4)
+        a, b, c, d = self.claim()
+        self.store.release([b])
+        outcomes = [
+            Outcome(id=d.id, token=d.token, state=State.FAILED),
+            Outcome(id=b.id, token=b.token, state=State.SUCCEEDED),
+            Outcome(id=987_654, token=1, state=State.SUCCEEDED),
+            Outcome(id=a.id, token=a.token, state=State.PENDING, retry_in=HOUR),
+            Outcome(id=c.id, token=c.token, state=State.SKIPPED),
+        ]
+        answers = self.store.finish(outcomes)
+        assert [(one.id, one.token) for one in outcomes] == [(answer.id, answer.token) for answer in answers]
+        assert [True, False, False, True, True] == [answer.accepted for answer in answers]
+        assert [State.FAILED, State.PENDING, None, State.PENDING, State.SKIPPED] == [one.state for one in answers]
+
+    def test_many_outcomes_are_recorded_in_one_call(self) -> None:
+        self.queue()
+        self.session()
+        self.fill(2000)
+        claims = self.claim(limit=2000)
+        outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=str(one.id)) for one in claims]
+        assert [True] * 2000 == [answer.accepted for answer in self.store.finish(outcomes)]
+        assert [str(claim.id) for claim in claims] == [one.result for one in self.all(states=(State.SUCCEEDED,))]
+
+    # --- release ----------------------------------------------------------------------------------------------------
+
+    def test_a_release_gives_the_attempt_back(self) -> None:
+        claim = self.running()
+        assert [True] == self.store.release([claim])
+        found = self.look(claim)
+        assert (State.PENDING, 0, 0, 0) == (found.state, found.attempt, found.failures, found.crashes)
+        assert found.session is None
+        again = self.take()
+        assert (claim.id, 1) == (again.id, again.attempt)
+        assert claim.token < again.token
+
+    def test_a_released_claim_is_due_at_once_for_others(self) -> None:
+        claim = self.running()
+        self.store.release([claim])
+        self.session("s2")
+        assert claim.id == self.take("s2", store=self.sibling()).id
+
+    def test_a_released_claim_is_due_at_once_also_after_the_clock_stepped_back(self) -> None:
+        claim = self.running()
+        self.clock.step(-HOUR)
+        self.store.release([claim])
+        assert claim.id == self.take().id
+
+    def test_releasing_twice_gives_the_attempt_back_once(self) -> None:
+        claim = self.running()
+        self.finish(claim, State.PENDING)
+        second = self.take()
+        assert [True] == self.store.release([second])
+        self.store.release([second])
+        assert 1 == self.look(claim).attempt
+        third = self.take()
+        assert [False, False] == self.store.release([claim, second])
+        assert (2, State.RUNNING) == (third.attempt, self.look(third).state)
+
+    def test_a_release_under_an_old_token_changes_nothing(self) -> None:
+        old, new = self.taken_over()
+        before = self.snapshot()
+        assert [False] == self.store.release([old])
+        assert before == self.snapshot()
+        self.finish(new)
+        assert [False] == self.store.release([new])
+        assert State.SUCCEEDED is self.look(new).state
+
+    def test_a_released_run_has_a_record_that_says_so(self) -> None:
+        claim = self.running()
+        self.store.release([claim])
+        second = self.take()
+        self.finish(second)
+        runs = [(run.token, run.attempt, run.end) for run in self.runs(claim)]
+        assert [(claim.token, 1, "released"), (second.token, 1, "succeeded")] == runs
+
+    def test_releasing_nothing_is_nothing(self) -> None:
+        assert [] == self.store.release([])
+
+    # --- notes ------------------------------------------------------------------------------------------------------
+
+    def test_progress_and_lines_of_a_running_attempt_are_recorded(self) -> None:
+        claim = self.running()
+        lines = (LogLine(START, "info", "one ü🧨"), LogLine(START - DAY, "warning", "two\n'; DROP TABLE x; --"))
+        assert [True] == self.store.note([Note(claim.id, claim.token, (1.0, 4.0), lines)])
+        assert (1.0, 4.0) == self.look(claim).progress
+        assert [(1, line) for line in lines] == [(attempt, line) for _, attempt, line in self.store.logs(claim.id)]
+
+    def test_a_note_of_lines_leaves_the_progress(self) -> None:
+        claim = self.running()
+        self.store.note([Note(claim.id, claim.token, (1.0, 4.0))])
+        self.store.note([Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
+        assert (1.0, 4.0) == self.look(claim).progress
+
+    def test_lines_of_all_attempts_are_one_sequence(self) -> None:
+        claim = self.running()
+        for number in range(3):
+            note = Note(claim.id, claim.token, None, tuple(LogLine(START, "info", f"{number}.{n}") for n in range(2)))
+            assert [True] == self.store.note([note])
+            self.finish(claim, State.PENDING)
+            claim = self.take()
+        logs = self.store.logs(claim.id)
+        assert [(1, "0.0"), (1, "0.1"), (2, "1.0"), (2, "1.1"), (3, "2.0"), (3, "2.1")] == [
+            (attempt, line.text) for _, attempt, line in logs
+        ]
+        assert sorted({sequence for sequence, _, _ in logs}) == [sequence for sequence, _, _ in logs]
+
+    def test_notes_under_an_old_token_are_refused(self) -> None:
+        old, new = self.taken_over()
+        line = (LogLine(START, "info", "from the grave"),)
+        assert [False, True] == self.store.note([Note(old.id, old.token, (9.0, 9.0), line), Note(new.id, new.token)])
+        self.finish(new)
+        assert [False, False] == self.store.note(
+            [Note(new.id, new.token, (9.0, 9.0), line), Note(987_654, 1, (9.0, 9.0), line)]
+        )
+        assert self.look(new).progress is None
+        assert [] == self.store.logs(new.id)
+
+    def test_the_next_attempt_begins_without_progress(self) -> None:
+        claim = self.running()
+        self.store.note([Note(claim.id, claim.token, (3.0, 4.0))])
+        self.finish(claim, State.PENDING)
+        self.take()
+        assert self.look(claim).progress is None
+
+    def test_noting_keeps_no_lease_alive(self) -> None:
+        claim = self.running()
+        self.clock.advance(9)
+        self.store.note([Note(claim.id, claim.token, (1.0, 2.0))])
+        self.clock.advance(2)
+        assert not self.store.renew("s1", lease=LEASE).alive

@@ -1,0 +1,399 @@
+"""Firing: a plan is carried out whole and once, or not at all; and looking at what is due."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from cronsensus.model.job import JobState
+from cronsensus.model.occurrence import scheduled_key
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import Origin, Reason, State
+from cronsensus.planning import plan as plan_of
+from cronsensus.testing.conformance.scene import (
+    DAY,
+    EVERY_MINUTE,
+    HOUR,
+    LEASE,
+    MINUTE,
+    SECOND,
+    START,
+    Scene,
+    minute,
+)
+from cronsensus.triggers import every
+
+SKIPPED = VerdictRange(minute(1), minute(3), State.SKIPPED, Reason.OVERLAP, 3)
+
+
+class Firing(Scene):
+    """Hazards of firing: two nodes that decide the same nominal time, and one that comes an hour late."""
+
+    # --- a plan that wins -------------------------------------------------------------------------------------------
+
+    def test_a_plan_makes_its_occurrences(self) -> None:
+        self.define(self.job(args=(1,), kwargs={"a": "b"}, priority=5))
+        assert [True] == self.store.fire([self.plan(minute(1), minute(2), delay=SECOND, expires_in=MINUTE)])
+        first, second = self.all()
+        assert (scheduled_key(minute(1)), scheduled_key(minute(2))) == (first.key, second.key)
+        assert (minute(1), minute(1) + SECOND) == (first.scheduled_for, first.due_at)
+        assert (State.PENDING, Origin.SCHEDULE, 5) == (first.state, first.origin, first.priority)
+        assert ((1,), {"a": "b"}) == (first.args, first.kwargs)
+        assert (0, 0, 0) == (first.attempt, first.crashes, first.failures)
+        assert first.id < second.id
+        assert START == first.created_at
+
+    def test_a_plan_moves_the_watermark_and_the_next_due_time(self) -> None:
+        self.define()
+        self.fire(minute(1), minute(2))
+        assert minute(2) == self.view().watermark
+        assert minute(3) == self.view().next_due == self.store.due().next_job
+
+    def test_a_plan_writes_its_verdicts(self) -> None:
+        self.define()
+        self.clock.advance(HOUR)
+        uncounted = VerdictRange(minute(4), minute(50), State.MISSED, Reason.BEYOND_WINDOW, None)
+        self.fire(verdicts=[SKIPPED, uncounted])
+        first, second = self.store.ranges("job")
+        assert [SKIPPED, uncounted] == [first.range, second.range]
+        assert ("job", START + HOUR) == (first.job, first.decided_at)
+        assert first.id < second.id
+        assert minute(50) == self.view().watermark
+        assert [] == self.all()
+
+    def test_a_plan_may_end_the_schedule(self) -> None:
+        self.define(self.job(trigger=every("1m", start=START, end=minute(1))))
+        self.clock.advance(MINUTE)
+        assert [True] == self.round()
+        assert self.view().next_due is None
+        self.clock.advance(DAY)
+        assert () == self.store.due().jobs
+
+    def test_nominal_times_keep_their_microseconds(self) -> None:
+        odd = timedelta(microseconds=333_333)
+        self.define(self.job(trigger=every(odd, start=START)))
+        self.fire(START + odd, START + 2 * odd)
+        assert [START + odd, START + 2 * odd] == self.nominal()
+        assert START + 3 * odd == self.view().next_due
+
+    def test_a_plan_may_have_as_many_occurrences_as_planning_makes(self) -> None:
+        self.define(self.job(trigger=every("1s", start=START), catch_up="all", overlap="queue"))
+        self.clock.advance(1500)
+        assert [True] == self.round()
+        assert 1000 == len(self.all())
+        assert [True] == self.round()
+        assert [START + number * SECOND for number in range(1, 1501)] == self.nominal()
+
+    def test_many_plans_are_carried_out_in_one_call(self) -> None:
+        names = [f"job {number:03}" for number in range(300)]
+        self.define(*(self.job(name) for name in names))
+        self.clock.advance(MINUTE)
+        now = self.store.now()
+        assert [True] * 300 == self.store.fire([plan_of(self.planned(name), now) for name in names])
+        assert 300 == len(self.all(scheduled_from=minute(1), scheduled_until=minute(1)))
+
+    def test_a_plan_that_decides_nothing_only_says_when_to_look_again(self) -> None:
+        self.define()
+        plan = replace(self.plan(watermark=START), next_due=minute(5))
+        assert [True] == self.store.fire([plan])
+        assert (START, minute(5)) == (self.view().watermark, self.view().next_due)
+        assert minute(5) == self.store.due().next_job
+        assert [] == self.all()
+
+    def test_firing_nothing_is_nothing(self) -> None:
+        assert [] == self.store.fire([])
+
+    # --- a plan that loses ------------------------------------------------------------------------------------------
+
+    def test_the_same_plan_wins_once(self) -> None:
+        self.define()
+        plan = self.plan(minute(4), verdicts=[SKIPPED])
+        assert [True] == self.store.fire([plan])
+        before = self.snapshot()
+        assert [False] == self.sibling().fire([plan])
+        assert [False] == self.store.fire([plan])
+        assert before == self.snapshot()
+
+    def test_a_plan_made_on_an_older_watermark_loses_whole(self) -> None:
+        self.define(self.job(overlap="cancel_previous"))
+        stale = self.plan(minute(1), minute(2), verdicts=[SKIPPED], cancel_previous=True)
+        self.fire(minute(1))
+        stale = replace(stale, active_seen=1)
+        before = self.snapshot()
+        assert [False] == self.store.fire([stale])
+        assert before == self.snapshot()
+
+    def test_a_plan_that_reaches_beyond_the_watermark_still_loses_on_an_older_one(self) -> None:
+        self.define(self.job(overlap="allow"))
+        slow = self.plan(minute(1), minute(2), minute(3))
+        self.fire(minute(1), minute(2))
+        assert [False] == self.store.fire([slow])
+        assert [minute(1), minute(2)] == self.nominal()
+
+    def test_a_plan_made_on_an_older_revision_loses_whole(self) -> None:
+        self.define()
+        stale = self.plan(minute(4), verdicts=[SKIPPED])
+        self.define(self.job(trigger=every("1h", start=START)))
+        before = self.snapshot()
+        assert [False] == self.store.fire([stale])
+        assert before == self.snapshot()
+
+    def test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole(self) -> None:
+        self.define()
+        stale = self.plan(minute(4), verdicts=[SKIPPED])
+        self.store.trigger("job", by="ann")
+        before = self.snapshot()
+        assert [False] == self.store.fire([stale])
+        assert before == self.snapshot()
+        assert [True] == self.store.fire([replace(stale, active_seen=1)])
+
+    def test_a_plan_for_a_paused_job_loses_whole(self) -> None:
+        self.define()
+        stale = self.plan(minute(4), verdicts=[SKIPPED])
+        self.store.pause("job", by="ann", why="")
+        before = self.snapshot()
+        assert [False] == self.store.fire([stale])
+        assert before == self.snapshot()
+
+    def test_a_plan_for_a_retired_job_loses_whole(self) -> None:
+        self.define()
+        stale = self.plan(minute(4), verdicts=[SKIPPED])
+        self.store.retire("job", by="ann", why="")
+        before = self.snapshot()
+        assert [False] == self.store.fire([replace(stale, revision=self.view().revision)])
+        assert before == self.snapshot()
+
+    def test_a_plan_for_a_job_that_is_not_there_is_lost(self) -> None:
+        self.define()
+        assert [False] == self.store.fire([replace(self.plan(minute(1)), job_id=987_654)])
+        assert [] == self.all()
+
+    def test_plans_win_and_lose_each_for_itself(self) -> None:
+        self.define(self.job("a"), self.job("b"), self.job("c"))
+        plans = [self.plan(minute(1), job=name) for name in ("a", "b", "c")]
+        self.store.pause("b", by="ann", why="")
+        assert [True, False, True] == self.store.fire(plans)
+        assert ["a", "c"] == [one.job for one in self.all()]
+
+    def test_of_two_plans_for_one_job_in_one_call_the_first_wins(self) -> None:
+        self.define(self.job(overlap="allow"))
+        assert [True, False] == self.store.fire([self.plan(minute(1)), self.plan(minute(1), minute(2))])
+        assert [minute(1)] == self.nominal()
+
+    def test_a_replica_that_slept_for_an_hour_repeats_nothing(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.clock.advance(MINUTE)
+        asleep = [plan_of(job, self.store.due().now) for job in self.store.due().jobs]
+        for _ in range(60):
+            self.round()
+            self.clock.advance(MINUTE)
+        before = self.snapshot()
+        assert [False] == self.store.fire(asleep)
+        assert before == self.snapshot()
+        assert [minute(number) for number in range(1, 61)] == self.nominal()
+
+    # --- occurrences that stand already -----------------------------------------------------------------------------
+
+    def test_what_was_acquired_ahead_of_its_time_is_not_made_again(self) -> None:
+        self.define()
+        self.session()
+        assert self.store.acquire("s1", "job", scheduled_for=minute(1), lease=LEASE) is not None
+        self.fire(minute(1), minute(2))
+        assert [minute(1), minute(2)] == self.nominal()
+        assert [State.RUNNING, State.PENDING] == [one.state for one in self.all()]
+
+    def test_what_was_backfilled_ahead_of_its_time_is_not_made_again(self) -> None:
+        self.define()
+        self.store.backfill("job", [minute(1)], by="ann")
+        self.fire(minute(1))
+        assert [minute(1)] == self.nominal()
+
+    # --- cancel_previous --------------------------------------------------------------------------------------------
+
+    def test_a_plan_may_cancel_the_earlier_ones(self) -> None:
+        self.define(self.job(overlap="cancel_previous"))
+        self.session()
+        self.fire(minute(1), minute(2))
+        self.clock.advance(2 * MINUTE)
+        self.session("s2")
+        running = self.take("s2")
+        self.fire(minute(3), cancel_previous=True)
+        first, second, third = self.all()
+        assert (State.RUNNING, True) == (first.state, first.cancel_requested)
+        assert (State.CANCELLED, Reason.REPLACED) == (second.state, second.reason)
+        assert second.finished_at == START + 2 * MINUTE
+        assert (State.PENDING, False) == (third.state, third.cancel_requested)
+        assert {running.id: Reason.REPLACED} == self.store.renew("s2", lease=LEASE).cancel
+
+    def test_cancelling_the_earlier_ones_leaves_enqueued_work(self) -> None:
+        self.define(self.job(overlap="cancel_previous"))
+        self.session()
+        queued = self.enqueue(job="job")
+        self.fire(minute(1), cancel_previous=True)
+        assert State.PENDING is self.look(queued).state
+
+    # --- the clock --------------------------------------------------------------------------------------------------
+
+    def test_a_clock_that_steps_back_repeats_nothing(self) -> None:
+        self.define(self.job(overlap="allow"))
+        for _ in range(3):
+            self.clock.advance(MINUTE)
+            self.round()
+        self.clock.step(-2 * MINUTE)
+        for _ in range(2):
+            assert [] == self.round()
+            self.clock.advance(MINUTE)
+        assert [minute(1), minute(2), minute(3)] == self.nominal()
+        self.clock.advance(MINUTE)
+        self.round()
+        assert [minute(1), minute(2), minute(3), minute(4)] == self.nominal()
+
+    def test_a_clock_that_steps_ahead_is_a_downtime(self) -> None:
+        self.define()
+        self.clock.step(3 * MINUTE)
+        assert [True] == self.round()
+        assert [minute(3)] == self.nominal()
+        assert [VerdictRange(minute(1), minute(2), State.SKIPPED, Reason.COALESCED, 2)] == [
+            one.range for one in self.store.ranges("job")
+        ]
+
+
+class Looking(Scene):
+    """Hazards of looking: a node that sleeps through something because ``due`` did not tell."""
+
+    def test_an_empty_store_shows_nothing(self) -> None:
+        glance = self.store.due()
+        assert START == glance.now
+        assert ((), False, None) == (glance.jobs, glance.more, glance.next_job)
+        assert (False, None) == (glance.backlog, glance.next_pending)
+        assert ((), ()) == (glance.holders, glance.sessions)
+
+    def test_looking_writes_nothing(self) -> None:
+        self.define()
+        self.queue()
+        self.enqueue(expires_in=SECOND)
+        self.session()
+        self.clock.advance(HOUR)
+        before = self.snapshot()
+        assert self.store.due() == self.sibling().due()
+        assert before == self.snapshot()
+
+    def test_a_job_is_due_from_its_next_due_time_on(self) -> None:
+        self.define()
+        self.clock.advance(MINUTE - timedelta(microseconds=1))
+        assert () == self.store.due().jobs
+        assert minute(1) == self.store.due().next_job
+        self.clock.advance(timedelta(microseconds=1))
+        assert ["job"] == [job.spec.name for job in self.store.due().jobs]
+
+    def test_a_due_job_is_shown_as_planning_needs_it(self) -> None:
+        self.define(self.job(args=(1,), overlap="queue"))
+        self.store.trigger("job", by="ann")
+        self.clock.advance(MINUTE)
+        self.define(self.job(args=(2,), overlap="queue"))
+        self.store.pause("job", by="ann", why="")
+        self.clock.advance(SECOND)
+        self.store.resume("job", by="ann")
+        shown = self.store.due().jobs[0]
+        assert self.planned() == shown
+        assert isinstance(shown, JobState)
+        assert (START, 1, (2,)) == (shown.watermark, shown.active, shown.spec.args)
+        assert [EVERY_MINUTE, EVERY_MINUTE] == [era.trigger for era in shown.eras]
+        assert [(minute(1), minute(1) + SECOND)] == [(pause.start, pause.end) for pause in shown.pauses]
+
+    def test_the_most_overdue_job_comes_first(self) -> None:
+        for name, start in (("third", 3), ("first", 1), ("second", 2)):
+            self.define(self.job(name, trigger=every("1h", start=minute(start))))
+        self.clock.advance(10 * MINUTE)
+        assert ["first", "second", "third"] == [job.spec.name for job in self.store.due().jobs]
+
+    def test_more_jobs_than_asked_for_are_announced(self) -> None:
+        for number in range(5):
+            self.define(self.job(str(number)))
+        self.clock.advance(MINUTE)
+        for limit, more in ((4, True), (5, False), (6, False)):
+            glance = self.store.due(limit)
+            assert (min(limit, 5), more) == (len(glance.jobs), more)
+            assert more == glance.more
+
+    def test_the_next_job_is_the_earliest_still_to_come(self) -> None:
+        self.define(self.job("due"), self.job("late", trigger=every("1h", start=START)))
+        self.define(self.job("soon", trigger=every("10m", start=START)))
+        self.clock.advance(MINUTE)
+        assert minute(10) == self.store.due().next_job
+
+    def test_paused_and_retired_jobs_are_not_waited_for(self) -> None:
+        self.define(self.job("paused"), self.job("retired"))
+        self.store.pause("paused", by="ann", why="")
+        self.store.retire("retired", by="ann", why="")
+        assert self.store.due().next_job is None
+        self.clock.advance(HOUR)
+        assert () == self.store.due().jobs
+
+    def test_a_backlog_is_what_is_pending_and_due(self) -> None:
+        self.queue()
+        self.enqueue(delay=MINUTE)
+        assert (False, minute(1)) == (self.store.due().backlog, self.store.due().next_pending)
+        self.clock.advance(MINUTE)
+        assert (True, None) == (self.store.due().backlog, self.store.due().next_pending)
+
+    def test_a_backlog_shows_whether_or_not_it_can_be_claimed(self) -> None:
+        self.queue(concurrency=1)
+        self.session()
+        self.fill(2)
+        self.take()
+        assert self.store.due().backlog
+
+    def test_the_next_pending_is_the_earliest_still_to_come_whatever_its_priority(self) -> None:
+        self.queue()
+        for priority, minutes in ((0, 0), (9, 3), (-9, 2), (0, 5)):
+            self.enqueue(priority=priority, delay=minutes * MINUTE)
+        assert minute(2) == self.store.due().next_pending
+        assert self.store.due().backlog
+
+    def test_what_runs_or_is_over_is_no_backlog(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        assert not self.store.due().backlog
+        self.finish(claim, State.FAILED)
+        assert not self.store.due().backlog
+
+    def test_holders_are_the_sessions_that_hold_runs_also_overdue_ones(self) -> None:
+        self.queue()
+        self.fill(2)
+        for name in ("s1", "s2", "idle"):
+            self.session(name)
+        self.take("s1", limit=1)
+        claim = self.take("s2", limit=1)
+        assert {"s1", "s2"} == {holder.id for holder in self.store.due().holders}
+        self.lease_out()
+        holders = {holder.id: holder for holder in self.store.due().holders}
+        assert {"s1", "s2"} == set(holders)
+        assert (4711, 99, "host") == (holders["s1"].pid, holders["s1"].pid_started, holders["s1"].host)
+        assert holders["s1"].expires_in <= timedelta(0)
+        self.finish(claim)
+        assert ["s1"] == [holder.id for holder in self.store.due().holders]
+        self.store.reclaim()
+        assert () == self.store.due().holders
+
+    def test_a_session_that_holds_only_a_lock_is_no_holder_of_runs(self) -> None:
+        self.session()
+        self.store.lock("name", "holder", ttl=LEASE, session="s1")
+        assert () == self.store.due().holders
+
+    def test_live_sessions_are_shown_sorted_and_bounded(self) -> None:
+        for number in range(70):
+            self.session(f"s{(number * 37) % 70:02}")
+        assert tuple(f"s{number:02}" for number in range(64)) == self.store.due().sessions
+
+    def test_overdue_and_ended_sessions_are_not_shown_as_live(self) -> None:
+        self.session("overdue")
+        self.lease_out()
+        self.session("closed")
+        self.store.close_session("closed")
+        self.session("lives")
+        assert ("lives",) == self.store.due().sessions

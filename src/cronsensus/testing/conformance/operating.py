@@ -1,0 +1,450 @@
+"""Operator verbs: trigger, pause, resume, cancel, retry, backfill, and the trail that each leaves."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld, UnknownJob
+from cronsensus.model.job import Stretch
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import Origin, Reason, State
+from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+
+
+class Operating(Scene):
+    """Hazards of operating: an act that nobody remembers, and one that comes back."""
+
+    # --- trigger ----------------------------------------------------------------------------------------------------
+
+    def test_a_triggered_job_runs_now(self) -> None:
+        self.define(self.job(args=(1,), kwargs={"a": 2}, priority=3))
+        self.session()
+        made = self.store.trigger("job", by="ann")
+        found = self.look(made)
+        assert (True, State.PENDING, "job") == (made.created, made.state, made.job)
+        assert (Origin.MANUAL, START, None, 3) == (found.origin, found.due_at, found.scheduled_for, found.priority)
+        assert ((1,), {"a": 2}) == (found.args, found.kwargs)
+        assert made.id == self.take().id
+
+    def test_a_triggered_run_is_beside_the_schedule(self) -> None:
+        self.define()
+        before = self.view()
+        self.store.trigger("job", by="ann")
+        assert (before.watermark, before.next_due) == (self.view().watermark, self.view().next_due)
+
+    def test_each_trigger_is_a_run_of_its_own(self) -> None:
+        self.define()
+        made = [self.store.trigger("job", by="ann") for _ in range(3)]
+        assert 3 == len({one.id for one in made}) == len({one.key for one in made})
+
+    def test_there_must_be_such_a_job(self) -> None:
+        self.define()
+        self.store.retire("job", by="ann", why="")
+        before = self.snapshot()
+        for name in ("job", "nobody"):
+            for verb in (self.store.trigger, self.store.pause, self.store.resume):
+                with pytest.raises(UnknownJob):
+                    verb(name, by="ann", why="")
+            with pytest.raises(UnknownJob):
+                self.store.backfill(name, [minute(1)], by="ann")
+        assert before == self.snapshot()
+
+    # --- pause and resume -------------------------------------------------------------------------------------------
+
+    def test_a_paused_job_does_not_fire(self) -> None:
+        self.define()
+        assert self.store.pause("job", by="ann", why="migration")
+        self.clock.advance(HOUR)
+        assert () == self.store.due().jobs
+        assert self.store.job_state("job") is None
+        view = self.view()
+        assert (START, "ann", "migration") == (view.paused_at, view.paused_by, view.paused_why)
+        assert START == view.watermark
+
+    def test_pausing_twice_changes_nothing(self) -> None:
+        self.define()
+        self.store.pause("job", by="ann", why="one")
+        before = self.snapshot()
+        self.clock.advance(MINUTE)
+        assert not self.store.pause("job", by="bob", why="two")
+        assert before == self.snapshot()
+
+    def test_resuming_what_is_not_paused_changes_nothing(self) -> None:
+        self.define()
+        before = self.snapshot()
+        assert not self.store.resume("job", by="ann")
+        assert before == self.snapshot()
+
+    def test_a_resumed_job_fires_again(self) -> None:
+        self.define()
+        self.store.pause("job", by="ann", why="")
+        self.clock.advance(90)
+        assert self.store.resume("job", by="bob")
+        view = self.view()
+        assert (None, None, None) == (view.paused_at, view.paused_by, view.paused_why)
+        assert [Stretch(START, START + 90 * SECOND)] == self.store.pauses("job")
+        assert minute(1) == view.next_due
+
+    def test_the_round_after_a_pause_writes_it_into_the_ledger(self) -> None:
+        self.define(self.job(catch_up="all"))
+        self.clock.advance(90)
+        self.store.pause("job", by="ann", why="")
+        self.clock.advance(3 * MINUTE)
+        self.store.resume("job", by="ann")
+        self.clock.advance(MINUTE)
+        assert [True] == self.round()
+        assert [VerdictRange(minute(2), minute(4), State.SKIPPED, Reason.PAUSED, 3)] == [
+            one.range for one in self.store.ranges("job")
+        ]
+        assert [minute(1), minute(5)] == self.nominal()
+
+    def test_every_pause_is_remembered(self) -> None:
+        self.define()
+        for _ in range(3):
+            self.store.pause("job", by="ann", why="")
+            self.clock.advance(SECOND)
+            self.store.resume("job", by="ann")
+            self.clock.advance(SECOND)
+        self.store.pause("job", by="ann", why="")
+        times = [START + number * SECOND for number in range(7)]
+        assert [
+            Stretch(times[0], times[1]),
+            Stretch(times[2], times[3]),
+            Stretch(times[4], times[5]),
+            Stretch(times[6], None),
+        ] == self.store.pauses("job")
+
+    def test_planning_sees_the_pauses_that_end_after_the_watermark(self) -> None:
+        self.define()
+        self.store.pause("job", by="ann", why="")
+        self.clock.advance(SECOND)
+        self.store.resume("job", by="ann")
+        assert (Stretch(START, START + SECOND),) == self.planned().pauses
+        self.fire(minute(1))
+        assert () == self.planned().pauses
+        assert 1 == len(self.store.pauses("job"))
+
+    def test_a_pause_never_ends_before_it_began(self) -> None:
+        self.define()
+        self.store.pause("job", by="ann", why="")
+        self.clock.step(-HOUR)
+        self.store.resume("job", by="ann")
+        pause = self.store.pauses("job")[0]
+        assert pause.end is not None
+        assert pause.start <= pause.end
+
+    def test_the_queue_of_a_paused_job_goes_on(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        self.store.pause("queue", by="ann", why="")
+        self.enqueue()
+        assert 2 == len(self.claim())
+
+    # --- cancel -----------------------------------------------------------------------------------------------------
+
+    def test_a_pending_occurrence_is_cancelled_at_once(self) -> None:
+        self.queue()
+        self.session()
+        made = self.enqueue()
+        assert State.CANCELLED is self.store.cancel(made.id, by="ann", why="wrong customer")
+        found = self.look(made)
+        assert (State.CANCELLED, START) == (found.state, found.finished_at)
+        assert Reason.OPERATOR == (found.reason or "").split(":")[0]
+        assert "wrong customer" in (found.reason or "")
+        assert [] == self.claim()
+        assert [] == self.runs(made)
+
+    def test_a_running_occurrence_is_asked_to_stop(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        assert State.RUNNING is self.store.cancel(claim.id, by="ann", why="enough")
+        assert (State.RUNNING, True) == (self.look(claim).state, self.look(claim).cancel_requested)
+        told = self.store.renew("s1", lease=LEASE).cancel
+        assert [claim.id] == list(told)
+        assert (Reason.OPERATOR, True) == (told[claim.id].split(":")[0], "enough" in told[claim.id])
+
+    def test_asking_twice_is_asking(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        self.store.cancel(claim.id, by="ann", why="enough")
+        assert State.RUNNING is self.store.cancel(claim.id, by="bob", why="now")
+        assert [claim.id] == list(self.store.renew("s1", lease=LEASE).cancel)
+
+    def test_a_run_that_was_asked_to_stop_may_still_succeed(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        self.store.cancel(claim.id, by="ann", why="enough")
+        assert (True, State.SUCCEEDED) == (self.finish(claim).accepted, self.look(claim).state)
+
+    def test_what_was_asked_to_stop_does_not_come_back(self) -> None:
+        self.queue()
+        self.session(lease=DAY)
+        self.fill(2)
+        retried, released = self.claim(lease=DAY)
+        for claim in (retried, released):
+            self.store.cancel(claim.id, by="ann", why="enough")
+        answer = self.finish(retried, State.PENDING, retry_in=SECOND)
+        assert (True, State.CANCELLED) == (answer.accepted, answer.state)
+        assert answer == self.finish(retried, State.PENDING)
+        assert [True] == self.store.release([released])
+        for claim in (retried, released):
+            assert State.CANCELLED is self.look(claim).state
+            assert "enough" in (self.look(claim).reason or "")
+        self.clock.advance(HOUR)
+        assert [] == self.claim()
+
+    def test_what_is_final_or_not_there_cannot_be_cancelled(self) -> None:
+        self.queue()
+        self.session()
+        before_all = [self.done().id, self.enqueue().id]
+        self.store.cancel(before_all[1], by="ann", why="")
+        before = self.snapshot()
+        for final in before_all:
+            with pytest.raises(InvalidTransition):
+                self.store.cancel(final, by="ann", why="")
+        with pytest.raises(LookupError):
+            self.store.cancel(987_654, by="ann", why="")
+        assert before == self.snapshot()
+
+    # --- retry ------------------------------------------------------------------------------------------------------
+
+    def test_a_retry_is_a_new_occurrence_linked_to_the_old_one(self) -> None:
+        self.define(self.job(args=(1,), kwargs={"a": 2}))
+        self.session(lease=HOUR)
+        self.fire(minute(1))
+        self.clock.advance(MINUTE)
+        old = self.take()
+        self.finish(old, State.FAILED)
+        before = self.look(old)
+        made = self.store.retry(old.id, by="ann")
+        found = self.look(made)
+        assert (True, State.PENDING) == (made.created, made.state)
+        assert (old.id, minute(1), (1,), {"a": 2}) == (
+            found.retry_of,
+            found.scheduled_for,
+            found.args,
+            found.kwargs,
+        )
+        assert (0, 0, 0, None) == (found.attempt, found.crashes, found.failures, found.error)
+        assert old.id != made.id
+        assert old.key != made.key
+        assert before == self.look(old)
+        assert [old.id, made.id] == [one.id for one in self.all(scheduled_from=minute(1), scheduled_until=minute(1))]
+        assert minute(1) == self.view().watermark
+        assert made.id == self.take().id
+
+    def test_whatever_is_final_can_be_retried_and_more_than_once(self) -> None:
+        self.queue()
+        self.session()
+        ids = set()
+        for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED):
+            made = self.enqueue(str(state), args=(str(state),))
+            self.finish(self.take(), state)
+            for _ in range(2):
+                again = self.store.retry(made.id, by="ann")
+                ids.add(again.id)
+                claim = self.take()
+                assert (again.id, (str(state),)) == (claim.id, claim.args)
+                self.finish(claim)
+        assert 8 == len(ids)
+
+    def test_a_retry_keeps_the_key_of_the_old_one(self) -> None:
+        self.queue()
+        self.session()
+        old = self.done("key")
+        self.store.retry(old.id, by="ann")
+        assert (old.id, False) == (self.enqueue("key").id, self.enqueue("key").created)
+
+    def test_the_longest_key_can_be_retried(self) -> None:
+        self.queue()
+        self.session()
+        old = self.done("🧨" * 400)
+        assert self.store.retry(old.id, by="ann").created
+
+    def test_what_is_not_final_or_not_there_cannot_be_retried(self) -> None:
+        self.queue()
+        self.session()
+        ids = self.fill(2)
+        self.take(limit=1)
+        before = self.snapshot()
+        for active in ids:
+            with pytest.raises(InvalidTransition):
+                self.store.retry(active, by="ann")
+        with pytest.raises(LookupError):
+            self.store.retry(987_654, by="ann")
+        assert before == self.snapshot()
+
+    # --- backfill ---------------------------------------------------------------------------------------------------
+
+    def test_a_backfill_makes_occurrences_for_nominal_times(self) -> None:
+        self.define(self.job(args=(1,)))
+        self.clock.advance(HOUR)
+        made = self.store.backfill("job", [minute(2), minute(1)], by="ann")
+        assert [True, True] == [one.created for one in made]
+        assert [minute(2), minute(1)] == [self.look(one).scheduled_for for one in made]
+        found = self.look(made[0])
+        assert (Origin.BACKFILL, State.PENDING, START + HOUR, (1,)) == (
+            found.origin,
+            found.state,
+            found.due_at,
+            found.args,
+        )
+
+    def test_a_backfill_leaves_the_schedule_alone(self) -> None:
+        self.define()
+        before = self.view()
+        self.store.backfill("job", [START], by="ann")
+        assert (before.watermark, before.next_due) == (self.view().watermark, self.view().next_due)
+
+    def test_a_time_that_has_an_active_or_succeeded_occurrence_returns_it(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.session(lease=HOUR)
+        self.fire(minute(1), minute(2), minute(3))
+        self.clock.advance(2 * MINUTE)
+        succeeded, running = self.claim(lease=HOUR)
+        self.finish(succeeded)
+        pending = self.all()[2]
+        made = self.store.backfill("job", [minute(1), minute(2), minute(3)], by="ann")
+        assert [
+            (succeeded.id, False, State.SUCCEEDED),
+            (running.id, False, State.RUNNING),
+            (pending.id, False, State.PENDING),
+        ] == [(one.id, one.created, one.state) for one in made]
+        assert 3 == len(self.all())
+
+    def test_a_time_whose_occurrence_came_to_nothing_gets_another(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.session(lease=HOUR)
+        self.fire(minute(1), minute(2), minute(3))
+        self.clock.advance(3 * MINUTE)
+        for claim, state in zip(self.claim(), (State.FAILED, State.CANCELLED, State.SKIPPED), strict=True):
+            self.finish(claim, state)
+        made = self.store.backfill("job", [minute(1), minute(2), minute(3)], by="ann")
+        assert [True, True, True] == [one.created for one in made]
+        assert 6 == len(self.all()) == len({one.key for one in self.all()})
+
+    def test_a_retry_that_succeeded_counts_too(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1))
+        self.clock.advance(MINUTE)
+        failed = self.take(lease=HOUR)
+        self.finish(failed, State.FAILED)
+        retried = self.store.retry(failed.id, by="ann")
+        self.finish(self.take())
+        assert [(retried.id, False)] == [
+            (one.id, one.created) for one in self.store.backfill("job", [minute(1)], by="ann")
+        ]
+
+    def test_backfilling_again_makes_nothing(self) -> None:
+        self.define()
+        times = [minute(number) for number in range(-3, 0)]
+        first = self.store.backfill("job", times, by="ann")
+        again = self.store.backfill("job", [*times, times[0]], by="ann")
+        assert [True] * 3 == [one.created for one in first]
+        assert [(one.id, False) for one in [*first, first[0]]] == [(one.id, one.created) for one in again]
+
+    def test_a_time_repeated_in_one_call_is_made_once(self) -> None:
+        self.define()
+        paris = START.astimezone(ZoneInfo("Europe/Paris"))
+        first, second = self.store.backfill("job", [START, paris], by="ann")
+        assert (first.id, True, False) == (second.id, first.created, second.created)
+
+    def test_many_times_are_backfilled_in_one_call(self) -> None:
+        self.define()
+        times = [START - number * MINUTE for number in range(1000)]
+        made = self.store.backfill("job", times, by="ann")
+        assert times == self.nominal()
+        assert [one.id for one in made] == [one.id for one in self.store.backfill("job", times, by="ann")]
+
+    def test_times_without_a_zone_are_refused(self) -> None:
+        self.define()
+        with pytest.raises(InvalidOption):
+            self.store.backfill("job", [minute(1), minute(2).replace(tzinfo=None)], by="ann")
+        assert [] == self.all()
+
+    def test_what_may_be_pruned_is_not_backfilled(self) -> None:
+        self.define()
+        self.session(lease=DAY)
+        self.fire(minute(1), minute(2))
+        self.clock.advance(10 * MINUTE)
+        self.finish(self.take(lease=DAY))
+        self.clock.advance(SECOND)
+        assert 1 == self.store.prune(self.store.now())
+        before = self.snapshot()
+        with pytest.raises(OccurrenceTooOld):
+            self.store.backfill("job", [minute(5), minute(1)], by="ann")
+        assert before == self.snapshot()
+        above = minute(1) + timedelta(microseconds=1)
+        assert self.store.backfill("job", [above], by="ann")[0].created
+
+    # --- the trail --------------------------------------------------------------------------------------------------
+
+    def test_every_act_leaves_who_what_and_why(self) -> None:
+        self.define()
+        self.queue()
+        self.session()
+        done = self.done()
+        pending = self.enqueue()
+        acts: list[tuple[str, str, Callable[[], object]]] = [
+            ("pause", "job", lambda: self.store.pause("job", by="ann", why="1")),
+            ("resume", "job", lambda: self.store.resume("job", by="ann", why="2")),
+            ("trigger", "job", lambda: self.store.trigger("job", by="ann", why="3")),
+            ("cancel", "queue", lambda: self.store.cancel(pending.id, by="ann", why="4")),
+            ("retry", "queue", lambda: self.store.retry(done.id, by="ann", why="5")),
+            ("backfill", "job", lambda: self.store.backfill("job", [START], by="ann", why="6")),
+            ("drain", "s1", lambda: self.store.drain("s1", by="ann", why="7")),
+            ("retire", "job", lambda: self.store.retire("job", by="ann", why="8")),
+        ]
+        for number, (action, target, act) in enumerate(acts, start=1):
+            self.clock.advance(0.001)
+            act()
+            entry = self.store.trail(limit=1)[0]
+            assert (action, target, "ann", str(number)) == (entry.action, entry.target, entry.by, entry.why)
+            assert self.store.now() == entry.at
+        assert len(acts) == len(self.store.trail())
+        cancelled = next(entry for entry in self.store.trail() if entry.action == "cancel")
+        assert pending.id == cancelled.details["occurrence"]
+
+    def test_definitions_put_in_somebodys_name_leave_a_trail(self) -> None:
+        self.define(self.job("a", source="runtime"))
+        assert [] == self.store.trail()
+        self.define(self.job("a", source="runtime", args=(1,)), self.job("b", source="runtime"), by="ann")
+        assert {("define", "a", "ann"), ("define", "b", "ann")} == {
+            (entry.action, entry.target, entry.by) for entry in self.store.trail()
+        }
+
+    def test_what_did_not_happen_leaves_no_trail(self) -> None:
+        self.define()
+        self.store.resume("job", by="ann")
+        self.store.retire("nobody", by="ann", why="")
+        self.store.drain("nobody", by="ann", why="")
+        for verb in (self.store.cancel, self.store.retry):
+            with pytest.raises(LookupError):
+                verb(987_654, by="ann", why="")
+        assert [] == self.store.trail()
+
+    def test_the_trail_is_read_newest_first_by_target_and_in_pages(self) -> None:
+        self.define(self.job("a"), self.job("b"))
+        for number in range(6):
+            self.store.trigger("ab"[number % 2], by="ann", why=str(number))
+        assert ["5", "4", "3", "2", "1", "0"] == [entry.why for entry in self.store.trail()]
+        assert ["4", "2", "0"] == [entry.why for entry in self.store.trail(target="a")]
+        page = self.store.trail(limit=2)
+        assert ["3", "2"] == [entry.why for entry in self.store.trail(after=page[-1].id, limit=2)]
+        page = self.store.trail(target="b", limit=1)
+        assert ["3", "1"] == [entry.why for entry in self.store.trail(target="b", after=page[-1].id)]
+        assert [] == self.store.trail(target="'; DROP TABLE x; --")

@@ -1,0 +1,403 @@
+"""What every test stands on: an empty store, a clock that stands still, and short words for what a cluster does.
+
+Nothing here tests anything. Where a helper asserts, the assertion says that the scene could not be set.
+"""
+
+# ruff: noqa: S101 - pytest explains plain asserts
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+from cronsensus.clock import Clock, ManualClock
+from cronsensus.model.job import JobSpec, JobState, JobView, Policies
+from cronsensus.model.occurrence import (
+    Claim,
+    Enqueued,
+    Item,
+    Occurrence,
+    OccurrenceFilter,
+    Outcome,
+    RunError,
+    RunView,
+    Settled,
+)
+from cronsensus.model.plan import Plan, PlannedOccurrence, VerdictRange
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.planning import next_nominal, plan
+from cronsensus.stores.base import PutResult, Store
+from cronsensus.triggers import Trigger, every
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""When every test begins."""
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+LEASE = timedelta(seconds=10)
+EVERY_MINUTE = every("1m", start=START)
+THREADS = 8
+
+Answer = TypeVar("Answer")
+
+
+def minute(number: int) -> datetime:
+    """Return the nominal time ``number`` minutes after the start; ``EVERY_MINUTE`` gives one for each number."""
+    return START + number * MINUTE
+
+
+class Scene:
+    """One empty store per test, opened when it is first needed, and closed after the test."""
+
+    def make_store(self, clock: Clock, namespace: str = "default") -> Store:
+        """Open one more handle on the store of this test. To be written by whoever tests a store.
+
+        All handles that a test asks for reach one and the same store, which is empty when the test begins. The store
+        reads ``clock`` and no other. It need not be migrated.
+        """
+        raise NotImplementedError
+
+    # --- setting up and clearing away -------------------------------------------------------------------------------
+
+    def setup_method(self) -> None:
+        """Begin with nothing open."""
+        self._opened: list[Store] = []
+        self._functions: set[str] = set()
+
+    def teardown_method(self) -> None:
+        """Close every handle that the test opened."""
+        for store in self._opened:
+            store.close()
+
+    @cached_property
+    def clock(self) -> ManualClock:
+        """The clock of the store; it moves only when a test says so."""
+        return ManualClock(START)
+
+    @cached_property
+    def store(self) -> Store:
+        """The handle that most of a test uses: migrated, in the namespace ``default``."""
+        store = self.open()
+        store.migrate()
+        return store
+
+    def open(self, namespace: str = "default") -> Store:
+        """Open a handle by the factory."""
+        store = self.make_store(self.clock, namespace)
+        self._opened.append(store)
+        return store
+
+    def sibling(self) -> Store:
+        """Open a second handle on the store in use."""
+        store = self.store.sibling()
+        self._opened.append(store)
+        return store
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        name: str = "job",
+        *,
+        trigger: Trigger | None = EVERY_MINUTE,
+        function: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        source: Literal["code", "runtime"] = "code",
+        **policies: Any,
+    ) -> JobSpec:
+        """Return a definition: each minute, unless told otherwise."""
+        return JobSpec(
+            name=name,
+            function=function or name,
+            trigger=trigger,
+            args=args,
+            kwargs=kwargs or {},
+            policies=Policies.read(policies),
+            source=source,
+        )
+
+    def define(
+        self, *specs: JobSpec, release: str = "r1", complete: bool = False, by: str = "", store: Store | None = None
+    ) -> PutResult:
+        """Put definitions, by default the job ``job``."""
+        chosen = specs or (self.job(),)
+        self._functions.update(spec.function for spec in chosen)
+        return (store or self.store).put_jobs(chosen, release=release, complete=complete, by=by)
+
+    def queue(self, name: str = "queue", **policies: Any) -> str:
+        """Define a job that has no trigger and runs what is enqueued; return its name."""
+        self.define(self.job(name, trigger=None, **policies))
+        return name
+
+    def view(self, job: str = "job") -> JobView:
+        """Read a job that is there."""
+        view = self.store.job(job)
+        assert view is not None
+        return view
+
+    def planned(self, job: str = "job") -> JobState:
+        """Read what planning needs of a job that fires."""
+        state = self.store.job_state(job)
+        assert state is not None
+        return state
+
+    # --- firing -----------------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        *times: datetime,
+        job: str = "job",
+        verdicts: Sequence[VerdictRange] = (),
+        watermark: datetime | None = None,
+        delay: timedelta = timedelta(0),
+        expires_in: timedelta | None = None,
+        cancel_previous: bool = False,
+    ) -> Plan:
+        """Write a plan by hand that makes an occurrence for each of ``times``, on what the store says of the job."""
+        state = self.planned(job)
+        moved_to = watermark or max([*times, *(verdict.last for verdict in verdicts)])
+        return Plan(
+            job_id=state.id,
+            job=job,
+            revision=state.revision,
+            watermark_seen=state.watermark,
+            active_seen=state.active,
+            occurrences=tuple(
+                PlannedOccurrence(time, time + delay, None if expires_in is None else time + delay + expires_in)
+                for time in times
+            ),
+            verdicts=tuple(verdicts),
+            cancel_previous=cancel_previous,
+            watermark=moved_to,
+            next_due=next_nominal(state.eras, moved_to),
+        )
+
+    def fire(self, *times: datetime, job: str = "job", **more: Any) -> None:
+        """Fire a plan by hand, which must win."""
+        assert self.store.fire([self.plan(*times, job=job, **more)]) == [True]
+
+    def round(self, store: Store | None = None) -> list[bool]:
+        """Do what a node does: look, plan, fire."""
+        store = store or self.store
+        glance = store.due()
+        return store.fire([plan(job, glance.now) for job in glance.jobs])
+
+    # --- sessions and claims ----------------------------------------------------------------------------------------
+
+    def session(
+        self,
+        id: str = "s1",  # noqa: A002 - the field's own word
+        *,
+        release: str = "r1",
+        lease: timedelta = LEASE,
+        store: Store | None = None,
+    ) -> str:
+        """Open a session and return its id."""
+        (store or self.store).open_session(a_session(id, release=release), lease=lease)
+        return id
+
+    def claim(
+        self,
+        session: str = "s1",
+        limit: int = 100,
+        *,
+        functions: Collection[str] | None = None,
+        lease: timedelta = LEASE,
+        store: Store | None = None,
+    ) -> list[Claim]:
+        """Claim what is due, of all functions that the test defined unless told otherwise."""
+        wanted = self._functions if functions is None else functions
+        return (store or self.store).claim(session, limit, wanted, lease=lease)
+
+    def take(self, session: str = "s1", **more: Any) -> Claim:
+        """Claim the one occurrence that is there to be claimed."""
+        claims = self.claim(session, **more)
+        assert len(claims) == 1
+        return claims[0]
+
+    def finish(
+        self,
+        claim: Claim,
+        state: State = State.SUCCEEDED,
+        *,
+        reason: str | None = None,
+        result: str | None = None,
+        error: RunError | None = None,
+        retry_in: timedelta | None = None,
+        store: Store | None = None,
+    ) -> Settled:
+        """Finish one claim."""
+        outcome = Outcome(
+            id=claim.id, token=claim.token, state=state, reason=reason, result=result, error=error, retry_in=retry_in
+        )
+        return (store or self.store).finish([outcome])[0]
+
+    def lease_out(self) -> None:
+        """Let every lease of the usual length run out."""
+        self.clock.advance(LEASE + SECOND)
+
+    def abandoned(self, session: str = "s1") -> Claim:
+        """Open a session, let it take the one occurrence that is there, and let its lease run out."""
+        self.session(session)
+        claim = self.take(session)
+        self.lease_out()
+        return claim
+
+    def done(
+        self, key: str | None = None, job: str = "queue", session: str = "s1", *, lease: timedelta = LEASE
+    ) -> Occurrence:
+        """Enqueue an occurrence and see it succeed."""
+        made = self.enqueue(key, job=job)
+        claim = next(one for one in self.claim(session, lease=lease) if one.id == made.id)
+        assert self.finish(claim).accepted
+        return self.look(made.id)
+
+    # --- occurrences ------------------------------------------------------------------------------------------------
+
+    def enqueue(self, key: str | None = None, job: str = "queue", **more: Any) -> Enqueued:
+        """Enqueue one item."""
+        return self.store.enqueue([Item(job=job, key=key, **more)])[0]
+
+    def fill(self, count: int, job: str = "queue", **more: Any) -> list[int]:
+        """Enqueue that many items; return their ids."""
+        return [made.id for made in self.store.enqueue([Item(job=job, **more) for _ in range(count)])]
+
+    def look(self, occurrence: int | Claim | Enqueued) -> Occurrence:
+        """Read an occurrence that is there."""
+        found = self.store.occurrence(occurrence if isinstance(occurrence, int) else occurrence.id)
+        assert found is not None
+        return found
+
+    def runs(self, occurrence: int | Claim | Enqueued) -> list[RunView]:
+        """Read the attempts of an occurrence."""
+        return self.store.runs(occurrence if isinstance(occurrence, int) else occurrence.id)
+
+    def all(self, **where: Any) -> list[Occurrence]:
+        """Read occurrences, oldest first."""
+        return self.store.occurrences(OccurrenceFilter(**where), limit=10_000, newest_first=False)
+
+    def nominal(self, job: str = "job") -> list[datetime | None]:
+        """Return the nominal times of all occurrences of a job, oldest occurrence first."""
+        return [one.scheduled_for for one in self.all(job=job)]
+
+    def snapshot(self) -> list[Any]:
+        """Return everything that reads show, to see whether a verb wrote anything."""
+        store = self.store
+        jobs = store.jobs(retired=True, limit=1000)
+        occurrences = self.all()
+        return [
+            jobs,
+            [(store.eras(job.spec.name), store.pauses(job.spec.name), store.ranges(job.spec.name)) for job in jobs],
+            occurrences,
+            [(store.runs(one.id), store.logs(one.id)) for one in occurrences],
+            store.sessions(ended=True),
+            store.locks(),
+            store.trail(limit=1000),
+        ]
+
+    # --- threads ----------------------------------------------------------------------------------------------------
+
+    def race(self, act: Callable[[Store, int], Answer], threads: int = THREADS) -> list[Answer]:
+        """Let that many threads, each with a handle of its own, ``act`` in the same instant; return what each got.
+
+        ``act`` is given the handle and the number of the thread. An exception in a thread is raised here.
+        """
+        handles = [self.sibling() for _ in range(threads)]
+        return race(handles, act)
+
+
+def race(handles: Sequence[Store], act: Callable[[Store, int], Answer]) -> list[Answer]:
+    """Let one thread for each handle ``act`` in the same instant; return what each got."""
+    barrier = threading.Barrier(len(handles))
+    answers: dict[int, Answer] = {}
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            barrier.wait(60)
+            answers[number] = act(handles[number], number)
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(handles))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a racing thread hangs"
+    if errors:
+        raise errors[0]
+    return [answers[number] for number in range(len(handles))]
+
+
+def a_session(id: str, *, release: str = "r1") -> SessionSpec:  # noqa: A002 - the field's own word
+    """Return the description of a node."""
+    return SessionSpec(
+        id=id,
+        node=f"node of {id}",
+        host="host",
+        pid=4711,
+        pid_started=99,
+        release=release,
+        concurrency=8,
+        version="1.0",
+        functions=3,
+    )
+
+
+HOSTILE = (
+    "'",
+    '"',
+    "`",
+    "\\",
+    "'; DROP TABLE cronsensus_jobs; --",
+    "{}",
+    "{job}",
+    "}{",
+    "*",
+    "?",
+    "%",
+    "_",
+    "[a-z]",
+    ":",
+    "::",
+    "/",
+    "../..",
+    "$1",
+    "%s",
+    "<img onerror=alert(1)>",
+    "null",
+    "0",
+    "a",
+    "A",
+    "ß",
+    "ss",
+    "\u00e9",  # é, one code point
+    "e\u0301",  # é, e and a combining accent
+    "名前",
+    "🕰️🧨",
+)
+"""Texts that are ordinary names to a careful store, each different from all others."""
+
+HOSTILE_KEYS = (
+    *HOSTILE,
+    " ",
+    " a",
+    "a ",
+    "a\n",
+    "\n",
+    "\t",
+    "a\r\nb",
+    "\x1b[2J",
+    "\u202eright to left",
+    "\u200b",
+    "ﬀ",
+    "ff",
+)
+"""Keys may be any text; these are all different too."""

@@ -1,0 +1,269 @@
+"""The store itself: its schema, its handles, its clock, what it says of itself, and walls between namespaces."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.errors import InvalidTransition, LeaseLost, UnknownJob
+from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, START, Scene, a_session, minute
+
+
+class Standing(Scene):
+    """Hazards before the first job: a store that is not what it says."""
+
+    # --- set-up -----------------------------------------------------------------------------------------------------
+
+    def test_a_migrated_store_has_nothing_left_to_migrate(self) -> None:
+        assert [] == self.store.migrate()
+        assert [] == self.sibling().migrate()
+
+    def test_a_migrated_store_can_be_used(self) -> None:
+        self.store.check()
+        self.sibling().check()
+
+    def test_migrating_again_keeps_what_is_stored(self) -> None:
+        self.define()
+        before = self.snapshot()
+        self.open().migrate()
+        assert before == self.snapshot()
+
+    def test_handles_of_the_factory_and_siblings_reach_one_store(self) -> None:
+        self.define()
+        assert self.view() == self.open().job("job")
+        assert self.view() == self.sibling().job("job")
+
+    def test_a_sibling_is_of_the_same_kind_and_namespace(self) -> None:
+        other = self.open("other")
+        sibling = other.sibling()
+        self._opened.append(sibling)
+        assert type(other) is type(sibling)
+        assert "other" == sibling.namespace
+        assert other.capabilities == sibling.capabilities
+
+    def test_closing_a_handle_leaves_the_others_open(self) -> None:
+        sibling = self.sibling()
+        self.define(store=sibling)
+        sibling.close()
+        sibling.close()
+        assert "job" == self.view().spec.name
+
+    def test_capabilities_are_data(self) -> None:
+        capabilities = self.store.capabilities
+        assert isinstance(capabilities, StoreCapabilities)
+        assert capabilities.clock in {"server", "host", "process"}
+        assert capabilities.lease_clock in {"server", "host", "monotonic"}
+        assert capabilities.hosts in {"one", "many"}
+        assert capabilities.name
+        assert capabilities.survives
+
+    def test_it_describes_itself(self) -> None:
+        described = self.store.describe()
+        assert described
+        assert all(isinstance(name, str) for name in described)
+
+    # --- the clock --------------------------------------------------------------------------------------------------
+
+    def test_now_is_the_clock_of_the_store(self) -> None:
+        assert START == self.store.now()
+        self.clock.advance(timedelta(microseconds=1))
+        assert START + timedelta(microseconds=1) == self.store.now()
+        self.clock.step(-DAY)
+        assert START - DAY + timedelta(microseconds=1) == self.sibling().now()
+
+    def test_every_verb_goes_by_the_clock_of_the_store(self) -> None:
+        opened_at = self.store.open_session(a_session("s1"), lease=LEASE)
+        self.define()
+        self.queue()
+        self.clock.advance(HOUR)
+        made = self.enqueue()
+        assert START == opened_at
+        assert START == self.view().watermark
+        assert START + HOUR == self.look(made).created_at == self.look(made).due_at
+        assert START + HOUR == self.store.due().now
+        assert not self.store.renew("s1", lease=LEASE).alive
+        assert START + HOUR == self.store.renew("s1", lease=LEASE).now
+
+    def test_the_clock_is_whole_microseconds_in_utc(self) -> None:
+        now = self.store.now()
+        assert timedelta(0) == now.utcoffset()
+
+    def test_a_wall_clock_set_ahead_ends_leases_only_where_they_run_on_it(self) -> None:
+        self.session()
+        self.clock.step(HOUR)
+        on_monotonic = self.store.capabilities.lease_clock == "monotonic"
+        assert on_monotonic == self.store.renew("s1", lease=LEASE).alive
+        assert on_monotonic == (not self.store.reclaim() and "s1" in self.store.due().sessions)
+
+    def test_a_wall_clock_set_back_prolongs_leases_only_where_they_run_on_it(self) -> None:
+        self.session()
+        self.clock.step(-HOUR)
+        self.lease_out()
+        on_monotonic = self.store.capabilities.lease_clock == "monotonic"
+        assert on_monotonic == (not self.store.renew("s1", lease=LEASE).alive)
+
+    # --- wake-ups ---------------------------------------------------------------------------------------------------
+
+    def test_a_wait_ends_by_itself(self) -> None:
+        assert self.store.wait(0.001) in {True, False}
+
+    def test_notify_wakes_a_waiting_handle_if_the_store_says_it_can(self) -> None:
+        waiting, heard = self.sibling(), threading.Event()
+
+        def listen() -> None:
+            while not heard.is_set():
+                if waiting.wait(60.0 if self.store.capabilities.notify else 0.01):
+                    heard.set()
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        for _ in range(3000):
+            self.store.notify()
+            if heard.wait(0.01) or not self.store.capabilities.notify:
+                break
+        assert heard.is_set() or not self.store.capabilities.notify
+        heard.set()
+        waiting.close()
+        thread.join(60)
+        assert not thread.is_alive()
+
+    def test_closing_a_handle_ends_a_wait_in_another_thread(self) -> None:
+        waiting, begun = self.sibling(), threading.Event()
+
+        def listen() -> None:
+            begun.set()
+            waiting.wait(60)
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        begun.wait(60)
+        waiting.close()
+        thread.join(30)
+        assert not thread.is_alive()
+
+    def test_notify_never_raises(self) -> None:
+        self.store.notify()
+        self.sibling().close()
+        self.store.notify()
+
+    # --- namespaces -------------------------------------------------------------------------------------------------
+
+    def test_jobs_of_one_namespace_are_unknown_in_another(self) -> None:
+        self.define()
+        other = self.open("other")
+        assert other.job("job") is None
+        assert other.job_state("job") is None
+        assert not any([other.jobs(retired=True), other.eras("job"), other.pauses("job"), other.ranges("job")])
+        assert not other.retire("job", by="ann", why="")
+        for verb in (other.trigger, other.pause, other.resume):
+            with pytest.raises(UnknownJob):
+                verb("job", by="ann", why="")
+        with pytest.raises(UnknownJob):
+            other.enqueue([Item(job="job")])
+        with pytest.raises(UnknownJob):
+            other.backfill("job", [minute(1)], by="ann")
+
+    def test_one_name_is_two_jobs_in_two_namespaces(self) -> None:
+        other = self.open("other")
+        self.define(self.job(args=(1,)))
+        self.define(self.job(args=(2,)), store=other)
+        theirs = other.job("job")
+        assert theirs is not None
+        assert ((1,), (2,)) == (self.view().spec.args, theirs.spec.args)
+        assert self.view().id != theirs.id
+        other.pause("job", by="ann", why="")
+        assert self.view().paused_at is None
+
+    def test_occurrences_of_one_namespace_cannot_be_reached_from_another(self) -> None:
+        queue = self.queue()
+        made = self.enqueue("key")
+        other = self.open("other")
+        self.define(self.job(queue, trigger=None), store=other)
+        self.session("theirs", store=other)
+        assert other.occurrence(made.id) is None
+        assert [] == other.occurrences(OccurrenceFilter())
+        assert [] == other.claim("theirs", 10, [queue], lease=LEASE)
+        assert not other.due().backlog
+        assert (0, 0) == (other.counts().pending, other.counts().running)
+        for verb in (other.cancel, other.retry):
+            with pytest.raises(LookupError):
+                verb(made.id, by="ann", why="")
+        assert other.enqueue([Item(job=queue, key="key")])[0].created
+
+    def test_runs_of_one_namespace_cannot_be_finished_from_another(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        other = self.open("other")
+        settled = other.finish([Outcome(id=claim.id, token=claim.token, state=State.FAILED)])[0]
+        assert not settled.accepted
+        assert [False] == other.release([claim])
+        assert State.RUNNING is self.look(claim).state
+        assert not any([other.runs(claim.id), other.logs(claim.id)])
+
+    def test_a_session_of_one_namespace_is_nobody_in_another(self) -> None:
+        self.session()
+        other = self.open("other")
+        assert not other.renew("s1", lease=LEASE).alive
+        assert not other.drain("s1", by="ann", why="")
+        assert not any([other.close_session("s1"), other.reclaim(["s1"]), other.sessions(ended=True)])
+        with pytest.raises(LeaseLost):
+            other.claim("s1", 10, ["job"], lease=LEASE)
+        with pytest.raises(LeaseLost):
+            other.lock("name", "holder", ttl=LEASE, session="s1")
+        assert self.store.renew("s1", lease=LEASE).alive
+
+    def test_reclaiming_in_one_namespace_leaves_the_dead_of_another(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        self.lease_out()
+        assert [] == self.open("other").reclaim()
+        assert [claim.id] == [taken.id for taken in self.store.reclaim()]
+
+    def test_a_lock_of_one_namespace_is_free_in_another(self) -> None:
+        other = self.open("other")
+        ours = self.store.lock("name", "a", ttl=LEASE)
+        theirs = other.lock("name", "b", ttl=LEASE)
+        assert ours is not None
+        assert theirs is not None
+        assert ["a"] == [lock.holder for lock in self.store.locks()]
+        assert other.unlock(theirs)
+        assert self.store.lock("name", "c", ttl=LEASE) is None
+
+    def test_plans_of_one_namespace_are_lost_in_another(self) -> None:
+        self.define()
+        plan = self.plan(minute(1))
+        other = self.open("other")
+        self.define(store=other)
+        assert [False] == other.fire([plan])
+        assert [] == other.occurrences(OccurrenceFilter())
+        assert [True] == self.store.fire([plan])
+
+    def test_a_release_of_one_namespace_supersedes_none_in_another(self) -> None:
+        self.define(release="old")
+        other = self.open("other")
+        self.session("theirs", release="new", store=other)
+        assert ("job",) == self.define(self.job(args=(1,)), release="old").changed
+
+    def test_pruning_and_the_trail_keep_to_their_namespace(self) -> None:
+        self.queue()
+        self.session()
+        kept = self.done()
+        self.store.trigger("queue", by="ann")
+        other = self.open("other")
+        self.clock.advance(100 * DAY)
+        assert 0 == other.prune(self.store.now())
+        assert [] == other.trail()
+        assert kept == self.look(kept.id)
+        with pytest.raises(InvalidTransition):
+            self.store.cancel(kept.id, by="ann", why="")

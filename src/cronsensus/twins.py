@@ -1,0 +1,29 @@
+"""Asynchronous twins of blocking methods, made instead of written twice. Floor 5."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return an async method that calls ``method`` on another thread, so that the event loop goes on meanwhile.
+
+    A cancelled twin leaves its thread to finish: the verbs are atomic, so the step is done either whole or not at all.
+    """
+
+    async def on_a_thread(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio
+
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    functools.update_wrapper(on_a_thread, method)
+    on_a_thread.__name__ = f"a{method.__name__}"
+    on_a_thread.__qualname__ = ".".join([*method.__qualname__.split(".")[:-1], on_a_thread.__name__])
+    on_a_thread.__doc__ = f"Do what ``{method.__name__}`` does without blocking the event loop."
+    return on_a_thread

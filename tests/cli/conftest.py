@@ -1,0 +1,155 @@
+"""A store that this process shares with the commands, at a time that a test decides; and commands to run on it."""
+
+import json
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cronsensus.cli import cli
+from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.planning import plan
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.triggers import Trigger, every
+
+START = datetime(2026, 11, 20, 12, tzinfo=UTC)
+LEASE = timedelta(seconds=10)
+
+
+class Answer:
+    """What a command said: stdout, stderr, exit code."""
+
+    def __init__(self, result: Result) -> None:
+        self.out = result.stdout
+        self.err = result.stderr
+        self.code = result.exit_code
+        self.exception = result.exception
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def text(self) -> str:
+        return " ".join(f"{self.out} {self.err}".split())
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def invoke(*args: str, stdin: str | None = None) -> Answer:
+    return Answer(CliRunner().invoke(cli, args, input=stdin))
+
+
+class Cluster:
+    """Nodes turned by hand on a memory store, at a time that only moves when told to."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(START)
+        self.url = f"memory://{uuid.uuid4().hex}"
+        self.store = MemoryStore(self.url, clock=self.clock)
+
+    def __call__(self, *args: str, stdin: str | None = None) -> Answer:
+        """Run a command on this store."""
+        return invoke(*args, "--url", self.url, stdin=stdin)
+
+    def declare(self, name: str = "tick", trigger: Trigger | None = None, **policies: Any) -> None:
+        specs = [view.spec for view in self.store.jobs()]
+        spec = JobSpec(name=name, function=name, trigger=trigger, policies=Policies.read(policies))
+        self.store.put_jobs([*(one for one in specs if one.name != name), spec], release="r1")
+
+    def every(self, name: str = "tick", interval: str = "1m", **policies: Any) -> None:
+        self.declare(name, every(interval), **policies)
+
+    def join(self, node: str = "node-1", *, release: str = "r1", concurrency: int = 20) -> str:
+        session = f"session-of-{node}"
+        spec = SessionSpec(
+            id=session,
+            node=node,
+            host="host",
+            pid=42,
+            pid_started=1,
+            release=release,
+            concurrency=concurrency,
+            version="1.0",
+        )
+        self.store.open_session(spec, lease=timedelta(hours=10))
+        return session
+
+    def advance(self, seconds: float) -> datetime:
+        self.clock.advance(seconds)
+        return self.store.now()
+
+    def fire(self) -> None:
+        """Let somebody fire all that is due."""
+        glance = self.store.due()
+        self.store.fire([plan(job, glance.now) for job in glance.jobs])
+
+    def claim(self, session: str = "session-of-node-1") -> list[Claim]:
+        functions = {view.spec.function for view in self.store.jobs(limit=1000)}
+        return self.store.claim(session, 100, functions, lease=timedelta(hours=10))
+
+    def finish(self, claim: Claim, state: State = State.SUCCEEDED, **how: Any) -> None:
+        self.store.finish([Outcome(id=claim.id, token=claim.token, state=state, **how)])
+
+    def fail(self, claim: Claim, message: str = "no route to mail server") -> None:
+        error = RunError(
+            type="OSError", message=message, traceback=f"Traceback (most recent call last):\nOSError: {message}"
+        )
+        self.finish(claim, State.FAILED, error=error)
+
+    def run_once(self, seconds: float = 2.0) -> Claim:
+        """Fire, claim one, let it run for a while, finish it."""
+        self.fire()
+        (claim,) = self.claim()
+        self.advance(seconds)
+        self.finish(claim)
+        return claim
+
+    def log(self, claim: Claim, *texts: str, level: str = "INFO") -> None:
+        lines = tuple(LogLine(at=self.clock.now(), level=level, text=text) for text in texts)
+        self.store.note([Note(claim.id, claim.token, None, lines)])
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def command() -> Callable[..., Answer]:
+    return invoke
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Work in a folder where no application lies, and forget the modules that were imported from it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def write(empty_folder: Path) -> Callable[[str, str], Path]:
+    """Write a file into the folder where commands run."""
+
+    def write_file(name: str, text: str) -> Path:
+        path = empty_folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file

@@ -1,0 +1,108 @@
+import logging
+import queue
+import threading
+
+import pytest
+
+from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.node.executors.deadlines import COMPACT_FROM, Deadlines
+
+
+@pytest.fixture
+def manual():
+    return ManualClock()
+
+
+@pytest.fixture
+def deadlines(manual):
+    deadlines = Deadlines(manual)
+    yield deadlines
+    deadlines.close()
+    assert not any(thread.name == "cronsensus-deadlines" for thread in threading.enumerate())
+
+
+def test_actions_come_in_the_order_of_their_times_and_not_before(bench, manual, deadlines):
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+    deadlines.after(3, lambda: seen.put("third"))
+    deadlines.after(1, lambda: seen.put("first"))
+    deadlines.after(2, lambda: seen.put("second"))
+    manual.advance(1.5)
+    deadlines.wake()
+    assert seen.get(timeout=bench.patience) == "first"
+    assert seen.empty()
+    manual.advance(10)
+    deadlines.wake()
+    assert [seen.get(timeout=bench.patience) for _ in range(2)] == ["second", "third"]
+    assert len(deadlines) == 0
+
+
+def test_a_cancelled_action_does_not_come(bench, manual, deadlines):
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+    early = deadlines.after(1, lambda: seen.put("cancelled"))
+    deadlines.after(2, lambda: seen.put("kept"))
+    early.cancel()
+    early.cancel()
+    assert len(deadlines) == 1
+    manual.advance(5)
+    deadlines.wake()
+    assert seen.get(timeout=bench.patience) == "kept"
+    assert seen.empty()
+
+
+def test_many_cancelled_deadlines_leave_the_heap_before_their_time(deadlines):
+    kept = deadlines.after(7200, lambda: None)
+    for _ in range(50 * COMPACT_FROM):
+        deadlines.after(3600, lambda: None).cancel()
+        assert len(deadlines._heap) <= 2 * COMPACT_FROM
+    assert len(deadlines) == 1
+    kept.cancel()
+    assert len(deadlines) == 0
+
+
+def test_an_action_that_raises_is_logged_and_the_next_one_comes(bench, manual, deadlines, caplog):
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def fails():
+        raise ValueError
+
+    with caplog.at_level(logging.ERROR):
+        deadlines.after(1, fails)
+        deadlines.after(2, lambda: seen.put("next"))
+        manual.advance(5)
+        deadlines.wake()
+        assert seen.get(timeout=bench.patience) == "next"
+    assert "a deadline's action failed" in caplog.text
+
+
+def test_an_action_may_set_the_next_deadline_on_the_real_clock(bench):
+    deadlines = Deadlines(SystemClock())
+    over = threading.Event()
+    deadlines.after(0.001, lambda: deadlines.after(0.001, over.set))
+    assert over.wait(bench.patience)
+    deadlines.close()
+
+
+def test_a_very_distant_deadline_is_no_trouble(deadlines):
+    deadlines.after(100 * 366 * 86400.0, lambda: None)
+    assert len(deadlines) == 1
+
+
+def test_nothing_comes_after_close(bench, manual):
+    deadlines = Deadlines(manual)
+    seen: list[str] = []
+    deadlines.after(1, lambda: seen.append("before"))
+    deadlines.close()
+    deadlines.after(1, lambda: seen.append("after")).cancel()
+    manual.advance(5)
+    deadlines.wake()
+    assert not deadlines._thread.is_alive()
+    assert seen == []
+
+
+def test_an_action_may_close(bench, manual):
+    deadlines = Deadlines(manual)
+    deadlines.after(1, deadlines.close)
+    manual.advance(2)
+    deadlines.wake()
+    deadlines._thread.join(bench.patience)
+    assert not deadlines._thread.is_alive()

@@ -1,0 +1,240 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.errors import Cancel, LeaseLost, Retry, Skip
+from cronsensus.model.occurrence import RunError
+from cronsensus.node.executors.attempt import perform
+from cronsensus.node.executors.ending import LONGEST_MESSAGE, LONGEST_TRACEBACK, clean, describe, raised, returned
+
+
+@pytest.fixture
+def run(bench):
+    return bench.call(lambda: None).run
+
+
+def caught(function):
+    try:
+        function()
+    except BaseException as error:
+        return error
+    raise AssertionError
+
+
+def raises(error):
+    def function():
+        raise error
+
+    return function
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise SystemExit("from __str__")
+
+
+class StrangeMeta(type):
+    def __getattribute__(cls, name):
+        if name == "__module__":
+            raise RuntimeError
+        return super().__getattribute__(name)
+
+
+class Strange(Exception, metaclass=StrangeMeta):
+    pass
+
+
+def test_a_value_comes_back_as_json():
+    assert returned({"a": [1, None, "é"]}).result == '{"a":[1,null,"é"]}'
+    assert returned(None).result is None
+    assert returned(False).result == "false"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({1, 2}, "its result is a builtins.set, which is not JSON; pass text, numbers, lists or dicts"),
+        ({"a": [float("nan")]}, "its result.a[0] is nan: JSON has no such number"),
+        ({1: 2}, "its result has the key 1: JSON keys are text"),
+        ("x" * 10_000_000, "its result is 10,000,002 bytes as JSON, more than the 262,144 that a store keeps"),
+        ("\ud800", "cannot be written as JSON"),
+        ((item for item in "ab"), "its result is a builtins.generator"),
+    ],
+    ids=["set", "nan", "key", "10 MB", "surrogate", "generator"],
+)
+def test_what_no_store_can_keep_is_a_failure_that_says_what_to_do(value, words):
+    ending = returned(value)
+    assert ending.kind == "raised"
+    assert ending.error.type == "InvalidPayload"
+    assert words in ending.error.message
+    assert "the job ran to its end, but" in ending.error.message
+    assert ending.error.message.endswith("Return None if nobody needs the result")
+
+
+def test_a_loop_of_references_is_refused():
+    value: list = []
+    value.append(value)
+    assert "nests deeper" in returned(value).error.message
+
+
+def test_an_error_tells_type_message_and_where_without_local_variables(run):
+    def job():
+        password = "s3cret"  # noqa: F841
+        raise ValueError("the reason")
+
+    ending = perform(run, job, (), {})
+    assert ending.kind == "raised"
+    assert (ending.error.type, ending.error.message) == ("ValueError", "the reason")
+    lines = ending.error.traceback.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "in job" in lines[1]
+    assert lines[-1] == "ValueError: the reason"
+    assert "attempt.py" not in ending.error.traceback
+    assert "s3cret" not in ending.error.traceback.replace('password = "s3cret"', "")
+
+
+def test_wrong_arguments_leave_no_frame_of_ours(run):
+    ending = perform(run, lambda: None, (1,), {})
+    assert "takes 0 positional arguments but 1 was given" in ending.error.message
+    assert "executors" not in ending.error.traceback
+
+
+@pytest.mark.parametrize("code", [None, 0, 3, "a reason", object()])
+def test_sys_exit_ends_the_run_and_nothing_else(run, code):
+    ending = perform(run, raises(SystemExit(code)), (), {})
+    assert ending.kind == "raised"
+    assert ending.error.type == "SystemExit"
+    assert "the job called sys.exit(" in ending.error.message
+    assert "return instead, or raise an exception" in ending.error.message
+
+
+def test_keyboard_interrupt_ends_the_run_and_nothing_else(run):
+    ending = perform(run, raises(KeyboardInterrupt()), (), {})
+    assert (ending.kind, ending.error.type) == ("raised", "KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "message"),
+    [
+        (Unprintable(), "Unprintable", "(the exception's __str__ raised SystemExit)"),
+        (Strange("x"), "Exception", "x"),
+        (ValueError("a\0b\ud800c"), "ValueError", "a\\x00b\\ud800c"),
+        (ValueError(), "ValueError", ""),
+        (GeneratorExit("x"), "GeneratorExit", "x"),
+    ],
+    ids=["__str__ raises", "metaclass", "unstorable characters", "silent", "no Exception"],
+)
+def test_a_strange_exception_still_gives_an_error(run, error, name, message):
+    ending = perform(run, raises(error), (), {})
+    assert ending.kind == "raised"
+    assert ending.error.type.rpartition(".")[2] == name
+    assert ending.error.message == message
+    ending.error.traceback.encode()
+
+
+def test_a_huge_message_is_cut(run):
+    error = describe(caught(raises(ValueError("x" * 10_000_000))))
+    assert len(error.message) == LONGEST_MESSAGE
+    assert len(error.traceback) <= LONGEST_TRACEBACK
+    assert "in function" in error.traceback
+
+
+def test_deep_recursion_shows_the_innermost_frames(run):
+    def sinks(depth):
+        if depth == 0:
+            raise ValueError("at the bottom")
+        sinks(depth - 1)
+
+    error = describe(caught(lambda: sinks(200)))
+    assert error.traceback.count("in sinks") <= 30
+    assert error.traceback.endswith("ValueError: at the bottom")
+
+    def endless():
+        endless()
+
+    assert perform(run, endless, (), {}).error.type == "RecursionError"
+
+
+def test_a_long_chain_of_causes_is_cut_from_its_start():
+    error: BaseException | None = None
+    for number in range(300):
+        try:
+            raise ValueError(f"number {number}") from error
+        except ValueError as next_error:
+            error = next_error
+    text = describe(error).traceback
+    assert len(text) <= LONGEST_TRACEBACK
+    assert text.endswith("ValueError: number 299")
+
+
+def test_an_exception_group_is_shown_whole(run):
+    ending = perform(run, raises(BaseExceptionGroup("two", [ValueError("a"), KeyboardInterrupt("b")])), (), {})
+    assert ending.error.type == "BaseExceptionGroup"
+    assert "ValueError: a" in ending.error.traceback
+    assert "KeyboardInterrupt: b" in ending.error.traceback
+
+
+def test_a_job_steers_its_own_run(run):
+    skip = raised(Skip("nothing new"), run)
+    assert (skip.kind, skip.reason) == ("skipped", "nothing new")
+    assert raised(Skip(), run).reason is None
+    cancel = raised(Cancel("enough"), run)
+    assert (cancel.kind, cancel.reason) == ("cancelled", "job: enough")
+    retry = raised(Retry("not yet", after="5s"), run)
+    assert (retry.kind, retry.reason, retry.retry_after) == ("retry", "not yet", timedelta(seconds=5))
+    assert retry.error is None
+
+
+def test_control_in_a_group_of_one_counts(run):
+    assert raised(ExceptionGroup("from a task group", [ExceptionGroup("", [Skip("x")])]), run).kind == "skipped"
+    assert raised(ExceptionGroup("two", [Skip("x"), ValueError()]), run).kind == "raised"
+
+
+def test_retry_keeps_what_caused_it(run):
+    def job():
+        try:
+            raise OSError("connection refused")
+        except OSError as error:
+            raise Retry from error
+
+    ending = perform(run, job, (), {})
+    assert ending.kind == "retry"
+    assert (ending.error.type, ending.error.message) == ("OSError", "connection refused")
+
+
+def test_retry_with_a_wrong_duration_is_an_error(run):
+    ending = raised(Retry(after="soon"), run)
+    assert ending.kind == "raised"
+    assert "Retry(after=…)='soon'" in ending.error.message
+
+
+def test_a_lost_lock_is_a_failure_but_a_lost_session_is_a_cancellation(run):
+    assert raised(LeaseLost("lock 'reindex'"), run).kind == "raised"
+    run.stop("lease lost", lease_lost=True)
+    ending = raised(caught(run.check), run)
+    assert (ending.kind, ending.reason, ending.error) == ("cancelled", "lease lost", None)
+
+
+def test_after_a_request_to_stop_an_exception_is_a_cancellation_and_kept(run):
+    run.stop("operator: too slow")
+    for error in (Cancel("x"), asyncio.CancelledError()):
+        ending = raised(error, run)
+        assert (ending.kind, ending.reason, ending.error) == ("cancelled", "operator: too slow", None)
+    ending = raised(OSError("broken pipe"), run)
+    assert (ending.kind, ending.reason) == ("cancelled", "operator: too slow")
+    assert isinstance(ending.error, RunError)
+    assert ending.error.message == "broken pipe"
+    assert raised(Skip("x"), run).kind == "skipped"
+    assert raised(Retry("x"), run).kind == "retry"
+
+
+def test_a_task_cancelled_by_somebody_else_is_a_failure(run):
+    ending = raised(asyncio.CancelledError(), run)
+    assert ending.kind == "raised"
+    assert "not by cronsensus" in ending.error.message
+
+
+def test_clean_keeps_its_bound():
+    assert clean("x" * 10, 10) == "x" * 10
+    assert clean("x" * 11, 10) == "x" * 9 + "…"

@@ -1,0 +1,443 @@
+import asyncio
+import contextvars
+import random
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.errors import Cancel
+from cronsensus.node.executors.loop import CANCELS, LoopExecutor
+from cronsensus.node.run import current_run
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+FOREVER = 3600
+
+
+@pytest.fixture
+def executor(bench, clock):
+    """An executor with a loop of its own."""
+    executor = LoopExecutor(bench.done, clock, grace=0.05)
+    yield executor
+    executor.close()
+    bench.until(lambda: not loops(), "the loop's end")
+
+
+@pytest.fixture
+def application(bench):
+    """The event loop of an application, on a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(bench.patience)
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+@pytest.fixture
+def guest(bench, clock, application):
+    """An executor on the application's loop."""
+    executor = LoopExecutor(bench.done, clock, loop=application, grace=0.05)
+    yield executor
+    executor.close()
+
+
+def loops():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("cronsensus-loop")]
+
+
+async def waits(begun=None):
+    if begun is not None:
+        begun.set()
+    await asyncio.sleep(FOREVER)
+
+
+def test_an_async_function_runs_on_a_daemon_thread_of_ours(bench, executor):
+    async def job(a, *, b):
+        await asyncio.sleep(0)
+        return [a, b, threading.current_thread().name[:15], threading.current_thread().daemon]
+
+    ending = bench.run(executor, job, 1, b=2)
+    assert (ending.kind, ending.result) == ("returned", '[1,2,"cronsensus-loop",true]')
+    assert ending.elapsed > timedelta(0)
+
+
+def test_no_loop_is_made_before_it_is_needed(bench, clock):
+    executor = LoopExecutor(bench.done, clock)
+    assert not loops()
+    executor.close()
+
+
+def test_an_async_function_runs_on_the_applications_loop(bench, guest, application):
+    async def job():
+        return asyncio.get_running_loop() is application
+
+    assert bench.run(guest, job).result == "true"
+    assert not loops()
+
+
+def test_a_sync_function_is_run_too(bench, executor):
+    assert bench.run(executor, lambda: 7).result == "7"
+
+
+def test_each_call_has_a_fresh_context_with_its_run(bench, executor):
+    seen = []
+
+    def in_a_thread():
+        seen.append(current_run())
+
+    async def in_a_task():
+        seen.append(current_run())
+
+    async def job(run):
+        seen.append(run)
+        assert VARIABLE.get() == "unset"
+        VARIABLE.set("a job's")
+        await asyncio.gather(asyncio.create_task(in_a_task()), asyncio.to_thread(in_a_thread))
+
+    for _ in range(2):
+        call = bench.call(job, run_parameter="run")
+        executor.start(call)
+        assert bench.wait(call).kind == "returned"
+        assert seen == [call.run] * 3
+        seen.clear()
+
+
+def test_calls_run_side_by_side(bench, executor):
+    async def job(number, here=[], all_here=asyncio.Event()):  # noqa: B006, B008
+        here.append(number)
+        if len(here) == 20:
+            all_here.set()
+        await all_here.wait()
+
+    calls = [bench.call(job, number) for number in range(20)]
+    for call in calls:
+        executor.start(call)
+    assert {bench.wait(call).kind for call in calls} == {"returned"}
+
+
+def test_timeout_cancels_lets_clean_up_and_tells_where_it_was(bench, executor):
+    cleaned = threading.Event()
+
+    async def job(run):
+        try:
+            await asyncio.sleep(FOREVER)
+        finally:
+            await asyncio.sleep(0)
+            assert run.cancelled.wait(bench.patience)
+            cleaned.set()
+
+    ending = bench.run(executor, job, timeout=0.03, run_parameter="run")
+    assert ending.kind == "timed_out"
+    assert ending.error.message == "the attempt ran longer than timeout=30ms"
+    assert "in job" in ending.error.traceback
+    assert "await asyncio.sleep(FOREVER)" in ending.error.traceback
+    assert cleaned.is_set()
+
+
+def test_stop_cancels(bench, executor):
+    begun = threading.Event()
+    call = bench.call(waits, begun)
+    executor.start(call)
+    assert begun.wait(bench.patience)
+    executor.stop(call, "operator: enough", lease_lost=True)
+    ending = bench.wait(call)
+    assert (ending.kind, ending.reason, ending.error) == ("cancelled", "operator: enough", None)
+    assert call.run.lease_lost.is_set()
+    executor.stop(call, "too late")
+
+
+def test_what_was_stopped_before_it_began_is_never_called(bench, executor):
+    call = bench.call(waits)
+    call.run.stop("operator")
+    executor.start(call)
+    assert bench.wait(call).reason == "operator (before it began)"
+
+
+def test_stop_between_start_and_the_first_step_is_reported(bench, executor):
+    blocked, release = threading.Event(), threading.Event()
+
+    async def blocks():
+        blocked.set()
+        release.wait(bench.patience)
+
+    blocker, call = bench.call(blocks), bench.call(waits)
+    executor.start(blocker)
+    assert blocked.wait(bench.patience)
+    executor.start(call)
+    executor.stop(call, "operator")
+    release.set()
+    assert bench.wait(call).kind == "cancelled"
+    bench.wait(blocker)
+
+
+def test_what_returns_normally_after_a_stop_counts_as_returned(bench, executor):
+    begun = threading.Event()
+
+    async def job():
+        begun.set()
+        try:
+            await asyncio.sleep(FOREVER)
+        except asyncio.CancelledError:
+            return "finished anyway"
+
+    call = bench.call(job)
+    executor.start(call)
+    assert begun.wait(bench.patience)
+    executor.stop(call, "operator")
+    assert bench.wait(call).result == '"finished anyway"'
+    assert bench.run(executor, job, timeout=0.02).kind == "timed_out"
+
+
+@pytest.mark.parametrize("way", ["timeout", "stop"])
+def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(bench, executor, way):
+    swallowed, begun, done = [], threading.Event(), threading.Event()
+
+    async def job():
+        begun.set()
+        while not done.is_set():
+            try:
+                await asyncio.sleep(FOREVER)
+            except asyncio.CancelledError:
+                swallowed.append(1)
+
+    call = bench.call(job, timeout=0.02 if way == "timeout" else None)
+    executor.start(call)
+    assert begun.wait(bench.patience)
+    if way == "stop":
+        executor.stop(call, "operator")
+    ending = bench.wait(call)
+    assert ending.kind == ("timed_out" if way == "timeout" else "cancelled")
+    assert "it went on after it was cancelled, and is given up" in (
+        ending.error.message if ending.error else ending.reason
+    )
+    assert len(swallowed) == CANCELS
+    done.set()
+    for task in executor._home.tasks:
+        executor._home.loop.call_soon_threadsafe(task.cancel)
+    bench.until(lambda: not executor._home.tasks, "its end")
+    assert bench.each_once()
+
+
+def test_a_blocked_loop_of_ours_is_reported_at_the_timeout_and_replaced(bench, executor):
+    release = threading.Event()
+
+    async def blocks():
+        release.wait(bench.patience)
+        return "late"
+
+    async def thread_name():
+        return threading.current_thread().name
+
+    first = bench.run(executor, thread_name).result
+    call = bench.call(blocks, timeout=0.03)
+    executor.start(call)
+    neighbour = bench.call(thread_name)
+    executor.start(neighbour)
+    ending = bench.wait(call)
+    assert ending.kind == "timed_out"
+    assert "something blocks its event loop" in ending.error.message
+    assert "in blocks" in ending.error.traceback
+    assert bench.run(executor, thread_name).result != first
+    release.set()
+    assert bench.wait(neighbour).result == first
+    bench.until(lambda: len(loops()) == 1, "the blocked loop's end")
+
+
+def test_user_code_that_blocks_the_applications_loop_blocks_nobody_else(bench, guest):
+    blocked, release = threading.Event(), threading.Event()
+
+    async def blocks():
+        blocked.set()
+        release.wait(bench.patience)
+
+    late, stopped = bench.call(blocks, timeout=0.03), bench.call(waits)
+    guest.start(late)
+    assert blocked.wait(bench.patience)
+    guest.start(stopped)
+    guest.stop(stopped, "operator")
+    assert bench.wait(late).kind == "timed_out"
+    ending = bench.wait(stopped)
+    assert (ending.kind, ending.reason[:27]) == ("cancelled", "operator (something blocks ")
+    release.set()
+    assert bench.run(guest, waits, timeout=0.01).kind == "timed_out"
+
+
+def test_a_loop_that_is_closed_is_a_failure_with_a_clear_message(bench, clock):
+    loop = asyncio.new_event_loop()
+    loop.close()
+    executor = LoopExecutor(bench.done, clock, loop=loop)
+    ending = bench.run(executor, waits)
+    assert (ending.kind, ending.error.type) == ("raised", "EventLoopClosed")
+    assert "keep the application's loop running until the scheduler has stopped" in ending.error.message
+    executor.close()
+
+
+def test_a_loop_that_is_closed_under_a_run_is_noticed(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
+    loop = asyncio.new_event_loop()
+    executor = LoopExecutor(bench.done, clock, loop=loop)
+    call = bench.call(waits)
+    executor.start(call)
+    assert bench.of(call) == []
+    loop.close()  # what was handed to it is dropped without a word
+    assert bench.wait(call).error.type == "EventLoopClosed"
+    executor.close()
+
+
+def test_a_loop_is_looked_at_only_while_something_runs_there(bench, executor, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.01)
+    bench.run(executor, waits, timeout=0.03)
+    bench.until(lambda: len(executor._attempts.deadlines) == 0, "quiet")
+    assert executor._looking is False
+
+
+def test_the_end_of_the_application_cancels_runs_and_that_is_told(bench, clock):
+    calls = []
+
+    async def application():
+        executor = LoopExecutor(bench.done, clock, loop=asyncio.get_running_loop())
+        begun = threading.Event()
+        calls.append(bench.call(waits, begun))
+        executor.start(calls[0])
+        await asyncio.to_thread(begun.wait, bench.patience)
+        return executor
+
+    executor = asyncio.run(application())
+    ending = bench.wait(calls[0])
+    assert ending.kind == "raised"
+    assert "by its event loop shutting down" in ending.error.message
+    executor.close()
+
+
+def test_sys_exit_in_a_job_or_in_its_task_ends_no_loop(bench, executor, caplog):
+    async def exits():
+        sys.exit(3)
+
+    async def exits_below():
+        await asyncio.create_task(exits())
+
+    async def exits_aside():
+        task = asyncio.create_task(exits())
+        await asyncio.wait([task])
+        task.exception()
+        return 7
+
+    assert bench.run(executor, exits).error.type == "SystemExit"
+    assert bench.run(executor, exits_below).error.type == "SystemExit"
+    assert bench.run(executor, exits_aside).result == "7"
+    assert bench.run(executor, lambda: 7).result == "7"
+    assert "it goes on" in caplog.text
+
+
+def test_a_job_that_stops_our_loop_stops_no_later_job(bench, executor, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
+
+    async def job():
+        asyncio.get_running_loop().stop()
+        return 7
+
+    bench.run(executor, job)
+    bench.until(lambda: executor._home.loop.is_closed(), "the loop's end")
+    assert bench.run(executor, lambda: 8).result == "8"
+
+
+def test_cancel_from_a_task_group_counts(bench, executor):
+    async def child():
+        raise Cancel("enough")
+
+    async def job():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(child())
+
+    ending = bench.run(executor, job)
+    assert (ending.kind, ending.reason) == ("cancelled", "job: enough")
+
+
+def test_an_error_shows_the_jobs_frames_only(bench, executor):
+    async def fails():
+        raise ValueError("the reason")
+
+    ending = bench.run(executor, fails)
+    assert ending.error.message == "the reason"
+    assert "executors/loop.py" not in ending.error.traceback
+    assert "in fails" in ending.error.traceback
+
+
+def test_a_task_factory_that_fails_is_a_failure_of_the_run(bench, guest, application):
+    def factory(loop, coroutine, **options):
+        raise RuntimeError("no tasks today")
+
+    application.call_soon_threadsafe(application.set_task_factory, factory)
+    assert bench.run(guest, waits).error.message == "no tasks today"
+    application.call_soon_threadsafe(application.set_task_factory, None)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+def test_eager_tasks_are_no_trouble(bench, guest, application):
+    factory = asyncio.eager_task_factory  # type: ignore[attr-defined, unused-ignore]
+    application.call_soon_threadsafe(application.set_task_factory, factory)
+    assert bench.run(guest, lambda: 7).result == "7"
+    assert bench.run(guest, waits, timeout=0.02).kind == "timed_out"
+
+
+def test_end_timeout_and_stop_at_the_same_moment_give_one_report(bench, executor):
+    dice = random.Random(2)
+
+    async def job(seconds):
+        await asyncio.sleep(seconds)
+
+    calls = []
+    for _ in range(300):
+        call = bench.call(job, 0.003 * dice.random(), timeout=0.003 * dice.random() + 1e-6)
+        calls.append(call)
+        executor.start(call)
+        if dice.random() < 0.3:
+            executor.stop(call, "operator")
+    assert {bench.wait(call).kind for call in calls} <= {"returned", "timed_out", "cancelled"}
+    bench.until(lambda: not executor._home.tasks, "the last task's end")
+
+
+def test_close_while_running_reports_nothing_and_leaves_no_thread(bench, clock):
+    executor = LoopExecutor(bench.done, clock)
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def job():
+        try:
+            await waits(begun)
+        finally:
+            cleaned.set()
+
+    call = bench.call(job)
+    executor.start(call)
+    assert begun.wait(bench.patience)
+    executor.close()
+    assert cleaned.is_set()
+    assert not loops()
+    assert bench.of(call) == []
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.start(bench.call(job))
+    executor.close()
+
+
+def test_close_does_not_wait_for_ever_for_a_blocked_loop(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.loop.GRACE", -0.95)
+    executor = LoopExecutor(bench.done, clock)
+    blocked, release = threading.Event(), threading.Event()
+
+    async def blocks():
+        blocked.set()
+        release.wait(bench.patience)
+
+    call = bench.call(blocks)
+    executor.start(call)
+    assert blocked.wait(bench.patience)
+    executor.close()
+    assert loops()
+    release.set()
+    bench.until(lambda: not loops(), "the loop's end")
+    assert bench.of(call) == []

@@ -1,0 +1,343 @@
+import asyncio
+import contextvars
+import random
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import Cancel
+from cronsensus.node.executors.threads import ThreadExecutor
+from cronsensus.node.run import current_run
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+@pytest.fixture
+def executor(bench, clock):
+    executor = ThreadExecutor(bench.done, clock)
+    yield executor
+    executor.close()
+
+
+def workers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("cronsensus-job")]
+
+
+def test_a_function_gets_its_arguments_and_its_value_comes_back(bench, executor):
+    ending = bench.run(executor, lambda a, *, b: {"a": a, "b": b}, 1, b=[2])
+    assert (ending.kind, ending.result, ending.error) == ("returned", '{"a":1,"b":[2]}', None)
+    assert timedelta(0) < ending.elapsed < timedelta(seconds=bench.patience)
+
+
+def test_the_run_is_given_to_the_parameter_that_wants_it_whatever_a_row_says(bench, executor):
+    seen = []
+    call = bench.call(lambda a, run: seen.append((a, run)), 1, run="from a row", run_parameter="run")
+    executor.start(call)
+    bench.wait(call)
+    assert seen == [(1, call.run)]
+
+
+def test_elapsed_is_by_the_clock_given(bench):
+    clock = ManualClock()
+    executor = ThreadExecutor(bench.done, clock)
+    assert bench.run(executor, lambda: clock.advance(5)).elapsed == timedelta(seconds=5)
+    executor.close()
+
+
+def test_a_thread_is_used_again(bench, executor):
+    names = set()
+    for _ in range(50):
+        bench.run(executor, lambda: names.add(threading.current_thread().name))
+        bench.until(lambda: executor._idle, "idleness")
+    assert len(names) == 1
+
+
+def test_calls_run_side_by_side(bench, executor):
+    barrier = threading.Barrier(8)
+    calls = [bench.call(lambda: barrier.wait(bench.patience)) for _ in range(8)]
+    for call in calls:
+        executor.start(call)
+    assert {bench.wait(call).kind for call in calls} == {"returned"}
+
+
+def test_an_idle_thread_leaves_after_a_while(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.threads.IDLE_SECONDS", 0.01)
+    executor = ThreadExecutor(bench.done, clock)
+    before = len(workers())
+    bench.run(executor, lambda: None)
+    bench.until(lambda: len(workers()) <= before, "leaving")
+    assert bench.run(executor, lambda: 7).result == "7"
+    executor.close()
+
+
+def test_threads_that_leave_lose_no_call(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.threads.IDLE_SECONDS", 0.0005)
+    executor = ThreadExecutor(bench.done, clock)
+    rest = threading.Event()
+    for number in range(300):
+        assert bench.run(executor, lambda number=number: number).result == str(number)
+        rest.wait(random.random() / 1000)
+    executor.close()
+
+
+def test_each_call_has_a_fresh_context_with_its_run(bench, executor):
+    VARIABLE.set("the application's")
+    seen = []
+
+    def job():
+        seen.append((current_run(), VARIABLE.get()))
+        VARIABLE.set("a job's")
+
+    for _ in range(3):
+        call = bench.call(job)
+        executor.start(call)
+        bench.wait(call)
+        assert seen.pop() == (call.run, "unset")
+    assert current_run() is None
+
+
+def test_the_run_is_current_in_threads_and_tasks_that_the_job_starts(bench, executor):
+    seen = []
+
+    def in_a_thread():
+        seen.append(current_run())
+
+    async def in_a_task():
+        seen.append(current_run())
+
+    async def on_a_loop():
+        await asyncio.gather(asyncio.create_task(in_a_task()), asyncio.to_thread(in_a_thread))
+
+    def job():
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(in_a_thread,))
+        thread.start()
+        thread.join()
+        asyncio.run(on_a_loop())
+
+    call = bench.call(job)
+    executor.start(call)
+    bench.wait(call)
+    assert seen == [call.run] * 3
+
+
+def test_an_async_function_is_run_to_its_end(bench, executor):
+    async def job():
+        await asyncio.sleep(0)
+        return current_run().token
+
+    call = bench.call(job)
+    executor.start(call)
+    assert bench.wait(call).result == str(call.claim.token)
+
+
+def test_a_stuck_job_is_reported_at_its_timeout_and_others_are_served(bench, executor):
+    release, threads = threading.Event(), []
+
+    def stuck():
+        threads.append(threading.current_thread())
+        release.wait(bench.patience)
+        return "too late"
+
+    calls = [bench.call(stuck, timeout=0.05) for _ in range(3)]
+    for call in calls:
+        executor.start(call)
+    for call in calls:
+        ending = bench.wait(call)
+        assert (ending.kind, ending.reason, ending.result) == ("timed_out", "timeout", None)
+        assert ending.error.message.startswith("the attempt ran longer than timeout=50ms; its thread cannot be stopped")
+        assert "in stuck" in ending.error.traceback
+        assert call.run.cancelled.wait(bench.patience)
+        assert call.run.cancel_reason == "timeout"
+    assert executor.abandoned == 3
+    assert bench.run(executor, lambda: 7).result == "7"
+    assert not any(thread.daemon is False for thread in threads)
+    release.set()
+    for thread in threads:
+        thread.join(bench.patience)
+    assert executor.abandoned == 0
+    assert bench.each_once()
+
+
+def test_a_job_that_ends_in_time_is_not_disturbed_by_its_timeout(bench, executor):
+    call = bench.call(lambda: 7, timeout=3600)
+    executor.start(call)
+    assert bench.wait(call).kind == "returned"
+    assert len(executor._attempts.deadlines) == 0
+    assert not call.run.cancelled.is_set()
+
+
+def test_a_job_that_notices_its_timeout_is_still_reported_as_timed_out(bench, executor):
+    def job(run):
+        run.cancelled.wait(bench.patience)
+        run.check()
+
+    for _ in range(50):
+        assert bench.run(executor, job, timeout=0.001, run_parameter="run").kind == "timed_out"
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "reason"),
+    [
+        ("notices", "cancelled", "operator: enough"),
+        ("returns", "returned", None),
+        ("fails", "cancelled", "operator: enough"),
+        ("says so", "cancelled", "operator: enough"),
+    ],
+)
+def test_a_job_that_is_asked_to_stop(bench, executor, how, kind, reason):
+    begun = threading.Event()
+
+    def job(run):
+        begun.set()
+        run.cancelled.wait(bench.patience)
+        if how == "notices":
+            run.check()
+        if how == "fails":
+            raise OSError("broken")
+        if how == "says so":
+            raise Cancel("my own words")
+        return "done"
+
+    call = bench.call(job, run_parameter="run")
+    executor.start(call)
+    assert begun.wait(bench.patience)
+    executor.stop(call, "operator: enough")
+    executor.stop(call, "a second reason")
+    ending = bench.wait(call)
+    assert (ending.kind, ending.reason) == (kind, reason)
+    assert (ending.error is not None) == (how == "fails")
+    executor.stop(call, "too late")
+
+
+def test_a_lost_lease_is_told(bench, executor):
+    def job(run):
+        run.lease_lost.wait(bench.patience)
+        run.check()
+
+    call = bench.call(job, run_parameter="run")
+    executor.start(call)
+    executor.stop(call, "lease lost", lease_lost=True)
+    ending = bench.wait(call)
+    assert (ending.kind, ending.reason) == ("cancelled", "lease lost")
+
+
+def test_what_was_stopped_before_it_began_is_never_called(bench, executor):
+    call = bench.call(lambda: 1 / 0)
+    call.run.stop("operator")
+    executor.start(call)
+    ending = bench.wait(call)
+    assert (ending.kind, ending.reason) == ("cancelled", "operator (before it began)")
+
+
+def test_sys_exit_leaves_the_thread_to_others(bench, executor):
+    assert bench.run(executor, lambda: sys.exit(3)).error.type == "SystemExit"
+    assert bench.run(executor, lambda: 7).result == "7"
+
+
+def test_end_timeout_and_stop_at_the_same_moment_give_one_report(bench, clock):
+    executor = ThreadExecutor(bench.done, clock)
+    dice = random.Random(1)
+    calls = []
+    for _ in range(300):
+        sleep = threading.Event()
+        call = bench.call(lambda sleep=sleep: sleep.wait(0.003 * dice.random()), timeout=0.003 * dice.random() + 1e-6)
+        calls.append(call)
+        executor.start(call)
+        if dice.random() < 0.5:
+            executor.stop(call, "operator")
+    for call in calls:
+        bench.wait(call)
+    bench.until(lambda: executor.abandoned == 0, "the last abandoned thread's end")
+    executor.close()
+    assert bench.each_once()
+    assert {bench.of(call)[0].kind for call in calls} <= {"returned", "timed_out", "cancelled"}
+
+
+def test_no_thread_to_be_had_is_a_failure_of_the_run(bench, executor, monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    ending = bench.run(executor, lambda: None)
+    assert ending.kind == "raised"
+    assert "the node cannot start another thread: can't start new thread; lower --concurrency" in ending.error.message
+
+
+def test_close_reports_nothing_more_and_lets_idle_threads_go(bench, clock):
+    before = len(workers())
+    executor = ThreadExecutor(bench.done, clock)
+    begun, threads = threading.Barrier(4), []
+
+    def job(run):
+        threads.append(threading.current_thread())
+        begun.wait(bench.patience)
+        run.cancelled.wait(bench.patience)
+
+    calls = [bench.call(job, run_parameter="run") for _ in range(3)]
+    for call in calls:
+        executor.start(call)
+    begun.wait(bench.patience)
+    bench.run(executor, lambda: None)
+    executor.close()
+    executor.close()
+    for thread in threads:
+        thread.join(bench.patience)
+    bench.until(lambda: len(workers()) <= before, "leaving")
+    assert [bench.of(call) for call in calls] == [[], [], []]
+    assert all(call.run.cancelled.is_set() for call in calls)
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.start(bench.call(lambda: None))
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_call_alive(bench, executor):
+    import gc
+    import weakref
+
+    class Precious:
+        pass
+
+    def job():
+        return None
+
+    job.precious = Precious()  # type: ignore[attr-defined]
+    held = weakref.ref(job.precious)  # type: ignore[attr-defined]
+    bench.run(executor, job)
+    bench.until(lambda: executor._idle, "idleness")
+    del job
+    gc.collect()
+    assert held() is None
+
+
+def test_a_stuck_job_does_not_hold_the_process(bench):
+    program = """
+import threading
+from datetime import UTC, datetime, timedelta
+from cronsensus.clock import SystemClock
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Claim
+from cronsensus.model.states import Origin
+from cronsensus.node.executors.base import Call, Registered
+from cronsensus.node.executors.threads import ThreadExecutor
+from cronsensus.node.run import Run
+
+now = datetime.now(UTC)
+claim = Claim(id=1, spec=JobSpec(name="j", function="j"), key="k", origin=Origin.ENQUEUE, scheduled_for=None, due_at=now,
+              attempt=1, token=1, session="s", args=(), kwargs={}, claimed_at=now)
+begun = threading.Event()
+def stuck():
+    begun.set()
+    threading.Event().wait()
+executor = ThreadExecutor(lambda call, ending: None, SystemClock())
+executor.start(Call(claim, Run(claim), Registered("j", stuck, "thread")))
+begun.wait()
+executor.close()
+print("leaving")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=bench.patience, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ("leaving\n", "")

@@ -1,0 +1,543 @@
+"""``plan()`` against an oracle that walks every nominal time and reads the rules aloud, and at each exact boundary."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cronsensus.clock import SystemClock
+from cronsensus.model.job import Era, JobSpec, JobState, Policies, Stretch
+from cronsensus.planning import MOST_COUNTED, MOST_OCCURRENCES, ON_TIME, next_nominal, plan
+from cronsensus.triggers import any_of, at, cron, every
+
+T0 = datetime(2026, 3, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def seconds(count):
+    return timedelta(seconds=count)
+
+
+def a_job(trigger, *, watermark=T0, eras=None, pauses=(), active=0, **policies):
+    return JobState(
+        id=1,
+        spec=JobSpec(name="job", function="job", trigger=trigger, policies=Policies.read(policies)),
+        revision=7,
+        watermark=watermark,
+        eras=eras or (Era(T0, trigger, 1),),
+        pauses=tuple(pauses),
+        active=active,
+    )
+
+
+# --- the oracle: every nominal time by itself -------------------------------------------------------------------------
+
+
+def nominals(job, until):
+    """Every nominal time after the watermark and up to ``until``, with its trigger, by ``next_after`` alone."""
+    found = []
+    for index, era in enumerate(job.eras):
+        end = min(job.eras[index + 1].since, until) if index + 1 < len(job.eras) else until
+        position = job.watermark if index == 0 else max(era.since, job.watermark)
+        while era.trigger is not None:
+            position = era.trigger.next_after(position)
+            if position is None or position > end:
+                break
+            found.append((position, era))
+    return found
+
+
+def paused(job, nominal):
+    return any(pause.start <= nominal and (pause.end is None or nominal <= pause.end) for pause in job.pauses)
+
+
+def expected(job, now):
+    """The verdict of each nominal time, by the rules of the module's docstring; ``"run"`` for an occurrence."""
+    policies = job.spec.policies
+    verdicts, left = {}, []
+    times = nominals(job, now)
+    for nominal, era in times:
+        age = now - nominal
+        first_and_only = (
+            nominal == era.since + MICROSECOND
+            and era.trigger.next_after(nominal) is None
+            and job.watermark <= era.since
+            and not paused(job, nominal)
+        )
+        if paused(job, nominal):
+            verdicts[nominal] = "skipped paused"
+        elif policies.grace is not None and age > policies.grace + era.trigger.jitter:
+            verdicts[nominal] = "missed late"
+        elif first_and_only:
+            left.append((nominal, era.trigger))
+        elif age > policies.catch_up_window:
+            verdicts[nominal] = "missed catch_up_window"
+        elif policies.catch_up != "all" and nominal != last_live(job, times):
+            verdicts[nominal] = "skipped coalesced" if policies.catch_up == "latest" else "missed catch_up=none"
+        elif policies.catch_up == "none" and policies.grace is None and age > ON_TIME:
+            verdicts[nominal] = "missed catch_up=none"
+        else:
+            left.append((nominal, era.trigger))
+    kept = []
+    for nominal, trigger in left:
+        due = nominal + trigger.delay_for("job", nominal)
+        if policies.grace is not None and now - due > policies.grace:
+            verdicts[nominal] = "missed late"
+        else:
+            kept.append(nominal)
+    created = 0
+    for nominal in kept:
+        crowd = job.active + created
+        brought_back = policies.catch_up == "all" and now - nominal > ON_TIME
+        overlaps = {
+            "skip": crowd > 0,
+            "queue_one": crowd > 1,
+            "cancel_previous": nominal != kept[-1],
+        }.get(policies.overlap, False)
+        if overlaps and not brought_back:
+            verdicts[nominal] = "skipped overlap"
+        else:
+            verdicts[nominal] = "run"
+            created += 1
+    return verdicts
+
+
+def last_live(job, times):
+    live = [nominal for nominal, _ in times if not paused(job, nominal)]
+    return live[-1] if live else None
+
+
+def decided(job, made):
+    """What a plan says of each nominal time; fails if it speaks twice or counts wrongly."""
+    verdicts = {occurrence.scheduled_for: "run" for occurrence in made.occurrences}
+    assert len(verdicts) == len(made.occurrences)
+    times = [nominal for nominal, _ in nominals(job, made.watermark)]
+    before = None
+    for verdict in made.verdicts:
+        assert verdict.first <= verdict.last
+        assert before is None or before.last < verdict.first
+        within = [nominal for nominal in times if verdict.first <= nominal <= verdict.last]
+        assert within[0] == verdict.first
+        assert within[-1] == verdict.last
+        assert verdict.count == (len(within) if len(within) <= MOST_COUNTED else None)
+        for nominal in within:
+            assert nominal not in verdicts, "two verdicts"
+            verdicts[nominal] = f"{verdict.state} {verdict.reason}"
+        before = verdict
+    return verdicts
+
+
+def after(job, made):
+    """The job as it stands when a store has carried the plan out."""
+    counted = 0 if job.spec.policies.overlap == "allow" else len(made.occurrences)
+    return replace(job, watermark=made.watermark, active=job.active + counted)
+
+
+def in_steps(job, now, most):
+    """Plan with little room, again and again, until nothing is left."""
+    verdicts: dict[datetime, str] = {}
+    for _ in range(1000):
+        made = plan(job, now, most=most)
+        if made.watermark == job.watermark:
+            assert not made.occurrences
+            assert not made.verdicts
+            return verdicts
+        assert len(made.occurrences) <= most
+        said = decided(job, made)
+        assert not said.keys() & verdicts.keys()
+        verdicts |= said
+        job = after(job, made)
+    raise AssertionError("the watermark does not arrive")
+
+
+# --- what may come ----------------------------------------------------------------------------------------------------
+
+some_seconds = st.integers(0, 90).map(seconds)
+some_micros = st.sampled_from([-MICROSECOND, timedelta(0), MICROSECOND])
+
+
+@st.composite
+def triggers(draw):
+    jitter = draw(st.sampled_from([0, 0, 1, 7, 40]))
+    simple = st.one_of(
+        st.builds(every, st.sampled_from([1, 3, 5, 10, 25]), jitter=st.just(jitter)),
+        st.builds(lambda step, end: every(step, end=T0 + end, jitter=jitter), st.sampled_from([2, 10]), some_seconds),
+        st.builds(
+            lambda after_start: at(T0 + after_start, jitter=jitter),
+            st.builds(lambda s, m: s + m, some_seconds, some_micros),
+        ),
+        st.builds(cron, st.sampled_from(["*/4 * * * * *", "*/15 * * * * *", "* * * * *"]), jitter=st.just(jitter)),
+    )
+    if draw(st.booleans()):
+        return draw(simple)
+    return any_of(draw(simple), draw(simple))
+
+
+@st.composite
+def jobs(draw):
+    bounds = sorted(draw(st.lists(some_seconds, min_size=6, max_size=6)))
+    moments = [T0 + bound + draw(some_micros) for bound in bounds]
+    moments = [max(T0, moment) for moment in sorted(moments)]
+    eras = [Era(T0, draw(triggers()), 1)]
+    for index, since in enumerate(moments[: draw(st.integers(0, 2))]):
+        eras.append(Era(since, draw(st.one_of(st.none(), triggers())), index + 2))
+    pauses = []
+    for start, end in ((moments[0], moments[1]), (moments[2], moments[3]), (moments[4], None)):
+        if draw(st.integers(0, 2)) == 0:
+            pauses.append(Stretch(start, end if draw(st.integers(0, 4)) or end is None else None))
+            if pauses[-1].end is None:
+                break
+    exact = st.builds(lambda whole, micro: max(timedelta(0), whole + micro), some_seconds, some_micros)
+    policies = {
+        "catch_up": draw(st.sampled_from(["none", "latest", "all"])),
+        "overlap": draw(st.sampled_from(["skip", "queue_one", "queue", "cancel_previous", "allow"])),
+        "catch_up_window": draw(st.one_of(exact, st.just(timedelta(days=1)))),
+        "grace": draw(st.one_of(st.none(), exact)),
+    }
+    watermark = T0 + draw(st.one_of(st.just(timedelta(0)), some_seconds))
+    last_before = [index for index, era in enumerate(eras) if era.since <= watermark][-1]
+    return a_job(
+        eras[-1].trigger,
+        watermark=watermark,
+        eras=tuple(eras[last_before:]),
+        pauses=[pause for pause in pauses if pause.end is None or pause.end > watermark],
+        active=draw(st.integers(0, 3)),
+        **policies,
+    )
+
+
+moments = st.builds(lambda whole, micro: T0 + whole + micro, some_seconds, some_micros)
+
+
+@settings(max_examples=400)
+@given(jobs(), moments)
+def test_every_nominal_time_up_to_the_new_watermark_gets_the_one_verdict_that_the_rules_say(job, now):
+    made = plan(job, now)
+    assert decided(job, made) == expected(job, now)
+    times = [nominal for nominal, _ in nominals(job, now)]
+    assert made.watermark == (times[-1] if times else job.watermark)
+
+
+@given(jobs(), moments)
+def test_the_next_due_time_is_the_first_nominal_time_after_the_new_watermark(job, now):
+    made = plan(job, now)
+    later = nominals(replace(job, watermark=made.watermark), now + timedelta(hours=1))
+    assert made.next_due == (later[0][0] if later else next_nominal(job.eras, made.watermark))
+    assert made.next_due is None or made.next_due > now
+
+
+@given(jobs(), moments)
+def test_planning_again_from_the_new_watermark_gives_nothing(job, now):
+    made = plan(job, now)
+    again = plan(after(job, made), now)
+    assert (again.occurrences, again.verdicts, again.cancel_previous) == ((), (), False)
+    assert (again.watermark, again.next_due) == (made.watermark, made.next_due)
+
+
+@settings(max_examples=400)
+@given(jobs(), moments, st.integers(1, 7))
+def test_a_plan_with_little_room_stops_the_watermark_and_the_next_ones_bring_the_same_result(job, now, most):
+    assert in_steps(job, now, most) == expected(job, now)
+
+
+@given(jobs(), moments)
+def test_neighbours_with_one_verdict_are_one_range(job, now):
+    made = plan(job, now)
+    times = nominals(job, now)
+    triggers = {nominal: era.trigger for nominal, era in times}
+    following = dict(zip([t for t, _ in times], [t for t, _ in times][1:], strict=False))
+    for one, other in zip(made.verdicts, made.verdicts[1:], strict=False):
+        if (one.state, one.reason) == (other.state, other.reason) and following[one.last] == other.first:
+            assert triggers[one.last] != triggers[other.first], "ranges of two triggers stay apart"
+
+
+@given(jobs(), moments)
+def test_due_and_expiry_are_the_nominal_time_with_its_jitter_and_grace(job, now):
+    triggers = {nominal: era.trigger for nominal, era in nominals(job, now)}
+    for occurrence in plan(job, now).occurrences:
+        delay = triggers[occurrence.scheduled_for].delay_for("job", occurrence.scheduled_for)
+        assert occurrence.due_at == occurrence.scheduled_for + delay
+        grace = job.spec.policies.grace
+        assert occurrence.expires_at == (None if grace is None else occurrence.due_at + grace)
+        assert occurrence.expires_at is None or occurrence.expires_at >= now, "created only to expire"
+
+
+def test_a_plan_carries_what_it_saw():
+    job = a_job(every("1m"), active=0)
+    made = plan(job, T0 + seconds(60))
+    assert (made.job_id, made.job, made.revision, made.watermark_seen, made.active_seen) == (1, "job", 7, T0, 0)
+
+
+# --- by example, at the boundaries ------------------------------------------------------------------------------------
+
+
+def said(job, now, **more):
+    made = plan(job, now, **more)
+    return [
+        *(f"{(o.scheduled_for - T0).total_seconds():g} run" for o in made.occurrences),
+        *(
+            f"{(v.first - T0).total_seconds():g}-{(v.last - T0).total_seconds():g} {v.state} {v.reason} x{v.count}"
+            for v in made.verdicts
+        ),
+    ]
+
+
+def test_nothing_is_due():
+    made = plan(a_job(every("1m")), T0 + seconds(59.999999))
+    assert (made.occurrences, made.verdicts, made.watermark) == ((), (), T0)
+    assert made.next_due == T0 + seconds(60)
+
+
+def test_a_job_that_is_due_by_mistake_only_gets_its_next_due_time_moved():
+    job = a_job(every("1m"), watermark=T0 + seconds(60))
+    made = plan(job, T0 + seconds(60))
+    assert (made.occurrences, made.verdicts, made.watermark) == ((), (), job.watermark)
+    assert made.next_due == T0 + seconds(120)
+
+
+def test_a_clock_that_was_set_back_repeats_nothing():
+    job = a_job(every("1m"), watermark=T0 + seconds(600))
+    made = plan(job, T0 + seconds(60))
+    assert (made.occurrences, made.verdicts, made.watermark) == ((), (), job.watermark)
+    assert made.next_due == T0 + seconds(660)
+
+
+def test_a_nominal_time_at_this_very_microsecond_is_due():
+    assert said(a_job(every("1m")), T0 + seconds(60)) == ["60 run"]
+
+
+def test_a_job_without_a_trigger_owes_nothing():
+    made = plan(a_job(None), T0 + timedelta(days=400))
+    assert (made.occurrences, made.verdicts, made.watermark, made.next_due) == ((), (), T0, None)
+
+
+def test_latest_keeps_the_last_and_coalesces_the_others():
+    assert said(a_job(every("1m")), T0 + seconds(200)) == ["180 run", "60-120 skipped coalesced x2"]
+
+
+def test_latest_keeps_the_last_however_late_within_the_window():
+    job = a_job(every("1d"), catch_up_window="1h")
+    assert said(job, T0 + timedelta(days=1, hours=1)) == ["86400 run"]
+    assert said(job, T0 + timedelta(days=1, hours=1) + MICROSECOND) == ["86400-86400 missed catch_up_window x1"]
+
+
+def test_none_keeps_only_what_is_found_on_time():
+    job = a_job(every("1m"), catch_up="none")
+    assert said(job, T0 + seconds(60) + ON_TIME) == ["60 run"]
+    assert said(job, T0 + seconds(60) + ON_TIME + MICROSECOND) == ["60-60 missed catch_up=none x1"]
+    assert said(job, T0 + seconds(190)) == ["180 run", "60-120 missed catch_up=none x2"]
+    assert said(job, T0 + seconds(230)) == ["60-180 missed catch_up=none x3"]
+
+
+def test_none_with_a_grace_counts_as_on_time_what_is_within_it():
+    job = a_job(every("10m"), catch_up="none", grace="1m")
+    assert said(job, T0 + seconds(660)) == ["600 run"]
+    assert said(job, T0 + seconds(660) + MICROSECOND) == ["600-600 missed late x1"]
+
+
+def test_all_keeps_what_lies_within_the_window():
+    job = a_job(every("1m"), catch_up="all", catch_up_window="2m", overlap="queue")
+    assert said(job, T0 + seconds(240)) == ["120 run", "180 run", "240 run", "60-60 missed catch_up_window x1"]
+
+
+def test_grace_is_exact():
+    job = a_job(every("1h"), grace="30s")
+    assert said(job, T0 + seconds(3630)) == ["3600 run"]
+    assert said(job, T0 + seconds(3630) + MICROSECOND) == ["3600-3600 missed late x1"]
+
+
+def test_grace_counts_from_the_due_time_that_jitter_makes():
+    trigger = every("1h", jitter="10m")
+    job = a_job(trigger, grace="30s")
+    due = T0 + seconds(3600) + trigger.delay_for("job", T0 + seconds(3600))
+    assert said(job, due + seconds(30)) == ["3600 run"]
+    assert said(job, due + seconds(30) + MICROSECOND) == ["3600-3600 missed late x1"]
+
+
+def test_a_grace_of_nothing_still_lets_run_what_is_found_at_its_very_microsecond():
+    job = a_job(every("1m"), grace=0)
+    assert said(job, T0 + seconds(60)) == ["60 run"]
+    assert said(job, T0 + seconds(60) + MICROSECOND) == ["60-60 missed late x1"]
+
+
+@pytest.mark.parametrize(
+    ("overlap", "active", "outcome"),
+    [
+        ("skip", 0, "run"),
+        ("skip", 1, "skipped"),
+        ("queue_one", 0, "run"),
+        ("queue_one", 1, "run"),
+        ("queue_one", 2, "skipped"),
+        ("queue", 9, "run"),
+        ("cancel_previous", 0, "run"),
+        ("cancel_previous", 2, "run and cancel"),
+        ("allow", 9, "run"),
+    ],
+)
+def test_overlap(overlap, active, outcome):
+    made = plan(a_job(every("1m"), overlap=overlap, active=active), T0 + seconds(61))
+    runs = "run" if made.occurrences else made.verdicts[0].state.value
+    assert runs + (" and cancel" if made.cancel_previous else "") == outcome
+    assert all(verdict.reason == "overlap" for verdict in made.verdicts)
+
+
+def test_what_all_brings_back_late_queues_whatever_the_overlap_policy():
+    job = a_job(every("1m"), catch_up="all", active=1)
+    assert said(job, T0 + seconds(185)) == ["60 run", "120 run", "180-180 skipped overlap x1"]
+
+
+def test_several_that_overlap_on_time_are_one_range():
+    job = a_job(every("1s"), catch_up="all", active=1)
+    assert said(job, T0 + seconds(5)) == ["1-5 skipped overlap x5"]
+
+
+def test_the_last_of_several_on_time_replaces_the_others():
+    job = a_job(every("1s"), catch_up="all", overlap="cancel_previous", active=1)
+    made = plan(job, T0 + seconds(5))
+    assert said(job, T0 + seconds(5)) == ["5 run", "1-4 skipped overlap x4"]
+    assert made.cancel_previous
+
+
+def test_a_paused_stretch_includes_both_of_its_ends():
+    pause = Stretch(T0 + seconds(120), T0 + seconds(180))
+    job = a_job(every("1m"), catch_up="all", overlap="queue", pauses=[pause])
+    assert said(job, T0 + seconds(240)) == ["60 run", "240 run", "120-180 skipped paused x2"]
+
+
+def test_an_open_pause_takes_everything_from_its_start():
+    job = a_job(every("1m"), pauses=[Stretch(T0 + seconds(61), None)])
+    assert said(job, T0 + seconds(240)) == ["60 run", "120-240 skipped paused x3"]
+
+
+def test_latest_keeps_the_last_that_is_not_paused():
+    job = a_job(every("1m"), pauses=[Stretch(T0 + seconds(170), T0 + seconds(250))])
+    assert said(job, T0 + seconds(280)) == [
+        "120 run",
+        "60-60 skipped coalesced x1",
+        "180-240 skipped paused x2",
+    ]
+
+
+def test_two_pauses_in_a_gap():
+    pauses = [Stretch(T0 + seconds(60), T0 + seconds(60)), Stretch(T0 + seconds(180), T0 + seconds(200))]
+    job = a_job(every("1m"), catch_up="all", overlap="allow", pauses=pauses)
+    assert said(job, T0 + seconds(240)) == [
+        "120 run",
+        "240 run",
+        "60-60 skipped paused x1",
+        "180-180 skipped paused x1",
+    ]
+
+
+def test_each_trigger_rules_its_own_stretch_up_to_the_moment_the_next_begins():
+    eras = (
+        Era(T0, every("1m"), 1),
+        Era(T0 + seconds(120), None, 2),
+        Era(T0 + seconds(300), every("50s"), 3),
+    )
+    job = a_job(every("50s"), eras=eras, catch_up="all", overlap="queue")
+    assert said(job, T0 + seconds(401)) == ["60 run", "120 run", "350 run", "400 run"]
+
+
+def test_a_range_never_spans_two_triggers():
+    eras = (Era(T0, every("1m"), 1), Era(T0 + seconds(120), every("40s"), 2))
+    job = a_job(every("40s"), eras=eras)
+    assert said(job, T0 + seconds(245)) == ["240 run", "60-120 skipped coalesced x2", "160-200 skipped coalesced x2"]
+
+
+def test_a_range_goes_on_where_only_the_policies_changed():
+    eras = (Era(T0, every("1m"), 1), Era(T0 + seconds(150), every("1m"), 2))
+    assert said(a_job(every("1m"), eras=eras), T0 + seconds(245)) == ["240 run", "60-180 skipped coalesced x3"]
+
+
+def test_next_nominal_passes_over_a_stretch_without_a_trigger():
+    eras = (Era(T0, every("1m", end=T0), 1), Era(T0, None, 2), Era(T0 + seconds(300), every("1m"), 3))
+    assert next_nominal(eras, T0) == T0 + seconds(360)
+    assert next_nominal(eras[:2], T0) is None
+
+
+def test_next_nominal_leaves_to_the_next_era_what_lies_after_its_beginning():
+    eras = (Era(T0, every("1m"), 1), Era(T0 + seconds(90), every("1h"), 2))
+    assert next_nominal(eras, T0) == T0 + seconds(60)
+    assert next_nominal(eras, T0 + seconds(60)) == T0 + seconds(3600)
+
+
+@pytest.mark.parametrize("catch_up", ["none", "latest", "all"])
+def test_a_one_off_that_was_declared_after_its_time_runs_at_once(catch_up):
+    before = T0 - timedelta(days=900)
+    job = a_job(
+        at(before), watermark=before - MICROSECOND, eras=(Era(before - MICROSECOND, at(before), 1),), catch_up=catch_up
+    )
+    assert [occurrence.scheduled_for for occurrence in plan(job, T0).occurrences] == [before]
+
+
+def test_a_one_off_in_the_past_is_missed_where_grace_forbids_it():
+    before = T0 - timedelta(days=900)
+    eras = (Era(before - MICROSECOND, at(before), 1),)
+    made = plan(a_job(at(before), watermark=eras[0].since, eras=eras, grace="1d"), T0)
+    assert [(verdict.state, verdict.reason) for verdict in made.verdicts] == [("missed", "late")]
+
+
+def test_a_one_off_whose_time_passed_in_a_downtime_follows_the_window():
+    job = a_job(at(T0 + seconds(60)))
+    assert said(job, T0 + timedelta(days=1, seconds=61)) == ["60-60 missed catch_up_window x1"]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trigger", [every("1s"), cron("* * * * * *"), every("1s", jitter="1h")], ids=str)
+@pytest.mark.parametrize("catch_up", ["none", "latest", "all"])
+@pytest.mark.parametrize("grace", [None, "5s"])
+def test_a_year_at_one_per_second_is_decided_in_milliseconds_and_a_handful_of_ranges(trigger, catch_up, grace):
+    job = a_job(trigger, catch_up=catch_up, grace=grace)
+    now = T0 + timedelta(days=365)
+    clock = SystemClock()
+    started = clock.monotonic()
+    made = plan(job, now)
+    took = clock.monotonic() - started
+    # One by one it would be half a minute; the bound leaves room for a busy machine.
+    assert took < 0.5
+    assert len(made.occurrences) <= MOST_OCCURRENCES
+    assert made.verdicts[0].first == T0 + seconds(1)
+    if catch_up != "all" or trigger.jitter == timedelta(0):
+        assert len(made.verdicts) <= 4
+
+
+def test_a_long_range_has_no_count():
+    made = plan(a_job(every("1s")), T0 + timedelta(days=365))
+    assert [verdict.count for verdict in made.verdicts] == [None, None]
+
+
+def test_a_plan_creates_a_thousand_at_most_and_the_job_stays_due():
+    job = a_job(every("1s"), catch_up="all", overlap="queue")
+    made = plan(job, T0 + seconds(2500))
+    assert len(made.occurrences) == MOST_OCCURRENCES
+    assert made.watermark == T0 + seconds(1000)
+    assert made.next_due == T0 + seconds(1001)
+
+
+def test_what_is_late_by_its_own_delay_counts_against_the_room_too():
+    job = a_job(every("1ms", jitter="1d"), catch_up="all", overlap="queue", grace=0, catch_up_window="2d")
+    made = plan(job, T0 + timedelta(hours=12))
+    assert made.watermark == T0 + MOST_OCCURRENCES * timedelta(milliseconds=1)
+
+
+def test_ranges_beyond_the_cut_wait_for_their_turn():
+    pauses = [Stretch(T0 + seconds(70), T0 + seconds(200))]
+    job = a_job(every("20s"), catch_up="all", overlap="queue", pauses=pauses)
+    assert said(job, T0 + seconds(240), most=2) == ["20 run", "40 run"]
+    later = replace(job, watermark=T0 + seconds(40))
+    assert said(later, T0 + seconds(240), most=2) == ["60 run", "220 run", "80-200 skipped paused x7"]
+
+
+def test_where_a_plan_is_cut_the_last_one_is_replaced_too():
+    job = a_job(every("1s"), catch_up="all", overlap="cancel_previous")
+    assert said(job, T0 + seconds(9), most=4) == ["1-4 skipped overlap x4"]
+
+
+def test_plan_reads_nothing_but_its_arguments():
+    job, now = a_job(every("1m"), catch_up="all"), T0 + seconds(500)
+    assert plan(job, now) == plan(job, now)

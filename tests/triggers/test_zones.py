@@ -1,0 +1,88 @@
+"""Names of time zones: what is accepted, what is refused, and what a machine without zone data says."""
+
+import subprocess
+import sys
+import zoneinfo
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronsensus.errors import InvalidTrigger
+from cronsensus.triggers import cron, zones
+
+
+def test_a_zone_is_a_name_or_a_zoneinfo():
+    paris = cron("0 21 * * *", tz="Europe/Paris")
+    assert cron("0 21 * * *", tz=zoneinfo.ZoneInfo("Europe/Paris")) == paris
+    assert cron("0 21 * * *", tz=zoneinfo.ZoneInfo.no_cache("Europe/Paris")) == paris
+    assert paris.next_after(datetime(2026, 11, 20, tzinfo=UTC)) == datetime(2026, 11, 20, 20, tzinfo=UTC)
+    utc: Any = UTC  # not in the signature, but what the fingers know
+    assert cron("0 21 * * *", tz=utc) == cron("0 21 * * *")
+
+
+@pytest.mark.parametrize(
+    ("tz", "says"),
+    [
+        ("Europe/Pariss", "tz='Europe/Pariss' is not a known time zone; did you mean 'Europe/Paris'"),
+        ("europe/paris", "did you mean 'Europe/Paris'"),
+        ("Shanghai", "did you mean 'Asia/Shanghai'"),
+        ("new york", "did you mean 'America/New_York'"),
+        ("Mars/Olympus", "write a name like 'Europe/Paris' or 'UTC'"),
+        ("America", "not a known time zone"),
+        ("../../etc/passwd", "not a known time zone"),
+        ("/etc/localtime", "not a known time zone"),
+        ("Europe/Paris\x00", "not a known time zone"),
+        ("", "not a known time zone"),
+        ("x" * 100_000, "not a known time zone"),
+        ("é", "not a known time zone"),
+        ("localtime", "may differ from one machine to the next"),
+        ("posixrules", "may differ"),
+        ("right/Europe/Paris", "may differ"),
+        (None, "tz=None is not a time zone"),
+        (2, "tz=2 is not a time zone"),
+        (timezone(timedelta(hours=1)), "is not a time zone; write a name like"),
+    ],
+)
+def test_a_bad_zone_is_refused(tz, says):
+    with pytest.raises(InvalidTrigger, match=says) as caught:
+        cron("0 21 * * *", tz=tz)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_zone_without_a_name_cannot_be_stored():
+    system = next((Path(path) for path in zoneinfo.TZPATH if (Path(path) / "Europe/Paris").exists()), None)
+    if system is None:
+        pytest.skip("this system has no zone files")
+    with (system / "Europe/Paris").open("rb") as file:
+        nameless = zoneinfo.ZoneInfo.from_file(file)
+    with pytest.raises(InvalidTrigger, match="has no name"):
+        cron("0 21 * * *", tz=nameless)
+
+
+@pytest.fixture
+def no_zone_data(monkeypatch):
+    paths = zoneinfo.TZPATH
+    zones.load_zone.cache_clear()
+    zones._known_names.cache_clear()
+    zoneinfo.ZoneInfo.clear_cache()
+    zoneinfo.reset_tzpath(to=())
+    for name in [name for name in sys.modules if name.split(".")[0] == "tzdata"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    yield
+    zoneinfo.reset_tzpath(to=paths)
+    zones.load_zone.cache_clear()
+    zones._known_names.cache_clear()
+
+
+def test_without_zone_data_utc_works_and_the_rest_says_what_to_install(no_zone_data):
+    assert cron("0 21 * * *").next_after(datetime(2026, 11, 20, tzinfo=UTC)) == datetime(2026, 11, 20, 21, tzinfo=UTC)
+    with pytest.raises(InvalidTrigger, match="no time zone data; run: pip install tzdata"):
+        cron("0 21 * * 6", tz="Asia/Tokyo")
+
+
+def test_the_library_that_reads_cron_is_only_imported_when_asked():
+    code = "import sys, cronsensus.triggers as t; t.every('5m'); assert 'cronsim' not in sys.modules; t.cron('@daily')"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
