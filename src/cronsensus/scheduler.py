@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, ParamSpec, Self, TypeVar, Unpack, cast
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.config import UNSET, Settings, Unset, load_settings, mask
+from cronsensus.config import UNSET, Settings, Unset, load_settings, mask, misspelt
 from cronsensus.declared import Declaration, Declarations, check_arguments, declare, require_trigger
 from cronsensus.errors import ConfigurationError, DuplicateJob, InvalidOption, UnknownJob
 from cronsensus.functions import Function, look_at
@@ -77,8 +77,8 @@ class Scheduler(Operations):
         defaults: policies of jobs that do not say otherwise.
         concurrency: most runs of this node at a time. Defaults to 20.
         node: the node's name for people. Defaults to host name and pid.
-        release: the version of the application's code; a hash of the declared jobs is added to it. (``CRONSENSUS_RELEASE`` and
-            ``--release`` replace the whole.)
+        release: the version of the application's code, to which a hash of the declared jobs is added. Defaults to the hash
+            alone. (``CRONSENSUS_RELEASE`` and ``--release`` are taken as they are.)
         drain_timeout: how long runs may go on when the node is told to stop. Defaults to 30 seconds.
         fast_evidence: take a process of this host for dead as soon as it is gone. Defaults to true.
         clock: for tests.
@@ -497,6 +497,8 @@ class Scheduler(Operations):
         from cronsensus.node.conductor import NodeSettings
         from cronsensus.node.node import Node
 
+        for sentence in misspelt():
+            _log.warning("%s", sentence)
         store, settings = self._ready(), self.settings
         node = NodeSettings(
             name=self.node_name,

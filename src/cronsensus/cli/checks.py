@@ -28,6 +28,9 @@ OVERDUE = timedelta(seconds=60)
 LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
 """Free bytes below which it fails, and below which it is worth a look."""
 _LOOKED_AT = 200
+_TOLD_ELSEWHERE = {
+    "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,12 @@ class Check:
 
 
 def examine(store: Store) -> Iterator[Check]:
-    """Yield the findings; stops early where the store cannot be used."""
-    try:
-        store.check()
-    except StoreError as error:
-        yield unusable(error)
-        return
+    """Yield the findings.
+
+    Raises:
+        StoreError: the store cannot be used, so there is nothing to examine.
+    """
+    store.check()
     described = store.describe()
     yield from _store(store, described)
     for look in (_speed, _clocks, _wake_ups):
@@ -68,7 +71,7 @@ def _store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
     shown = ", ".join(
         f"{key.replace('_', ' ')} {mask(str(value))}"
         for key, value in described.items()
-        if key not in {"store", "namespace", "schema"} and not isinstance(value, (dict, list))
+        if key not in _TOLD_ELSEWHERE and not isinstance(value, (dict, list))
     )
     name = store.capabilities.name
     yield Check("store", OK_LEVEL, f"{name}, namespace {store.namespace}" + (f": {shown}" if shown else ""))
@@ -164,18 +167,21 @@ def _durability(described: dict[str, Any]) -> Iterator[Check]:
         )
     elif synchronous:
         yield Check("durability", OK_LEVEL, f"synchronous is {synchronous}: what is committed survives a power failure")
-    if described.get("network_filesystem"):
-        kind = described.get("filesystem", "a network file system")
-        yield Check(
-            "file system",
-            FAIL,
-            f"the file lies on {kind}: SQLite's locks do not hold between machines",
-            "put the file on a local disk, and use it from one host",
-        )
+    kind = described.get("file_system")
+    if isinstance(kind, str):
+        from cronsensus.stores.sql.filesystems import is_network
+
+        if is_network(kind):
+            yield Check(
+                "file system",
+                FAIL,
+                f"the file lies on {kind}: SQLite's locks do not hold between machines",
+                "put the file on a local disk, and use it from one host",
+            )
 
 
 def _space(described: dict[str, Any]) -> Iterator[Check]:
-    place = described.get("path") or described.get("file")
+    place = described.get("file")
     if not isinstance(place, str):
         return
     try:

@@ -6,7 +6,6 @@ No traceback unless ``--debug`` asks for one.
 from __future__ import annotations
 
 import os
-import traceback
 
 import click
 
@@ -58,6 +57,8 @@ def report(error: BaseException, *, debug: bool = False) -> int:
         click.echo("stopped", err=True)
         return STOPPED if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
     if debug:
+        import traceback
+
         click.echo(clean(mask("".join(traceback.format_exception(error))), lines=True), err=True)
     if type(error).__name__ == "NoArgsIsHelpError":
         # click 8.2 and later show the help this way when a group is called without a command.
@@ -88,6 +89,8 @@ def read(error: BaseException) -> tuple[str, str, str, int]:
             return f"{type(error).__name__}: {error}", "", "", USAGE
         case _:
             pass
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     where = f"in {frames[-1].name}, {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
     what = f"a mistake in cronsensus: {type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from cronsensus.cli.facts import (
 )
 from cronsensus.cli.group import Group
 from cronsensus.cli.next import print_times, time_rows
-from cronsensus.cli.options import acting, job_argument, job_arguments, limited
+from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.words import clean, counted, exact, relative, shorten
 from cronsensus.codec import dumps
@@ -54,7 +55,8 @@ jobs.add_command(backfill)
 @click.option("--retired", is_flag=True, help="Retired jobs too.")
 @click.option("--after", default="", metavar="NAME", help="Begin after this name: the next page.")
 @limited()
-def list_(text: str | None, paused: bool, retired: bool, after: str, limit: int) -> None:  # noqa: FBT001 - flags
+@watchable
+def list_(*, text: str | None, paused: bool, retired: bool, after: str, limit: int, watch: bool) -> None:
     """List jobs: in words, when next, how the last one ended, whether paused and why.
 
     TEXT shows only names that contain it.
@@ -63,20 +65,28 @@ def list_(text: str | None, paused: bool, retired: bool, after: str, limit: int)
     cronsensus jobs list invoice --paused
     """
     output = Output.current()
+
+    def wanted(view: JobView) -> bool:
+        return not (paused and view.paused_at is None) and (text or "").lower() in view.spec.name.lower()
+
     with opened_store() as store:
-        now = store.now()
-        found: list[tuple[JobView, Any]] = []
-        more = None
-        for view in every_job(store, after=after, retired=retired):
-            if (paused and view.paused_at is None) or (text and text.lower() not in view.spec.name.lower()):
-                continue
-            if len(found) == limit:
-                more = found[-1][0].spec.name
-                break
-            last = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=1)
-            found.append((view, last[0] if last else None))
+
+        def draw() -> None:
+            found = list(islice(filter(wanted, every_job(store, after=after, retired=retired)), limit + 1))
+            more = found[limit - 1].spec.name if len(found) > limit else None
+            _print_jobs(output, store, found[:limit], more)
+
+        output.show(store, draw, again=watch)
+
+
+def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None) -> None:
+    now = store.now()
+    rows = []
+    for view in found:
+        last = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=1)
+        rows.append((view, last[0] if last else None))
     if output.as_json:
-        output.document({"jobs": [job_data(view, last) for view, last in found], "after": more})
+        output.document({"jobs": [job_data(view, last) for view, last in rows], "after": more})
         return
     output.table(
         ["job", "schedule", "next", "last result", "state"],
@@ -88,7 +98,7 @@ def list_(text: str | None, paused: bool, retired: bool, after: str, limit: int)
                 last_result(last, now),
                 job_state(view),
             ]
-            for view, last in found
+            for view, last in rows
         ],
         empty="no such job; start a node that declares some: cronsensus run MODULE:ATTR",
     )

@@ -13,18 +13,18 @@ from cronsensus.clock import SystemClock
 
 
 @click.command(cls=Command)
-@click.argument("app", required=False, metavar="[APP]", shell_complete=complete_app)
+@click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
 @click.option("--strict", is_flag=True, help="Exit code 1 if there is any finding.")
-def lint(app: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
+def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
     """Look over an application's jobs: herds, times at which clocks change, limits that contradict each other.
 
     What is certainly wrong is an error where the job is declared; this finds what is allowed and rarely meant.
 
     cronsensus lint jobs:scheduler --strict
     """
-    if app is not None:
-        Invocation.current().app = app
-    found = application(app)
+    if name is not None:
+        Invocation.current().app = name
+    found = application(name)
     specs = [job.spec for job in found.scheduler.jobs.values()]
     findings = lint_jobs(specs, SystemClock().now())
     output = Output.current()

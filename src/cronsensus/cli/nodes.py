@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.facts import session_data
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting, limited
+from cronsensus.cli.options import acting, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.words import brief, relative, shorten
 from cronsensus.model.session import SessionView
@@ -26,15 +28,22 @@ def nodes() -> None:
 @nodes.command("list")
 @click.option("--ended", is_flag=True, help="Also those that left or died in the last day.")
 @limited(200)
-def list_(ended: bool, limit: int) -> None:  # noqa: FBT001 - a flag
+@watchable
+def list_(*, ended: bool, limit: int, watch: bool) -> None:
     """List nodes: alive or not, what they hold, when their lease ends.
 
     cronsensus nodes list --ended
     """
     output = Output.current()
     with opened_store() as store:
-        now = store.now()
-        found = store.sessions(ended=ended, limit=limit)
+
+        def draw() -> None:
+            _print_nodes(output, store.sessions(ended=ended, limit=limit), store.now())
+
+        output.show(store, draw, again=watch)
+
+
+def _print_nodes(output: Output, found: list[SessionView], now: datetime) -> None:
     if output.as_json:
         output.document({"nodes": [session_data(one) for one in found]})
         return
@@ -43,9 +52,7 @@ def list_(ended: bool, limit: int) -> None:  # noqa: FBT001 - a flag
         [
             [
                 Cell(one.node, "bold"),
-                word(one.state)
-                if one.ended_why is None
-                else Cell(f"{one.state}: {one.ended_why}", word(one.state).style),
+                Cell(one.state + (f": {one.ended_why}" if one.ended_why else ""), word(one.state).style),
                 str(one.holds),
                 str(one.concurrency),
                 _lease(one),
@@ -59,18 +66,15 @@ def list_(ended: bool, limit: int) -> None:  # noqa: FBT001 - a flag
         ],
         empty="no node is running; start one: cronsensus run MODULE:ATTR",
     )
-    if len(found) == 1 and not ended:
+    if len(found) == 1 and found[0].ended_at is None:
         message("one node only: start another copy, and it takes over when this one dies")
 
 
 def _lease(one: SessionView) -> str:
     if one.ended_at is not None:
         return ""
-    return (
-        f"{brief(one.expires_in)} left"
-        if one.expires_in.total_seconds() > 0
-        else f"overdue by {brief(-one.expires_in)}"
-    )
+    left = one.expires_in
+    return f"{brief(left)} left" if left > timedelta(0) else f"overdue by {brief(-left)}"
 
 
 @nodes.command()

@@ -70,6 +70,7 @@ def limited(default: int = 50, *, most: int = 1000) -> Callable[[F], F]:
     )
 
 
+watchable = click.option("--watch", is_flag=True, help="Stay, and show what changes; Ctrl-C ends it.")
 job_argument = click.argument("job", metavar="JOB", shell_complete=complete_job)
 job_arguments = click.argument("names", metavar="JOB…", nargs=-1, required=True, shell_complete=complete_job)
 id_argument = click.argument("number", metavar="ID", type=click.IntRange(1, 2**63 - 1))

@@ -11,7 +11,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from cronsensus.model.instants import format_instant
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from cronsensus.stores.base import Store
 
 STYLES = {
     "succeeded": "green", "failed": "bold red", "cancelled": "yellow", "skipped": "dim", "missed": "bold magenta",
@@ -48,6 +51,11 @@ def word(text: str) -> Cell:
 
 
 Row = Sequence[str | Cell | None]
+
+REFRESH = 2.0
+LEAST_PAUSE = 0.3
+_PAUSE = threading.Event()
+"""Never set: a sleep that Ctrl-C ends."""
 
 
 class Output:
@@ -77,6 +85,32 @@ class Output:
         utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         text = json.dumps(data, indent=2, default=_leaf, ensure_ascii=not utf8, allow_nan=False)
         click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+    def show(self, store: Store, draw: Callable[[], None], *, again: bool) -> None:
+        """Draw once; with ``again`` draw anew whenever the store has something to say, until Ctrl-C.
+
+        Raises:
+            CommandError: ``again`` without a terminal to draw on.
+        """
+        if not again:
+            draw()
+            return
+        if not self.terminal:
+            from cronsensus.cli.errors import CommandError
+
+            raise CommandError(
+                "--watch needs a terminal", then="leave --watch out, or call the command again and again"
+            )
+        try:
+            with self.console.screen():
+                while True:
+                    self.console.clear()
+                    draw()
+                    # Hints make it quick, the pause keeps a busy cluster from being asked all the time.
+                    store.wait(REFRESH)
+                    _PAUSE.wait(LEAST_PAUSE)
+        except KeyboardInterrupt:
+            return
 
     def line(self, text: str | Cell = "") -> None:
         """Print one line, or several separated by newlines."""

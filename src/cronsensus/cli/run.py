@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("app", required=False, metavar="[APP]", shell_complete=complete_app)
+@click.argument("name", required=False, metavar="[APP]", shell_complete=complete_app)
 @click.option("--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Most runs at a time on this node.")
 @click.option(
     "--drain-timeout", type=DurationType(), metavar="TIME", help="How long runs may go on after SIGTERM or Ctrl-C."
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     help="Least level to log.",
 )
-def run(app: str | None, **flags: Any) -> None:
+def run(name: str | None, **flags: Any) -> None:
     """Run a node: fire what is due, run what is claimed, take over from nodes that died.
 
     Start it as often as you like, on as many machines as you like: each occurrence is run by exactly one node. SIGTERM
@@ -40,9 +40,9 @@ def run(app: str | None, **flags: Any) -> None:
     """
     from cronsensus.cli.log import start_logging
 
-    if app is not None:
-        Invocation.current().app = app
-    found = application(app, **flags)
+    if name is not None:
+        Invocation.current().app = name
+    found = application(name, **flags)
     scheduler = found.scheduler
     known = scheduler.settings
     start_logging(known.log_format, known.log_level, node=scheduler.node_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.facts import error_text, occurrence_data, run_data, took, what_for
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import acting, id_argument, id_arguments, limited
+from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.run_view import log_data, print_run, show_line
 from cronsensus.cli.words import read_time, relative, shorten
@@ -21,8 +22,6 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
-_PAGE = 500
-_MOST_LOOKED_AT = 100_000
 _TAIL = 20
 _LOOK_AGAIN = 1.0
 
@@ -48,38 +47,44 @@ def runs() -> None:
 @click.option("--since", metavar="TIME", help="Only those created since then; 2h means two hours ago.")
 @click.option("--after", type=click.IntRange(1), metavar="ID", help="Begin after this id: the next page.")
 @limited()
-def list_(job: str | None, states: tuple[str, ...], since: str | None, after: int | None, limit: int) -> None:
+@watchable
+def list_(
+    *, job: str | None, states: tuple[str, ...], since: str | None, after: int | None, limit: int, watch: bool
+) -> None:
     """List runs, newest first.
 
     cronsensus runs list --job send_digest --limit 10
     cronsensus runs list --state failed --since 1d
+    cronsensus runs list --state running --watch
     """
+    from cronsensus.cli.jobs import require_job
+
     output = Output.current()
     with opened_store() as store:
-        now = store.now()
         if job is not None:
-            from cronsensus.cli.jobs import require_job
-
             require_job(store, job)
-        begin = None if since is None else read_time(since, now, what="--since")
+        begin = None if since is None else read_time(since, store.now(), what="--since")
         where = OccurrenceFilter(job=job, states=tuple(State(state) for state in states))
-        found: list[Occurrence] = []
-        more = None
-        for one in newest(store, where, after=after, since=begin):
-            if len(found) == limit:
-                more = found[-1].id
-                break
-            found.append(one)
+
+        def draw() -> None:
+            found = list(islice(newest(store, where, after=after, since=begin, page=limit + 1), limit + 1))
+            _print_runs(output, found[:limit], store.now(), more=len(found) > limit)
+
+        output.show(store, draw, again=watch)
+
+
+def _print_runs(output: Output, found: list[Occurrence], now: datetime, *, more: bool) -> None:
+    after = found[-1].id if more else None
     if output.as_json:
-        output.document({"runs": [occurrence_data(one) for one in found], "after": more})
+        output.document({"runs": [occurrence_data(one) for one in found], "after": after})
         return
     output.table(
         ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
         [_row(one, now) for one in found],
         empty="no such run",
     )
-    if more is not None:
-        message(f"there are more: add --after {more}")
+    if after is not None:
+        message(f"there are more: add --after {after}")
 
 
 def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
@@ -97,19 +102,16 @@ def _row(one: Occurrence, now: datetime) -> list[str | Cell | None]:
     return [str(one.id), name, what_for(one), state, one.node, attempt, started, took(one, now), shorten(why or "", 60)]
 
 
-def newest(store: Store, where: OccurrenceFilter, *, after: int | None, since: datetime | None) -> Iterator[Occurrence]:
-    """Yield occurrences, newest first, down to those created at ``since``; bounded."""
-    looked_at = 0
-    while looked_at < _MOST_LOOKED_AT:
-        page = store.occurrences(where, after=after, limit=_PAGE)
-        for one in page:
+def newest(
+    store: Store, where: OccurrenceFilter, *, after: int | None, since: datetime | None, page: int
+) -> Iterator[Occurrence]:
+    """Yield occurrences, newest first, down to those created at ``since``."""
+    while found := store.occurrences(where, after=after, limit=page):
+        for one in found:
             if since is not None and one.created_at < since:
                 return
             yield one
-        if len(page) < _PAGE:
-            return
-        looked_at += len(page)
-        after = page[-1].id
+        after = found[-1].id
 
 
 def require_run(store: Store, number: int) -> Occurrence:

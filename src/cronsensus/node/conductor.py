@@ -462,6 +462,10 @@ class Conductor:
         if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
             waits.append(not_yet.total_seconds())
         else:
+            if self._expected is not None and self._expected <= glance.now:
+                # Whoever stood before this node may have claimed just after this look. Without another one nobody would
+                # know that it runs something, nor notice its death before the next due time.
+                waits.append(WATCH)
             self._expected = min((at for at in (glance.next_job, glance.next_pending) if at is not None), default=None)
             if self._expected is not None:
                 turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
@@ -471,7 +475,7 @@ class Conductor:
                 waits.append(min(WATCH, max(0.0, holder.expires_in.total_seconds())))
         if not_yet <= timedelta(0) and glance.backlog and self._free():
             # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
-            waits.append(WATCH * 2 ** min(self._fruitless, 10))
+            waits.append(WATCH * 2 ** min(max(0, self._fruitless - 1), 10))
         if not lease.trusted:
             self._on_work()
             waits.append(WATCH)

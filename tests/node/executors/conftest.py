@@ -15,12 +15,13 @@ from typing import Any
 import psutil
 import pytest
 
-from cronsensus.clock import SystemClock
+from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.run import Run
 
 HERE = str(Path(__file__).parent)
@@ -134,6 +135,34 @@ def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
     assert bench.each_once(), bench.ends
+
+
+class Watch:
+    """A watchdog whose time is moved by hand, for executors that otherwise live on the real clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.deadlines = Deadlines(self.clock)
+
+    def let_pass(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.deadlines.wake()
+
+    def let_pass_until(self, condition: Callable[[], Any]) -> None:
+        """Let time fly until something has come of it."""
+
+        def moved() -> bool:
+            self.let_pass(1.0)
+            return bool(condition())
+
+        Bench.until(moved, "the end of time")
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    watch = Watch()
+    yield watch
+    watch.deadlines.close()
 
 
 @pytest.fixture

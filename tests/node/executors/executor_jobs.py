@@ -60,7 +60,7 @@ def shadowed() -> str:
 first_shadowed = shadowed
 
 
-def shadowed() -> str:  # type: ignore[no-redef]  # noqa: F811
+def shadowed() -> str:  # type: ignore[no-redef]
     return "second"
 
 
@@ -195,7 +195,7 @@ async def waits_on_a_loop(run: Run, path: str) -> None:
         await asyncio.sleep(FOREVER)
     finally:
         await asyncio.sleep(0)
-        Path(path).write_text("cleaned up")
+        Path(path).write_text("cleaned up")  # noqa: ASYNC240
 
 
 def waits_for_file(path: str) -> str:

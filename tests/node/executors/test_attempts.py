@@ -82,7 +82,10 @@ def test_close_waits_for_a_report_that_has_begun_and_allows_no_other(bench, cloc
 
 
 def test_a_report_may_close(bench, clock):
-    attempts: Attempts[Attempt] = Attempts(lambda call, ending: attempts.close(), clock, None)
+    def done(call, ending):
+        attempts.close()
+
+    attempts: Attempts[Attempt] = Attempts(done, clock, None)
     attempt = Attempt(bench.call(lambda: None))
     attempts.begin(attempt, lambda _: None)
     assert attempts.end(attempt, Ending(kind="returned"))

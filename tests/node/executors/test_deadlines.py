@@ -77,7 +77,11 @@ def test_an_action_that_raises_is_logged_and_the_next_one_comes(bench, manual, d
 def test_an_action_may_set_the_next_deadline_on_the_real_clock(bench):
     deadlines = Deadlines(SystemClock())
     over = threading.Event()
-    deadlines.after(0.001, lambda: deadlines.after(0.001, over.set))
+
+    def again():
+        deadlines.after(0.001, over.set)
+
+    deadlines.after(0.001, again)
     assert over.wait(bench.patience)
     deadlines.close()
 
@@ -95,6 +99,7 @@ def test_nothing_comes_after_close(bench, manual):
     deadlines.after(1, lambda: seen.append("after")).cancel()
     manual.advance(5)
     deadlines.wake()
+    assert deadlines._thread is not None
     assert not deadlines._thread.is_alive()
     assert seen == []
 
@@ -104,5 +109,6 @@ def test_an_action_may_close(bench, manual):
     deadlines.after(1, deadlines.close)
     manual.advance(2)
     deadlines.wake()
+    assert deadlines._thread is not None
     deadlines._thread.join(bench.patience)
     assert not deadlines._thread.is_alive()

@@ -17,9 +17,14 @@ def run(bench):
 def caught(function):
     try:
         function()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001
         return error
     raise AssertionError
+
+
+def error_of(ending):
+    assert ending.error is not None
+    return ending.error
 
 
 def raises(error):
@@ -66,16 +71,16 @@ def test_a_value_comes_back_as_json():
 def test_what_no_store_can_keep_is_a_failure_that_says_what_to_do(value, words):
     ending = returned(value)
     assert ending.kind == "raised"
-    assert ending.error.type == "InvalidPayload"
-    assert words in ending.error.message
-    assert "the job ran to its end, but" in ending.error.message
-    assert ending.error.message.endswith("Return None if nobody needs the result")
+    assert error_of(ending).type == "InvalidPayload"
+    assert words in error_of(ending).message
+    assert "the job ran to its end, but" in error_of(ending).message
+    assert error_of(ending).message.endswith("Return None if nobody needs the result")
 
 
 def test_a_loop_of_references_is_refused():
-    value: list = []
+    value: list[object] = []
     value.append(value)
-    assert "nests deeper" in returned(value).error.message
+    assert "nests deeper" in error_of(returned(value)).message
 
 
 def test_an_error_tells_type_message_and_where_without_local_variables(run):
@@ -85,33 +90,33 @@ def test_an_error_tells_type_message_and_where_without_local_variables(run):
 
     ending = perform(run, job, (), {})
     assert ending.kind == "raised"
-    assert (ending.error.type, ending.error.message) == ("ValueError", "the reason")
-    lines = ending.error.traceback.splitlines()
+    assert (error_of(ending).type, error_of(ending).message) == ("ValueError", "the reason")
+    lines = error_of(ending).traceback.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert "in job" in lines[1]
     assert lines[-1] == "ValueError: the reason"
-    assert "attempt.py" not in ending.error.traceback
-    assert "s3cret" not in ending.error.traceback.replace('password = "s3cret"', "")
+    assert "attempt.py" not in error_of(ending).traceback
+    assert "s3cret" not in error_of(ending).traceback.replace('password = "s3cret"', "")
 
 
 def test_wrong_arguments_leave_no_frame_of_ours(run):
     ending = perform(run, lambda: None, (1,), {})
-    assert "takes 0 positional arguments but 1 was given" in ending.error.message
-    assert "executors" not in ending.error.traceback
+    assert "takes 0 positional arguments but 1 was given" in error_of(ending).message
+    assert "executors" not in error_of(ending).traceback
 
 
 @pytest.mark.parametrize("code", [None, 0, 3, "a reason", object()])
 def test_sys_exit_ends_the_run_and_nothing_else(run, code):
     ending = perform(run, raises(SystemExit(code)), (), {})
     assert ending.kind == "raised"
-    assert ending.error.type == "SystemExit"
-    assert "the job called sys.exit(" in ending.error.message
-    assert "return instead, or raise an exception" in ending.error.message
+    assert error_of(ending).type == "SystemExit"
+    assert "the job called sys.exit(" in error_of(ending).message
+    assert "return instead, or raise an exception" in error_of(ending).message
 
 
 def test_keyboard_interrupt_ends_the_run_and_nothing_else(run):
     ending = perform(run, raises(KeyboardInterrupt()), (), {})
-    assert (ending.kind, ending.error.type) == ("raised", "KeyboardInterrupt")
+    assert (ending.kind, error_of(ending).type) == ("raised", "KeyboardInterrupt")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +133,9 @@ def test_keyboard_interrupt_ends_the_run_and_nothing_else(run):
 def test_a_strange_exception_still_gives_an_error(run, error, name, message):
     ending = perform(run, raises(error), (), {})
     assert ending.kind == "raised"
-    assert ending.error.type.rpartition(".")[2] == name
-    assert ending.error.message == message
-    ending.error.traceback.encode()
+    assert error_of(ending).type.rpartition(".")[2] == name
+    assert error_of(ending).message == message
+    error_of(ending).traceback.encode()
 
 
 def test_a_huge_message_is_cut(run):
@@ -153,7 +158,7 @@ def test_deep_recursion_shows_the_innermost_frames(run):
     def endless():
         endless()
 
-    assert perform(run, endless, (), {}).error.type == "RecursionError"
+    assert error_of(perform(run, endless, (), {})).type == "RecursionError"
 
 
 def test_a_long_chain_of_causes_is_cut_from_its_start():
@@ -163,6 +168,7 @@ def test_a_long_chain_of_causes_is_cut_from_its_start():
             raise ValueError(f"number {number}") from error
         except ValueError as next_error:
             error = next_error
+    assert error is not None
     text = describe(error).traceback
     assert len(text) <= LONGEST_TRACEBACK
     assert text.endswith("ValueError: number 299")
@@ -170,9 +176,9 @@ def test_a_long_chain_of_causes_is_cut_from_its_start():
 
 def test_an_exception_group_is_shown_whole(run):
     ending = perform(run, raises(BaseExceptionGroup("two", [ValueError("a"), KeyboardInterrupt("b")])), (), {})
-    assert ending.error.type == "BaseExceptionGroup"
-    assert "ValueError: a" in ending.error.traceback
-    assert "KeyboardInterrupt: b" in ending.error.traceback
+    assert error_of(ending).type == "BaseExceptionGroup"
+    assert "ValueError: a" in error_of(ending).traceback
+    assert "KeyboardInterrupt: b" in error_of(ending).traceback
 
 
 def test_a_job_steers_its_own_run(run):
@@ -200,13 +206,13 @@ def test_retry_keeps_what_caused_it(run):
 
     ending = perform(run, job, (), {})
     assert ending.kind == "retry"
-    assert (ending.error.type, ending.error.message) == ("OSError", "connection refused")
+    assert (error_of(ending).type, error_of(ending).message) == ("OSError", "connection refused")
 
 
 def test_retry_with_a_wrong_duration_is_an_error(run):
     ending = raised(Retry(after="soon"), run)
     assert ending.kind == "raised"
-    assert "Retry(after=…)='soon'" in ending.error.message
+    assert "Retry(after=…)='soon'" in error_of(ending).message
 
 
 def test_a_lost_lock_is_a_failure_but_a_lost_session_is_a_cancellation(run):
@@ -224,7 +230,7 @@ def test_after_a_request_to_stop_an_exception_is_a_cancellation_and_kept(run):
     ending = raised(OSError("broken pipe"), run)
     assert (ending.kind, ending.reason) == ("cancelled", "operator: too slow")
     assert isinstance(ending.error, RunError)
-    assert ending.error.message == "broken pipe"
+    assert error_of(ending).message == "broken pipe"
     assert raised(Skip("x"), run).kind == "skipped"
     assert raised(Retry("x"), run).kind == "retry"
 
@@ -232,7 +238,7 @@ def test_after_a_request_to_stop_an_exception_is_a_cancellation_and_kept(run):
 def test_a_task_cancelled_by_somebody_else_is_a_failure(run):
     ending = raised(asyncio.CancelledError(), run)
     assert ending.kind == "raised"
-    assert "not by cronsensus" in ending.error.message
+    assert "not by cronsensus" in error_of(ending).message
 
 
 def test_clean_keeps_its_bound():

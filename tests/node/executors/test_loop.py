@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.errors import Cancel
+from cronsensus.node.executors.attempt import GRACE
 from cronsensus.node.executors.loop import CANCELS, LoopExecutor
 from cronsensus.node.run import current_run
 
@@ -18,7 +19,16 @@ FOREVER = 3600
 @pytest.fixture
 def executor(bench, clock):
     """An executor with a loop of its own."""
-    executor = LoopExecutor(bench.done, clock, grace=0.05)
+    executor = LoopExecutor(bench.done, clock)
+    yield executor
+    executor.close()
+    bench.until(lambda: not loops(), "the loop's end")
+
+
+@pytest.fixture
+def watched(bench, clock, watch):
+    """The same, with timeouts that come when the test says so."""
+    executor = LoopExecutor(bench.done, clock, watch.deadlines)
     yield executor
     executor.close()
     bench.until(lambda: not loops(), "the loop's end")
@@ -39,9 +49,9 @@ def application(bench):
 
 
 @pytest.fixture
-def guest(bench, clock, application):
-    """An executor on the application's loop."""
-    executor = LoopExecutor(bench.done, clock, loop=application, grace=0.05)
+def guest(bench, clock, application, watch):
+    """An executor on the application's loop, with timeouts that come when the test says so."""
+    executor = LoopExecutor(bench.done, clock, watch.deadlines, loop=application)
     yield executor
     executor.close()
 
@@ -120,18 +130,23 @@ def test_calls_run_side_by_side(bench, executor):
     assert {bench.wait(call).kind for call in calls} == {"returned"}
 
 
-def test_timeout_cancels_lets_clean_up_and_tells_where_it_was(bench, executor):
-    cleaned = threading.Event()
+def test_timeout_cancels_lets_clean_up_and_tells_where_it_was(bench, watched, watch):
+    begun, cleaned = threading.Event(), threading.Event()
 
     async def job(run):
         try:
+            begun.set()
             await asyncio.sleep(FOREVER)
         finally:
             await asyncio.sleep(0)
             assert run.cancelled.wait(bench.patience)
             cleaned.set()
 
-    ending = bench.run(executor, job, timeout=0.03, run_parameter="run")
+    call = bench.call(job, timeout=0.03, run_parameter="run")
+    watched.start(call)
+    assert begun.wait(bench.patience)
+    watch.let_pass(0.03)
+    ending = bench.wait(call)
     assert ending.kind == "timed_out"
     assert ending.error.message == "the attempt ran longer than timeout=30ms"
     assert "in job" in ending.error.traceback
@@ -194,77 +209,87 @@ def test_what_returns_normally_after_a_stop_counts_as_returned(bench, executor):
 
 
 @pytest.mark.parametrize("way", ["timeout", "stop"])
-def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(bench, executor, way):
-    swallowed, begun, done = [], threading.Event(), threading.Event()
+def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(bench, watched, watch, way):
+    swallowed: list[int] = []
+    begun, done, gone = threading.Event(), threading.Event(), threading.Event()
 
     async def job():
         begun.set()
         while not done.is_set():
             try:
-                await asyncio.sleep(FOREVER)
+                await asyncio.sleep(0.001 if len(swallowed) == CANCELS else FOREVER)
             except asyncio.CancelledError:
                 swallowed.append(1)
+        gone.set()
+        return "late"
 
-    call = bench.call(job, timeout=0.02 if way == "timeout" else None)
-    executor.start(call)
+    call = bench.call(job, timeout=1 if way == "timeout" else None)
+    watched.start(call)
     assert begun.wait(bench.patience)
     if way == "stop":
-        executor.stop(call, "operator")
+        watched.stop(call, "operator")
+    else:
+        watch.let_pass(1)
+    for times in range(1, CANCELS + 1):
+        bench.until(lambda times=times: len(swallowed) == times, "another cancellation")
+        assert bench.of(call) == []
+        bench.until(lambda: len(watch.deadlines) == 2, "the next deadline, beside the look for closed loops")
+        watch.let_pass(GRACE)
     ending = bench.wait(call)
     assert ending.kind == ("timed_out" if way == "timeout" else "cancelled")
-    assert "it went on after it was cancelled, and is given up" in (
-        ending.error.message if ending.error else ending.reason
-    )
-    assert len(swallowed) == CANCELS
+    message = ending.error.message if ending.error else ending.reason
+    assert "it went on after it was cancelled, and is given up" in message
     done.set()
-    for task in executor._home.tasks:
-        executor._home.loop.call_soon_threadsafe(task.cancel)
-    bench.until(lambda: not executor._home.tasks, "its end")
-    assert bench.each_once()
+    assert gone.wait(bench.patience)
+    bench.until(lambda: not watched._home.tasks, "its end")
+    assert len(swallowed) == CANCELS
 
 
-def test_a_blocked_loop_of_ours_is_reported_at_the_timeout_and_replaced(bench, executor):
-    release = threading.Event()
+def test_a_blocked_loop_of_ours_is_reported_at_the_timeout_and_replaced(bench, watched, watch):
+    blocked, release = threading.Event(), threading.Event()
 
     async def blocks():
+        blocked.set()
         release.wait(bench.patience)
         return "late"
 
     async def thread_name():
         return threading.current_thread().name
 
-    first = bench.run(executor, thread_name).result
-    call = bench.call(blocks, timeout=0.03)
-    executor.start(call)
-    neighbour = bench.call(thread_name)
-    executor.start(neighbour)
+    first = bench.run(watched, thread_name).result
+    call, neighbour = bench.call(blocks, timeout=1), bench.call(thread_name)
+    watched.start(call)
+    assert blocked.wait(bench.patience)
+    watched.start(neighbour)
+    watch.let_pass_until(lambda: bench.of(call))
     ending = bench.wait(call)
     assert ending.kind == "timed_out"
     assert "something blocks its event loop" in ending.error.message
     assert "in blocks" in ending.error.traceback
-    assert bench.run(executor, thread_name).result != first
+    assert bench.run(watched, thread_name).result != first
     release.set()
     assert bench.wait(neighbour).result == first
     bench.until(lambda: len(loops()) == 1, "the blocked loop's end")
 
 
-def test_user_code_that_blocks_the_applications_loop_blocks_nobody_else(bench, guest):
+def test_user_code_that_blocks_the_applications_loop_blocks_nobody_else(bench, guest, watch):
     blocked, release = threading.Event(), threading.Event()
 
     async def blocks():
         blocked.set()
         release.wait(bench.patience)
 
-    late, stopped = bench.call(blocks, timeout=0.03), bench.call(waits)
+    late, stopped = bench.call(blocks, timeout=1), bench.call(waits)
     guest.start(late)
     assert blocked.wait(bench.patience)
     guest.start(stopped)
     guest.stop(stopped, "operator")
+    watch.let_pass_until(lambda: bench.of(late) and bench.of(stopped))
     assert bench.wait(late).kind == "timed_out"
     ending = bench.wait(stopped)
     assert (ending.kind, ending.reason[:27]) == ("cancelled", "operator (something blocks ")
     release.set()
-    assert bench.run(guest, waits, timeout=0.01).kind == "timed_out"
+    assert bench.run(guest, lambda: 7).result == "7"
 
 
 def test_a_loop_that_is_closed_is_a_failure_with_a_clear_message(bench, clock):
@@ -330,7 +355,7 @@ def test_sys_exit_in_a_job_or_in_its_task_ends_no_loop(bench, executor, caplog):
     assert bench.run(executor, exits).error.type == "SystemExit"
     assert bench.run(executor, exits_below).error.type == "SystemExit"
     assert bench.run(executor, exits_aside).result == "7"
-    assert bench.run(executor, lambda: 7).result == "7"
+    assert bench.run(executor, int).result == "0"
     assert "it goes on" in caplog.text
 
 
@@ -342,7 +367,7 @@ def test_a_job_that_stops_our_loop_stops_no_later_job(bench, executor, monkeypat
         return 7
 
     bench.run(executor, job)
-    bench.until(lambda: executor._home.loop.is_closed(), "the loop's end")
+    bench.until(executor._home.loop.is_closed, "the loop's end")
     assert bench.run(executor, lambda: 8).result == "8"
 
 
@@ -382,7 +407,6 @@ def test_eager_tasks_are_no_trouble(bench, guest, application):
     factory = asyncio.eager_task_factory  # type: ignore[attr-defined, unused-ignore]
     application.call_soon_threadsafe(application.set_task_factory, factory)
     assert bench.run(guest, lambda: 7).result == "7"
-    assert bench.run(guest, waits, timeout=0.02).kind == "timed_out"
 
 
 def test_end_timeout_and_stop_at_the_same_moment_give_one_report(bench, executor):

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import random
 import signal
@@ -5,7 +6,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -22,7 +25,7 @@ def shared():
     """One executor for all tests that leave its children alive: each start of a child costs a tenth of a second."""
     from cronsensus.clock import SystemClock
 
-    benches: dict[tuple[int, int], object] = {}
+    benches: dict[tuple[int, int], Any] = {}
     executor = ProcessExecutor(
         lambda call, ending: benches[call.claim.id, call.claim.token](call, ending), SystemClock(), most=1
     )
@@ -46,7 +49,7 @@ def run(bench, shared, jobs):
 
 @pytest.fixture
 def executor(bench, clock, jobs):
-    executor = ProcessExecutor(bench.done, clock, most=2, grace=0.3)
+    executor = ProcessExecutor(bench.done, clock, most=2, grace=10)
     yield executor
     pids = executor.children
     executor.close()
@@ -81,10 +84,16 @@ def test_a_child_is_used_again(run, jobs):
 def test_the_run_is_there_too(run, bench, jobs):
     ending = run(jobs.about, run_parameter="run")
     number = next(iter(bench.ends))[0]
-    assert ending.result == (
-        '{"current":true,"scheduled_for":"2026-11-20 21:00:00+00:00","attempt":2,"token":%d,'
-        '"key":"key:%d","id":%d,"job":"job","origin":"enqueue"}' % (7000 + number, number, number)
-    )
+    assert msgspec.json.decode(ending.result) == {
+        "current": True,
+        "scheduled_for": "2026-11-20 21:00:00+00:00",
+        "attempt": 2,
+        "token": 7000 + number,
+        "key": f"key:{number}",
+        "id": number,
+        "job": "job",
+        "origin": "enqueue",
+    }
 
 
 def test_what_a_job_says_arrives_with_its_run(run, bench, jobs):
@@ -112,8 +121,6 @@ def test_a_flood_of_progress_is_thinned_and_its_last_word_arrives(run, bench, jo
 
 def test_imports_directory_and_environment_are_the_nodes(run, jobs, monkeypatch):
     ending = run(jobs.surroundings)
-    import msgspec
-
     told = msgspec.json.decode(ending.result)
     assert told["cwd"] == str(Path.cwd())
     assert str(HERE) in told["path"]
@@ -214,10 +221,12 @@ def test_nonsense_from_a_child_ends_it(bench, executor, jobs):
     assert bench.run(executor, jobs.add, 1, 2).result == "3"
 
 
-def test_timeout_ends_the_process_and_all_that_it_started(bench, executor, jobs):
+def test_timeout_ends_the_process_and_all_that_it_started(bench, clock, watch, jobs):
+    executor = ProcessExecutor(bench.done, clock, watch.deadlines, grace=10)
     call = bench.call(jobs.waits, timeout=0.5)
     executor.start(call)
     pids = pids_of(bench)
+    watch.let_pass(0.5)
     ending = bench.wait(call)
     assert ending.kind == "timed_out"
     assert ending.error.message == "the attempt ran longer than timeout=500ms"
@@ -225,9 +234,11 @@ def test_timeout_ends_the_process_and_all_that_it_started(bench, executor, jobs)
     assert call.run.cancelled.is_set()
     for pid in pids:
         bench.until(lambda pid=pid: bench.is_gone(pid), "its death")
+    executor.close()
 
 
-def test_stop_ends_the_process_even_one_that_ignores_it(bench, executor, jobs):
+def test_stop_ends_the_process_even_one_that_ignores_it(bench, clock, jobs):
+    executor = ProcessExecutor(bench.done, clock, grace=0.3)
     call = bench.call(jobs.waits_stubbornly)
     executor.start(call)
     pids = pids_of(bench)
@@ -239,6 +250,7 @@ def test_stop_ends_the_process_even_one_that_ignores_it(bench, executor, jobs):
     for pid in pids:
         bench.until(lambda pid=pid: bench.is_gone(pid), "its death")
     assert bench.run(executor, jobs.add, 1, 2).result == "3"
+    executor.close()
 
 
 def test_a_stopped_job_cleans_up_and_knows_why(bench, executor, jobs, tmp_path):
@@ -314,10 +326,8 @@ def test_end_timeout_stop_and_death_at_the_same_moment_give_one_report(bench, cl
             threads.append(threading.Timer(0.3 * dice.random(), executor.stop, (call, "operator")))
             threads[-1].start()
         elif roll < 0.4 and executor.children:
-            try:
+            with contextlib.suppress(ProcessLookupError, IndexError):
                 os.kill(dice.choice(executor.children), signal.SIGKILL)
-            except (ProcessLookupError, IndexError):
-                pass
     kinds = {bench.wait(call).kind for call in calls}
     for thread in threads:
         thread.join()

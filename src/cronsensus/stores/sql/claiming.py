@@ -137,7 +137,10 @@ def _page(*, further: bool) -> Select[tuple[Any, ...]]:
         page = page.where(
             tuple_(_o.due_at, _o.id) > tuple_(bindparam("after_due"), bindparam("after_id")),
             _o.job_id.not_in(bindparam("full", expanding=True)),
-            not_(and_(SERIAL, _o.job_id.in_(bindparam("blocked", expanding=True)))),
+            or_(
+                not_(and_(SERIAL, _o.job_id.in_(bindparam("blocked", expanding=True)))),
+                _o.id.in_(bindparam("heads", expanding=True)),
+            ),
         )
     return page
 
@@ -155,8 +158,8 @@ class _Choice:
     """How many more runs of a job its ``concurrency`` allows, where it sets one."""
     left_out: set[int] = field(default_factory=set)
     """Jobs that are full, or that this node cannot run."""
-    blocked: set[int] = field(default_factory=set)
-    """Jobs of which nothing more that overlap rules may start."""
+    blocked: dict[int, int] = field(default_factory=dict)
+    """Jobs with occurrences that wait their turn, and the one whose turn it is (0: nobody's)."""
 
     @property
     def wanted(self) -> int:
@@ -170,11 +173,10 @@ class _Choice:
         if job.id in self.left_out:
             return
         if row.serial:
-            if job.id in self.blocked or job.busy or job.head != row.id:
-                self.blocked.add(job.id)
-                return
-            if self._take_room(job.id):
-                self.blocked.add(job.id)
+            if job.busy or job.head != row.id:
+                self.blocked.setdefault(job.id, 0 if job.busy else job.head)
+            elif self._take_room(job.id):
+                self.blocked[job.id] = 0
                 self.chosen.append(row)
         elif self._take_room(job.id):
             self.chosen.append(row)
@@ -244,6 +246,7 @@ def _choose_at(tx: Transaction, choice: _Choice, level: int) -> None:
             after_id=page[-1].id,
             full=list(islice(choice.left_out, MOST_LEFT_OUT)),
             blocked=list(islice(choice.blocked, MOST_LEFT_OUT)),
+            heads=list(islice(choice.blocked.values(), MOST_LEFT_OUT)),
         )
 
 

@@ -145,7 +145,7 @@ def _still_holds(plan: Plan, job: _Job) -> bool:
         row.paused_at is None
         and row.retired_at is None
         and seen == (job.watermark, row.revision, job.active)
-        and to_micros(plan.watermark) > job.watermark
+        and to_micros(plan.watermark) >= job.watermark
     )
 
 

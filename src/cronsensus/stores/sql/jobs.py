@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, exists, insert, literal_column, select, update
 
-from cronsensus.codec import LARGEST, dumps
+from cronsensus.codec import dumps
 from cronsensus.errors import DuplicateJob, StoreUnavailable
 from cronsensus.model.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
@@ -30,8 +31,6 @@ from cronsensus.stores.sql.undecided import undecided_until
 _j, _o, _s = jobs.c, occurrences.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
 _LONG_AGO = timedelta(days=366 * 200)
-_ENVELOPE = 16 * 1024
-"""What a definition may add, as JSON, to the arguments that are bounded by themselves."""
 
 _IN_NAMESPACE = _j.namespace == bindparam("space")
 _STANDING = select(_j.id, _j.name, _j.digest, _j.revision, _j.overlap, _j.watermark, _j.paused_at, _j.retired_at).where(
@@ -334,7 +333,8 @@ def _columns(declared: Declared, name: str) -> dict[str, Any]:
 
 
 def _text(spec: JobSpec) -> str:
-    return dumps(spec.to_json(), what=f"the definition of {spec.name!r}", largest=LARGEST + _ENVELOPE)
+    # Arguments were checked and bounded in declare(); the rest is ours.
+    return json.dumps(spec.to_json(), ensure_ascii=False, separators=(",", ":"))
 
 
 def _era_row(job: int, since: int, revision: int, spec: JobSpec | None) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Scene:
         """Begin with nothing open."""
         self._opened: list[Store] = []
         self._functions: set[str] = set()
+        self._racers: list[Store] = []
 
     def teardown_method(self) -> None:
         """Close every handle that the test opened."""
@@ -308,8 +309,9 @@ class Scene:
 
         ``act`` is given the handle and the number of the thread. An exception in a thread is raised here.
         """
-        handles = [self.sibling() for _ in range(threads)]
-        return race(handles, act)
+        while len(self._racers) < threads:
+            self._racers.append(self.sibling())
+        return race(self._racers[:threads], act)
 
 
 def race(handles: Sequence[Store], act: Callable[[Store, int], Answer]) -> list[Answer]:

@@ -1,0 +1,36 @@
+"""Long runs, enqueued one at a time; each attempt writes a line when it begins and when it ends."""
+
+import asyncio
+import os
+import time
+
+from cronsensus import Run, Scheduler
+
+scheduler = Scheduler(fast_evidence=os.environ.get("FAST_EVIDENCE", "1") == "1")
+evidence = os.open(os.environ["EVIDENCE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def say(event: str, run: Run) -> None:
+    """Write one line: event, key, attempt, token, pid, monotonic seconds (one clock for all processes of a host)."""
+    line = f"{event} {run.key} {run.attempt} {run.token} {os.getpid()} {time.monotonic():.6f}\n"
+    os.write(evidence, line.encode())
+
+
+@scheduler.job()
+def work(run: Run, seconds: float) -> None:
+    """Take a while, in a thread."""
+    say("begin", run)
+    run.cancelled.wait(seconds)
+    say("end", run)
+
+
+@scheduler.job()
+async def work_async(run: Run, seconds: float) -> None:
+    """Take a while, on the event loop."""
+    say("begin", run)
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        say("cancelled" + ("-lease-lost" if run.lease_lost.is_set() else ""), run)
+        raise
+    say("end", run)

@@ -1,0 +1,152 @@
+"""10,000 enqueued no-op jobs, 2 processes: ours, huey's on its SQLite storage, and the bare limit, in turns."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from nodes import APPS, cluster, wait_until
+from table import Row, quantile
+
+from cronsensus.model.occurrence import Item
+
+CONCURRENCY = 200
+WORKERS = 2
+
+
+def bench(*, quick: bool) -> list[Row]:
+    """Measure each three times in turns and compare the medians."""
+    jobs = 1_000 if quick else 10_000
+    ours, peer, peer_lazy, limit = [], [], [], []
+    for _ in range(1 if quick else 3):
+        ours.append(jobs / _ours(jobs))
+        peer.append(jobs / _huey(jobs, fsync=True))
+        peer_lazy.append(jobs / _huey(jobs, fsync=False))
+        limit.append(jobs / _bare(jobs))
+    we, huey, lazy, bare = (quantile(rates, 0.5) for rates in (ours, peer, peer_lazy, limit))
+    return [
+        Row("drain", f"cronsensus, {WORKERS} processes × {CONCURRENCY}, {jobs:,} jobs", f"{we:,.0f}/s"),
+        Row("drain", f"huey, SQLite with fsync, {WORKERS} processes × 8 threads", f"{huey:,.0f}/s"),
+        Row("drain", "ratio to huey with fsync (as we have)", f"{we / huey:.1f} ×", "≥ 3 ×", we / huey >= 3),
+        Row("drain", "ratio to huey as it comes (no fsync)", f"{we / lazy:.1f} × ({lazy:,.0f}/s)", "≥ 3 ×", we / lazy >= 3),
+        Row("drain", f"bare limit: the same writes, batches of {CONCURRENCY}, {WORKERS} processes", f"{bare:,.0f}/s"),
+        Row("drain", "share of the bare limit", f"{we / bare:.0%}"),
+    ]  # fmt: skip
+
+
+def _ours(jobs: int) -> float:
+    with cluster("noop") as nodes:
+        scheduler_jobs = [Item(job="noop", args=(number,)) for number in range(jobs)]
+        for _ in range(WORKERS):
+            nodes.start(concurrency=CONCURRENCY)
+        nodes.wait_for_sessions(WORKERS)
+        time.sleep(1)
+        nodes.store.enqueue([Item(job="noop", args=(-1,))])  # warm, as huey's consumers are
+        nodes.store.notify()
+        done = sqlite3.connect(nodes.folder / "bench.db", isolation_level=None)
+        succeeded = "SELECT count(*) FROM cronsensus_runs"
+        wait_until(lambda: done.execute(succeeded).fetchone()[0] == 1, 20, "the first job")
+        # Enqueued in one step, so that the clock measures draining and not enqueueing.
+        nodes.store.enqueue(scheduler_jobs)
+        begun = time.perf_counter()
+        nodes.store.notify()
+        _wait_for_count(done, succeeded, jobs + 1)
+        seconds = time.perf_counter() - begun
+        done.close()
+        return seconds
+
+
+def _wait_for_count(connection: sqlite3.Connection, query: str, count: int) -> None:
+    deadline = time.monotonic() + 300
+    while connection.execute(query).fetchone()[0] < count:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{query}: fewer than {count} after 300 s")
+        time.sleep(0.01)
+
+
+def _huey(jobs: int, *, fsync: bool) -> float:
+    with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as folder:
+        file = Path(folder) / "huey.db"
+        environment = {**os.environ, "HUEY_FILE": str(file), "HUEY_FSYNC": str(int(fsync)), "PYTHONPATH": str(APPS)}
+        fill = f"import huey_noop as h\nwith h.huey.storage.db(commit=True) as c:\n  pass\nfor i in range({jobs}): h.noop(i)"
+        lazily = {**environment, "HUEY_FSYNC": "0"}
+        subprocess.run([sys.executable, "-c", fill], env=lazily, check=True)  # noqa: S603
+        begun = time.perf_counter()
+        consumers = [
+            subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "huey.bin.huey_consumer", "huey_noop.huey", "-w", "8", "-n", "-q"],
+                env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )
+            for _ in range(WORKERS)
+        ]  # fmt: skip
+        done = sqlite3.connect(file, isolation_level=None, timeout=30)
+        try:
+            wait_until(lambda: _count(done, "SELECT count(*) FROM kv") > 0, 30, "huey to begin")
+            begun, already = time.perf_counter(), _count(done, "SELECT count(*) FROM kv")
+            _wait_for_count(done, "SELECT count(*) FROM kv", jobs)
+            return (time.perf_counter() - begun) * jobs / (jobs - already)
+        finally:
+            done.close()
+            for consumer in consumers:
+                consumer.terminate()
+            for consumer in consumers:
+                consumer.wait()
+
+
+def _count(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+BARE = """
+import sqlite3, sys, time
+file, batch = sys.argv[1], int(sys.argv[2])
+c = sqlite3.connect(file, isolation_level=None, timeout=30)
+c.execute('PRAGMA synchronous=FULL')
+sys.stdin.readline()
+while True:
+    c.execute('BEGIN IMMEDIATE')
+    rows = c.execute("SELECT id FROM o WHERE state='pending' ORDER BY due, id LIMIT ?", (batch,)).fetchall()
+    token = c.execute('UPDATE n SET v = v + ? RETURNING v', (batch,)).fetchone()[0]
+    claimed = [(token - k, row[0]) for k, row in enumerate(rows)]
+    c.executemany("UPDATE o SET state='running', token=?, attempt=attempt+1 WHERE id=? AND state='pending'", claimed)
+    c.execute('COMMIT')
+    if not rows: break
+    c.execute('BEGIN IMMEDIATE')
+    c.executemany("UPDATE o SET state='succeeded' WHERE token=? AND id=? AND state='running'", claimed)
+    c.executemany("INSERT INTO r(token, occurrence) VALUES (?, ?)", claimed)
+    c.execute('COMMIT')
+"""
+
+
+def _bare(jobs: int) -> float:
+    with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as folder:
+        file = str(Path(folder) / "bare.db")
+        connection = sqlite3.connect(file, isolation_level=None)
+        connection.executescript(
+            "PRAGMA journal_mode=WAL; CREATE TABLE o(id INTEGER PRIMARY KEY, state TEXT, due INTEGER, token INTEGER, attempt INTEGER);"
+            "CREATE INDEX p ON o(due, id) WHERE state='pending'; CREATE TABLE n(v INTEGER); INSERT INTO n VALUES (0);"
+            "CREATE TABLE r(id INTEGER PRIMARY KEY, token INTEGER, occurrence INTEGER); CREATE INDEX ro ON r(occurrence)"
+        )
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO o(state, due, token, attempt) VALUES ('pending', ?, 0, 0)", ((n,) for n in range(jobs)))
+        connection.execute("COMMIT")
+        workers = [
+            subprocess.Popen([sys.executable, "-c", BARE, file, str(CONCURRENCY)], stdin=subprocess.PIPE)  # noqa: S603
+            for _ in range(WORKERS)
+        ]
+        time.sleep(0.5)
+        begun = time.perf_counter()
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write(b"go\n")
+            worker.stdin.close()
+        for worker in workers:
+            worker.wait()
+        seconds = time.perf_counter() - begun
+        connection.close()
+        return seconds

@@ -1,0 +1,93 @@
+"""Real nodes, as a user starts them: ``python -m cronsensus run`` in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cronsensus.stores import Store, open_store
+
+APPS = Path(__file__).parent / "apps"
+
+
+class Cluster:
+    """A store in a temporary folder, and nodes on it. Ends only what it started."""
+
+    def __init__(self, folder: Path, app: str) -> None:
+        self.folder = folder
+        self.app = app
+        self.url = f"sqlite:///{folder / 'bench.db'}"
+        self.evidence = folder / "evidence.txt"
+        self.evidence.touch()
+        self.nodes: list[subprocess.Popen[bytes]] = []
+        self.store: Store = open_store(self.url)
+        self.store.migrate()
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the environment of a node."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
+        return {**kept, "CRONSENSUS_URL": self.url, "EVIDENCE": str(self.evidence), "PYTHONPATH": str(APPS), **more}
+
+    def start(self, *, concurrency: int = 20, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a node and return at once."""
+        command = [sys.executable, "-m", "cronsensus", "run", f"{self.app}:scheduler", "--concurrency", str(concurrency)]
+        with (self.folder / f"node{len(self.nodes)}.log").open("wb") as log:
+            node = subprocess.Popen(  # noqa: S603 - our own program
+                command, env=self.environment(**environment), cwd=self.folder, stdout=log, stderr=log
+            )
+        self.nodes.append(node)
+        return node
+
+    def wait_for_sessions(self, count: int, seconds: float = 30) -> None:
+        """Wait until so many nodes have a session."""
+        wait_until(lambda: len(self.store.sessions()) >= count, seconds, f"{count} nodes on {self.url}")
+
+    def lines(self) -> list[list[str]]:
+        """Return the evidence, line by line, in words."""
+        return [line.split() for line in self.evidence.read_text().splitlines()]
+
+    def close(self) -> None:
+        """Stop the nodes in order; kill what does not stop."""
+        for node in self.nodes:
+            if node.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    node.send_signal(signal.SIGCONT)
+                    node.send_signal(signal.SIGTERM)
+        for node in self.nodes:
+            try:
+                node.wait(20)
+            except subprocess.TimeoutExpired:
+                node.kill()
+                node.wait()
+        self.store.close()
+
+
+@contextlib.contextmanager
+def cluster(app: str) -> Iterator[Cluster]:
+    """Give a cluster on a fresh store, and take it away afterwards."""
+    with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as folder:
+        made = Cluster(Path(folder), app)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for a condition, looking a thousand times a second.
+
+    Raises:
+        TimeoutError: it did not come about in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds} s for {what}")
+        time.sleep(0.001)

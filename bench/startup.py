@@ -1,0 +1,33 @@
+"""What an import and a help page cost, interpreter included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from table import Row, milliseconds, quantile
+
+
+def bench(*, quick: bool) -> list[Row]:
+    """Measure beside an interpreter that does nothing, in turns."""
+    times = 5 if quick else 20
+    commands = {
+        "nothing": [sys.executable, "-c", "pass"],
+        "import": [sys.executable, "-c", "import cronsensus; cronsensus.Scheduler"],
+        "help": [sys.executable, "-m", "cronsensus", "--help"],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(times):
+        for name, command in commands.items():
+            begun = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own program
+            seconds[name].append(time.perf_counter() - begun)
+    bare = quantile(seconds["nothing"], 0.5)
+    imported, helped = quantile(seconds["import"], 0.5), quantile(seconds["help"], 0.5)
+    return [
+        Row("startup", "python -c pass", milliseconds(bare)),
+        Row("startup", "import cronsensus (and its Scheduler), interpreter included", milliseconds(imported), "≤ 150 ms",
+            imported <= 0.150),
+        Row("startup", "cronsensus --help, interpreter included", milliseconds(helped), "≤ 200 ms", helped <= 0.200),
+    ]  # fmt: skip

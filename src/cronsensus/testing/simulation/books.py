@@ -1,0 +1,117 @@
+"""What the judge writes down of jobs, occurrences and sessions. Floor 6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from cronsensus.model.job import JobSpec
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
+from cronsensus.testing.simulation.clocks import START
+from cronsensus.triggers import Trigger
+
+MICROSECOND = timedelta(microseconds=1)
+LONG_BEFORE = START - timedelta(days=400)
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """An occurrence.
+
+    Attributes:
+        created: place in the order of creation.
+        begun: tokens under which work began that must not begin again.
+        answers: what the store answered to each token that it accepted.
+        adopted: made by hand ahead of its nominal time, which then came.
+    """
+
+    job: str
+    key: str
+    origin: Origin
+    created: int
+    due_at: datetime
+    scheduled_for: datetime | None
+    expires_at: datetime | None
+    id: int = 0
+    state: State = State.PENDING
+    token: int = 0
+    session: str = ""
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    cancel: bool = False
+    adopted: bool = False
+    pruned: bool = False
+    begun: list[int] = field(default_factory=list)
+    answers: dict[int, State] = field(default_factory=dict)
+
+    @property
+    def serial(self) -> bool:
+        """Whether a job's overlap policy is for it."""
+        return self.origin in SERIAL_ORIGINS
+
+    def __str__(self) -> str:
+        return f"{self.job} #{self.id} ({self.origin}, {self.key})"
+
+
+@dataclass(slots=True, eq=False)
+class SessionBook:
+    """A session; ``until`` is the end of its lease in true microseconds."""
+
+    id: str
+    pid: int
+    until: int
+    ended: bool = False
+
+    def alive(self, micros: int) -> bool:
+        """Whether nobody ended it and its lease has not run out."""
+        return not self.ended and micros < self.until
+
+
+class JobBook:
+    """A job: the triggers that held, since when, and how far it is decided."""
+
+    def __init__(self, spec: JobSpec, now: datetime) -> None:
+        self.spec = spec
+        self.watermark = now
+        if spec.trigger is not None and spec.trigger.next_after(now) is None:
+            last = spec.trigger.latest_until(now, LONG_BEFORE)
+            if last is not None:
+                self.watermark = last - MICROSECOND
+        self.eras: list[tuple[datetime, Trigger | None]] = [(self.watermark, spec.trigger)]
+        self.left_out: list[tuple[datetime, datetime]] = []
+        """Stretches (after, until] that are nobody's debt, because the job was retired."""
+        self.paused = False
+        self.retired = False
+        self.fired: set[datetime] = set()
+        self.records: list[Record] = []
+
+    def redefine(self, spec: JobSpec, now: datetime) -> None:
+        """Note a changed definition; a retired job comes back."""
+        if self.retired:
+            self.left_out.append((self.watermark, max(self.watermark, now)))
+            self.watermark, self.retired = max(self.watermark, now), False
+        self._begin_era(spec.trigger, now)
+        self.spec = spec
+
+    def retire(self, now: datetime) -> None:
+        """Note the end; what nobody decided up to now is missed."""
+        for nominal in self.nominals(self.watermark, now):
+            self.watermark = nominal
+        self.retired = True
+        self._begin_era(None, now)
+
+    def _begin_era(self, trigger: Trigger | None, now: datetime) -> None:
+        self.eras.append((max(now, self.watermark, self.eras[-1][0]), trigger))
+
+    def nominals(self, after: datetime, until: datetime) -> list[datetime]:
+        """Return every nominal time in (after, until], one by one."""
+        found = []
+        for index, (since, trigger) in enumerate(self.eras):
+            end = min(self.eras[index + 1][0], until) if index + 1 < len(self.eras) else until
+            position: datetime | None = max(since, after)
+            while trigger is not None and position is not None and position < end:
+                position = trigger.next_after(position)
+                if position is not None and position <= end:
+                    found.append(position)
+        return found

@@ -1,0 +1,182 @@
+"""A crank: something of a node that is turned now and again, and may be stopped in the middle of a turn. Floor 6."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cronsensus.testing.simulation.batons import Crashed, Step
+from cronsensus.testing.simulation.clocks import SECOND
+from cronsensus.testing.simulation.wire import INSTANT, Fault
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.node import SimulatedNode
+
+SHORTEST_TURN = 100
+"""Microseconds that a turn takes at least, so that no crank can turn for ever in one moment."""
+MOST_TURNS = 120
+"""Turns of one crank in one second from which it does not sleep but spin."""
+
+
+class Crank:
+    """Turns ``turn``, which returns the seconds until it wants to be turned again, and sooner when woken.
+
+    What a thread of ``Node`` does with an event, this does with the simulation's queue.
+    """
+
+    def __init__(self, node: SimulatedNode, name: str, turn: Callable[[], float], *, soonest: float = 0.0) -> None:
+        self.node = node
+        self.name = name
+        self.fault: Fault | None = None
+        self.stopped = False
+        self.on_rest: Callable[[], None] | None = None
+        """Called once, when the crank is stopped and rests."""
+        self._turn = turn
+        self._soonest = soonest
+        self._step: Step | None = None
+        self._wait = 0.0
+        self._woken = False
+        self._turning = False
+        self._scheduled = 0
+        self._second = -1
+        self._turns = 0
+
+    @property
+    def resting(self) -> bool:
+        """Whether no turn is under way."""
+        return not self._turning
+
+    def wake(self) -> None:
+        """Turn now, or again when the turn under way is over."""
+        if self._turning:
+            self._woken = True
+        else:
+            self._schedule(SHORTEST_TURN)
+
+    def stop(self) -> None:
+        """Turn no more; a turn under way is ended."""
+        self.stopped = True
+        if not self._turning:
+            self._at_rest()
+
+    def suspend(self, micros: int) -> None:
+        """Stop in the middle of this turn for a while; called from within it."""
+        self.node.later(micros, self._resume)
+        self.rest()
+
+    def rest(self) -> None:
+        """Stop in the middle of this turn until somebody calls ``resume``; called from within it."""
+        assert self._step is not None, "this turn was not to be interrupted"  # noqa: S101 - a mistake of the simulation
+        world = self.node.world
+        world.current = None
+        self._step.suspend()
+        world.current = self
+
+    def resume(self) -> None:
+        """Go on with a turn that rests, at this moment."""
+        self.node.later(0, self._resume)
+
+    def kill(self) -> None:
+        """Unwind a turn that is suspended: its process is gone."""
+        step, self._step = self._step, None
+        if step is not None and not step.over:
+            step.resume(crash=True)
+
+    def _schedule(self, micros: int) -> None:
+        self._scheduled += 1
+        mine = self._scheduled
+        self.node.later(micros, lambda: self._begin(mine))
+
+    def _begin(self, mine: int) -> None:
+        if mine != self._scheduled or self._turning or self.stopped:
+            return
+        self._count()
+        self._woken, self._turning = False, True
+        if (self.fault is None or self.fault.kind in INSTANT) and not self.node.suspended:
+            world = self.node.world
+            world.current = self
+            try:
+                self._body()
+            except Crashed:
+                return
+            finally:
+                world.current = None
+            self._over()
+        else:
+            self._step = Step(self._body)
+            self.node.suspended.append(self)
+            self._resume()
+
+    def _resume(self) -> None:
+        step, world = self._step, self.node.world
+        if step is None:
+            return
+        world.current = self
+        try:
+            over = step.resume()
+        finally:
+            world.current = None
+        if over:
+            self._step = None
+            self.node.suspended.remove(self)
+            if not self.node.gone:
+                self._over()
+
+    def _body(self) -> None:
+        self._wait = self._turn()
+
+    def _over(self) -> None:
+        self._turning = False
+        if self.stopped:
+            self._at_rest()
+        elif self._woken:
+            self._schedule(SHORTEST_TURN)
+        else:
+            self._schedule(max(SHORTEST_TURN, self.node.clock.micros(max(self._wait, self._soonest))))
+
+    def _at_rest(self) -> None:
+        then, self.on_rest = self.on_rest, None
+        if then is not None:
+            then()
+
+    def _count(self) -> None:
+        world = self.node.world
+        second = world.clock.micros // SECOND
+        if second != self._second:
+            self._second, self._turns = second, 0
+        self._turns += 1
+        if self._turns == MOST_TURNS:
+            world.judge.broken("spins", f"{self.name} was turned {MOST_TURNS} times within a second")
+
+
+class Mutex:
+    """A lock between the cranks of one node: a crank that has to wait for it is suspended."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self._held = False
+        self._waiting: list[Crank] = []
+
+    def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002 - as threading.Lock has it
+        """Take the lock, or wait for it."""
+        while self._held:
+            crank = self._node.world.current
+            if not blocking or crank is None:
+                return False
+            self._waiting.append(crank)
+            crank.rest()
+        self._held = True
+        return True
+
+    def release(self) -> None:
+        """Free the lock, and let those who wait try again."""
+        self._held = False
+        waiting, self._waiting = self._waiting, []
+        for crank in waiting:
+            crank.resume()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

@@ -1,0 +1,265 @@
+"""A node whose cranks the simulation turns: the real conductor, the real keeper, and what ``Node`` does between them. Floor 6."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from cronsensus.errors import StoreError
+from cronsensus.model.session import SessionSpec, SessionView
+from cronsensus.node.conductor import NodeSettings
+from cronsensus.node.executors.base import Registered
+from cronsensus.node.keeper import SOONEST
+from cronsensus.node.lease import SessionLease
+from cronsensus.node.node import LAST_WORDS, Node
+from cronsensus.stores.base import Store
+from cronsensus.testing.simulation.clocks import SECOND, NodeClock
+from cronsensus.testing.simulation.cranks import Crank, Mutex
+from cronsensus.testing.simulation.wire import Wire
+from cronsensus.testing.simulation.work import SimulatedExecutor
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.world import World
+
+HOST = "simulated"
+
+
+class SimulatedNode(Node):
+    """One process: its cranks, its runs, its clock. It may stand still, be killed, and leave in order.
+
+    What ``Node`` decides is ``Node``'s own code; only its threads, its events and its watchdog are the simulation's.
+    """
+
+    def __init__(self, world: World, name: str, pid: int, *, release: int, functions: frozenset[str], clock: NodeClock,
+                 concurrency: int, fast_evidence: bool) -> None:  # fmt: skip
+        """Make a node that is not started yet."""
+        self.world = world
+        self.name = name
+        self.pid = pid
+        self.release = release
+        self.functions = functions
+        self.clock = clock
+        self.gone = False
+        self.leaving = False
+        self.suspended: list[Crank] = []
+        self._thaw_at = 0
+        self._sessions = 0
+        wire = cast(Store, Wire(world))
+        executor = SimulatedExecutor(self)
+        registered = {
+            function: Registered(function, _never, world.scenario.executors[function]) for function in sorted(functions)
+        }
+        settings = NodeSettings(
+            name=name, lease=world.scenario.lease, concurrency=concurrency, fast_evidence=fast_evidence
+        )
+        self.turning = Crank(self, name, self._step)
+        self.keeping = Crank(self, f"{name}.keeper", self._keep, soonest=SOONEST)
+        self.executor = executor
+        # Everything that Node.__init__ sets, with the simulation's parts.
+        self._settings = settings
+        self._clock = clock
+        self._store = wire
+        self._on_drained = self._ask_to_leave
+        self._drained = threading.Event()
+        self._deadlines = cast(Any, Watchdog(self))
+        self._trust_lock = threading.Lock()
+        self._trust_watch = None
+        self._trust_until = 0.0
+        self._wake_event = cast(Any, _Waker(self.turning))
+        self.conductor = world.parts.conductor(
+            wire,
+            clock,
+            settings,
+            registry=registered,
+            executors={"async": executor, "thread": executor, "process": executor},
+            new_session=self._new_session,
+            declare=self._declare,
+            on_session=self._on_session,
+            on_work=self._on_work,
+            wake=self.turning.wake,
+            evidence=world.is_dead,
+        )
+        self._keeper = world.parts.keeper(
+            wire,
+            clock,
+            lease=settings.lease,
+            holds=lambda: self.conductor.holds,
+            on_renewal=self._on_renewal,
+            on_trust_lost=self._on_trust_lost,
+        )
+        self._keeper._wake = cast(Any, _Waker(self.keeping))  # noqa: SLF001 - the keeper's thread waits for this event
+
+    # --- what the process does ------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start: as ``Node.start``, which fails when the store does not answer and is tried again by whoever runs it."""
+        self.turning.wake()
+        self.keeping.wake()
+
+    def leave(self, after: int) -> None:
+        """Leave in order: drain, let runs end for a while, stop them, close the session, exit."""
+        if self.gone or self.leaving:
+            return
+        self.leaving = True
+        self.world.trace.add(self.world.clock.micros, self.name, "leaves")
+        self.drain()
+        self.later(after, self._stop_turning)
+
+    def crash(self) -> None:
+        """End without a word."""
+        if self.gone:
+            return
+        self._exit("crashes")
+
+    def freeze(self, micros: int) -> None:
+        """Stand still: nothing of this process happens for a while."""
+        self._thaw_at = max(self._thaw_at, self.world.clock.micros + micros)
+        self.world.trace.add(self.world.clock.micros, self.name, "freezes", f"{micros / SECOND:g}s")
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the process stands still."""
+        return self.world.clock.micros < self._thaw_at
+
+    def thaw(self) -> None:
+        """Go on now."""
+        self._thaw_at = self.world.clock.micros
+
+    def hint(self) -> None:
+        """Take a wake-up from the store."""
+        if not self.gone:
+            self._on_hint()
+
+    def later(self, micros: int, action: Callable[[], None]) -> None:
+        """Do something of this process after a while: later when it stands still then, never when it is gone."""
+
+        def act() -> None:
+            if self.gone:
+                return
+            if self.frozen:
+                self.world.at(self._thaw_at, act)
+            else:
+                action()
+
+        self.world.at(self.world.clock.micros + micros, act)
+
+    # --- the cranks -------------------------------------------------------------------------------------------------------
+
+    def _step(self) -> float:
+        wait = self.conductor.step()
+        if self.conductor.draining and not self.conductor.holds and not self._drained.is_set():
+            self._drained.set()
+            self._on_drained()
+        return wait
+
+    def _keep(self) -> float:
+        return self._keeper.step()
+
+    def _ask_to_leave(self) -> None:
+        self.leave(0)
+
+    def _stop_turning(self) -> None:
+        self.turning.on_rest = self._last_words
+        self.turning.stop()
+
+    def _last_words(self) -> None:
+        self.conductor.stop_all("the node is shutting down")
+        self.later(int(self.world.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_keeping)
+
+    def _stop_keeping(self) -> None:
+        # Node.stop sets a flag and does not wait for the keeper before it closes the session.
+        self.keeping.stop()
+        Crank(self, f"{self.name}.exit", self._close).wake()
+
+    def _close(self) -> float:
+        try:
+            self.conductor.end()
+        except StoreError as error:
+            self.world.trace.add(self.world.clock.micros, self.name, "not closed", error)
+        self._exit("exits")
+        return 0.0
+
+    def _exit(self, how: str) -> None:
+        self.gone = True
+        world = self.world
+        world.trace.add(world.clock.micros, self.name, how)
+        for crank in [crank for crank in self.suspended if crank is not world.current]:
+            crank.kill()
+        self.executor.die()
+        world.node_gone(self)
+
+    # --- what it tells the conductor ----------------------------------------------------------------------------------------
+
+    def _on_session(self, lease: SessionLease) -> None:
+        lease.changing = cast(Any, Mutex(self))
+        super()._on_session(lease)
+
+    def _new_session(self) -> SessionSpec:
+        self._sessions += 1
+        return SessionSpec(
+            id=f"{self.pid:04}-{self.name}-{self._sessions}",
+            node=self.name,
+            host=HOST,
+            pid=self.pid,
+            pid_started=self.pid,
+            release=f"release {self.release}",
+            concurrency=self._settings.concurrency,
+            version="simulated",
+            functions=len(self.functions),
+        )
+
+    def _declare(self, store: Store) -> bool:
+        put = store.put_jobs(
+            self.world.scenario.releases[self.release], release=f"release {self.release}", complete=True
+        )
+        return bool(put.superseded or put.kept)
+
+
+class Watchdog:
+    """Stands where a node has its ``Deadlines``: calls back in so many of the node's own seconds."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Watched:
+        """Call ``action`` unless it is cancelled before."""
+        watched = Watched(action)
+        self._node.later(self._node.clock.micros(seconds), watched.look)
+        return watched
+
+
+class Watched:
+    """A deadline."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Drop it."""
+        self._action = None
+
+    def look(self) -> None:
+        """Call back, once."""
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+class _Waker:
+    """Stands where a thread waits for an event."""
+
+    def __init__(self, crank: Crank) -> None:
+        self._crank = crank
+
+    def set(self) -> None:
+        self._crank.wake()
+
+
+def _never() -> None:
+    raise AssertionError("simulated work is not called")
+
+
+def is_gone(session: SessionView, gone: set[int]) -> bool:
+    """Return whether the process of a session is certainly gone: evidence that never lies."""
+    return session.host == HOST and session.pid in gone

@@ -1,0 +1,93 @@
+"""The end of a simulation: does the ledger say what the judge wrote down, and is nothing left over? Floor 6."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cronsensus.audit import audit
+from cronsensus.model.ledger import LedgerRange
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.states import ACTIVE, Origin
+from cronsensus.testing.simulation.books import JobBook
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.world import World
+
+EVERYTHING = 1_000_000
+
+
+def reckon(world: World) -> None:
+    """Compare the ledger with the judge's books, with the triggers, and with what the audit says."""
+    occurrences = world.store.occurrences(OccurrenceFilter(), limit=EVERYTHING)
+    _states(world, occurrences)
+    for name, book in world.judge.jobs.items():
+        job = world.store.job(name)
+        if job is None:
+            world.judge.broken("ledger", f"the job {name} is gone")
+        else:
+            ranges = world.store.ranges(name, limit=EVERYTHING)
+            mine = [one for one in occurrences if one.job == name]
+            _verdicts(world, name, book, job.horizon, ranges, mine)
+    report = audit(world.store, tolerance=timedelta(seconds=30))
+    for finding in report.findings:
+        world.judge.broken("audit", finding.sentence)
+
+
+def nothing_is_left(world: World, since: datetime) -> None:
+    """Ask whether everything that was due before ``since`` is final, and every nominal time up to then decided."""
+    for record in world.judge.records.values():
+        if not record.pruned and record.state in ACTIVE and record.due_at <= since:
+            world.judge.broken("progress", f"{record} was due at {record.due_at} and is still {record.state}")
+    for name, book in world.judge.jobs.items():
+        if book.paused or book.retired:
+            continue
+        left = book.nominals(book.watermark, since)
+        if left:
+            world.judge.broken("progress", f"{name} is not decided from {left[0]}; {len(left)} wait")
+
+
+def _states(world: World, occurrences: list[Occurrence]) -> None:
+    ledger = {one.id: one for one in occurrences}
+    for record in world.judge.records.values():
+        one = ledger.pop(record.id, None)
+        if record.pruned:
+            if one is not None:
+                world.judge.broken("ledger", f"{record} came back after it was pruned")
+        elif one is None:
+            world.judge.broken("ledger", f"{record} is lost")
+        elif (one.state, one.attempt, one.failures, one.crashes) != (
+            record.state, record.attempts, record.failures, record.crashes,
+        ):  # fmt: skip
+            world.judge.broken(
+                "ledger",
+                f"{record} is {one.state} after {one.attempt} attempts, {one.failures} failures and {one.crashes} crashes, and "
+                f"had to be {record.state} after {record.attempts}, {record.failures} and {record.crashes}",
+            )
+    for one in ledger.values():
+        world.judge.broken("ledger", f"{one.job} #{one.id} ({one.origin}, {one.key}) was never created")
+
+
+def _verdicts(
+    world: World,
+    name: str,
+    book: JobBook,
+    horizon: datetime | None,
+    ranges: list[LedgerRange],
+    occurrences: list[Occurrence],
+) -> None:
+    """Ask of each nominal time that is decided and not pruned: does exactly one verdict speak of it?"""
+    begin = book.eras[0][0]
+    after = begin if horizon is None else max(begin, horizon)
+    runs = {one.scheduled_for for one in occurrences if one.origin is Origin.SCHEDULE and one.retry_of is None}
+    adopted = {record.scheduled_for for record in book.records if record.adopted}
+    nominals = book.nominals(after, book.watermark)
+    for nominal in nominals:
+        if any(left < nominal <= back for left, back in book.left_out):
+            continue
+        said = sum(one.range.first <= nominal <= one.range.last for one in ranges)
+        said += (nominal in runs) + (nominal in adopted)
+        if said != 1:
+            world.judge.broken("verdicts", f"{name} has {said} verdicts for {nominal}")
+    for stray in sorted(time for time in runs if time is not None and time > after and time not in nominals):
+        world.judge.broken("verdicts", f"{name} ran for {stray}, which is none of its nominal times")

@@ -1,0 +1,99 @@
+"""Work that takes virtual time: an executor whose jobs end by events, obey or do not, and keep a count of their own. Floor 6."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from cronsensus.model.ending import Ending, EndingKind
+from cronsensus.model.occurrence import RunError
+from cronsensus.node.executors.base import Call, Executor
+from cronsensus.testing.simulation.clocks import SECOND
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.node import SimulatedNode
+
+_KINDS: tuple[EndingKind, ...] = ("returned", "raised", "retry", "skipped", "cancelled")
+
+
+class Work:
+    """One attempt under way. ``call.run`` is the real one, so its events are what a job would see."""
+
+    def __init__(self, node: SimulatedNode, call: Call) -> None:
+        self.node = node
+        self.call = call
+        self.over = False
+
+    def begin(self) -> None:
+        """Draw how long it takes and how it ends."""
+        world, rng = self.node.world, self.node.world.rng
+        shape = world.scenario.shapes[self.call.claim.spec.function]
+        seconds = 0.05 if world.calm else shape.shortest * (shape.longest / shape.shortest) ** rng.random()
+        kind = "returned" if rng.random() < shape.succeeds else rng.choice(_KINDS)
+        timeout = self.call.claim.spec.policies.timeout
+        if timeout is not None and timeout.total_seconds() < seconds:
+            seconds, kind = timeout.total_seconds(), "timed_out"
+        self.node.later(int(seconds * SECOND) + 1, lambda: self._end(kind))
+
+    def stop(self, reason: str, *, lease_lost: bool) -> None:
+        """Ask it to stop: a coroutine does, soon; a thread looks at it now and again, or never."""
+        self.call.run.stop(reason, lease_lost=lease_lost)
+        rng = self.node.world.rng
+        if self.call.registered.executor != "thread" or rng.random() < 0.3:
+            # Some notice and just return, which is not what they were to do but what people write.
+            kind: EndingKind = "returned" if rng.random() < 0.3 else "cancelled"
+            self.node.later(int(rng.random() * 0.2 * SECOND), lambda: self._end(kind))
+
+    def _end(self, kind: EndingKind) -> None:
+        if self.over:
+            return
+        self.over = True
+        node, run = self.node, self.call.run
+        node.world.judge.work_ends(self, kind)
+        node.executor.works.pop((run.id, run.token), None)
+        reason = run.cancel_reason if run.cancelled.is_set() else "as it said"
+        node._ended(self.call, _ending(kind, reason))  # noqa: SLF001 - what an executor is given to call
+
+
+class SimulatedExecutor(Executor):
+    """Runs every kind of function of one node."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self.works: dict[tuple[int, int], Work] = {}
+
+    def start(self, call: Call) -> None:
+        """Begin an attempt."""
+        work = Work(self._node, call)
+        self.works[call.run.id, call.run.token] = work
+        self._node.world.judge.work_begins(work)
+        work.begin()
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        """Ask an attempt to stop."""
+        work = self.works.get((call.run.id, call.run.token))
+        if work is not None:
+            work.stop(reason, lease_lost=lease_lost)
+
+    def close(self) -> None:
+        """End everything."""
+        self.die()
+
+    def die(self) -> None:
+        """End everything, as it ends with its process."""
+        for work in self.works.values():
+            work.over = True
+            self._node.world.judge.work_dies(work)
+        self.works.clear()
+
+
+def _ending(kind: EndingKind, reason: str | None) -> Ending:
+    match kind:
+        case "returned":
+            return Ending(kind=kind, result="true")
+        case "raised" | "timed_out":
+            return Ending(kind=kind, error=RunError(type="Simulated", message=kind))
+        case "retry":
+            return Ending(kind=kind, reason=reason, retry_after=timedelta(seconds=1.5))
+        case _:
+            return Ending(kind=kind, reason=reason)

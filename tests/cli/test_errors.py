@@ -1,0 +1,197 @@
+"""Each error: what happened, why, the next thing to type, and the exit code."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+
+from cronsensus import errors
+from cronsensus.cli import errors as cli_errors
+from cronsensus.cli.errors import CommandError, read, report
+
+Command = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("nxt", "next"),
+        ("job", "jobs"),
+        ("list", "jobs list"),
+        ("worker", "run"),
+        ("migrate", "db upgrade"),
+        ("lst", "jobs list"),
+    ],
+)
+def test_an_unknown_command_names_the_one_that_was_meant(command: Command, typed: str, meant: str) -> None:
+    answer = command(typed)
+    assert answer.code == 2
+    assert f"no such command {typed!r}; did you mean {meant!r}?" in answer.err
+    assert "cronsensus --help" in answer.err
+
+
+def test_an_unknown_command_like_no_other_gets_the_list(command: Command) -> None:
+    assert "there are: demo, next" in command("xyzzy").err
+
+
+def test_an_unknown_subcommand_names_the_one_that_was_meant(command: Command) -> None:
+    answer = command("jobs", "puase")
+    assert answer.code == 2
+    assert "did you mean 'pause'?" in answer.err
+    assert "cronsensus jobs --help" in answer.err
+
+
+def test_an_unknown_option_names_the_one_that_was_meant(command: Command) -> None:
+    answer = command("run", "--concurency", "3")
+    assert answer.code == 2
+    assert "no such option '--concurency'; did you mean '--concurrency'?" in answer.err
+    assert "cronsensus run --help" in answer.err
+
+
+def test_a_missing_argument_says_which(command: Command) -> None:
+    answer = command("why", "tick")
+    assert answer.code == 2
+    assert "missing argument 'TIME'" in answer.err
+
+
+def test_a_missing_reason_is_a_usage_error(cluster: Any) -> None:
+    cluster.every("tick")
+    answer = cluster("jobs", "pause", "tick")
+    assert answer.code == 2
+    assert "missing option '--reason'" in answer.err
+    assert cluster.store.job("tick").paused_at is None
+
+
+def test_a_blank_reason_is_refused(cluster: Any) -> None:
+    cluster.every("tick")
+    assert "say why" in cluster("jobs", "pause", "tick", "--reason", "  ").err
+
+
+def test_an_unknown_scheme_is_a_usage_error(command: Command) -> None:
+    answer = command("jobs", "list", "--url", "sqlte:///x.db")
+    assert answer.code == 2
+    assert "did you mean sqlite://?" in answer.err
+
+
+def test_a_path_instead_of_a_url_is_shown_as_a_url(command: Command) -> None:
+    answer = command("jobs", "list", "--url", "jobs.db")
+    assert answer.code == 2
+    assert "sqlite:///jobs.db" in answer.err
+
+
+def test_a_store_without_a_schema_says_how_to_make_one(command: Command) -> None:
+    answer = command("jobs", "list", "--url", "sqlite:///none.db")
+    assert answer.code == 3
+    assert "cronsensus db upgrade" in answer.err
+
+
+def test_a_directory_that_is_not_there_is_named(command: Command) -> None:
+    answer = command("db", "upgrade", "--url", "sqlite:///no/such/folder/x.db")
+    assert answer.code == 3
+    assert "mkdir -p" in answer.err
+
+
+def test_a_file_that_is_no_database_is_named(command: Command, write: Callable[..., Any]) -> None:
+    write("x.db", "this is a text about databases, and no database " * 100)
+    answer = command("jobs", "list", "--url", "sqlite:///x.db")
+    assert answer.code == 3
+    assert "not an SQLite database" in answer.err
+
+
+EVERY_ERROR = [
+    (errors.StoreUnavailable, 3),
+    (errors.StoreBusy, 3),
+    (errors.StoreReadOnly, 3),
+    (errors.StoreFull, 3),
+    (errors.StoreCorrupt, 3),
+    (errors.SchemaMismatch, 3),
+    (errors.UnknownStore, 2),
+    (errors.MissingExtra, 2),
+    (errors.InvalidTrigger, 2),
+    (errors.InvalidDuration, 2),
+    (errors.InvalidOption, 2),
+    (errors.UnknownJob, 2),
+    (errors.DuplicateJob, 2),
+    (errors.UnsupportedFunction, 2),
+    (errors.InvalidPayload, 2),
+    (errors.ConfigurationError, 2),
+    (errors.InvalidTransition, 1),
+    (errors.OccurrenceTooOld, 1),
+    (errors.LeaseLost, 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "code"), EVERY_ERROR, ids=lambda value: getattr(value, "__name__", value))
+def test_each_error_has_its_exit_code_and_a_next_step(kind: type[errors.CronsensusError], code: int) -> None:
+    what, _, then, exit_code = read(kind("it broke"))
+    assert what == "it broke"
+    assert exit_code == code
+    if kind not in {errors.LeaseLost, errors.MissingExtra}:
+        assert then
+
+
+def test_an_error_that_says_what_to_do_is_not_told_something_else() -> None:
+    what, _, then, _ = read(errors.StoreFull("no space left on /data; free some"))
+    assert (what, then) == ("no space left on /data", "free some")
+
+
+def test_the_cause_is_shown_without_what_the_driver_adds() -> None:
+    error = errors.StoreUnavailable("cannot reach db:5432")
+    error.__cause__ = OSError("connection refused\n[SQL: SELECT 1]")
+    assert read(error)[1] == "OSError: connection refused"
+
+
+def test_a_cause_that_repeats_the_error_is_left_out() -> None:
+    error = errors.StoreUnavailable("cannot connect: connection refused")
+    error.__cause__ = OSError("connection refused")
+    assert read(error)[1] == ""
+
+
+def test_passwords_are_masked_in_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    report(errors.StoreUnavailable("cannot reach postgresql://app:s3cret@db/x?password=s3cret"))
+    shown = capsys.readouterr().err
+    assert "s3cret" not in shown
+    assert "postgresql://app:***@db/x?password=***" in shown
+
+
+def test_control_characters_in_errors_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    report(CommandError("no job \x1b[31mred\x07", why="line\nline \u202e", then="x"))
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown.replace("\x1b[31m\x1b[1merror: \x1b[0m", "")
+    assert "\\x1b[31mred\\x07" in shown
+    assert "\\u202e" in shown
+
+
+def test_a_mistake_of_ours_says_how_to_report_it(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronsensus.cli.next.find_target", lambda *_, **__: 1 / 0)
+    answer = command("next", "@daily")
+    assert answer.code == 1
+    assert "a mistake in cronsensus: ZeroDivisionError" in answer.err
+    assert "--debug" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_debug_shows_the_traceback(command: Command) -> None:
+    answer = command("next", "61 * * * *", "--debug")
+    assert answer.code == 2
+    assert "Traceback (most recent call last)" in answer.err
+    assert "Traceback" not in command("next", "61 * * * *").err
+
+
+def test_stopping_with_ctrl_c_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = click.exceptions.Abort()
+    stopped.__cause__ = KeyboardInterrupt()
+    assert report(stopped) == cli_errors.STOPPED == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_an_error_of_the_system_is_told_plainly() -> None:
+    assert read(PermissionError(13, "Permission denied", "/x"))[0].startswith("PermissionError: [Errno 13]")
+
+
+def test_every_error_of_a_command_has_three_labels_at_most(command: Command) -> None:
+    for arguments in (["nope"], ["next", "x y"], ["jobs", "list"], ["run"], ["next", "99 * * * *"]):
+        for line in command(*arguments).err.splitlines():
+            assert re.match(r"error: |  why: | next: |       ", line), line

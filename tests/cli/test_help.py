@@ -1,0 +1,161 @@
+"""Every command explains itself, takes the global options, and loads nothing that it does not need."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cronsensus.cli import COMMANDS, cli
+
+CONTRACT = set(
+    [
+        "demo",
+        "run",
+        "next",
+        "explain",
+        "lint",
+        "jobs",
+        "runs",
+        "nodes",
+        "locks",
+        "ledger",
+        "why",
+        "audit",
+        "db",
+        "doctor",
+        "health",
+        "config",
+    ]
+)
+HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
+
+
+def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group, info_name="cronsensus")
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from walk(command, (*path, name))
+
+
+ALL = dict(walk(cli))
+LEAVES = {path: command for path, command in ALL.items() if not isinstance(command, click.Group)}
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_has_a_help_text_with_an_example(path: tuple[str, ...], command: Callable[..., Any]) -> None:
+    answer = command(*path, "--help")
+    assert answer.code == 0
+    first = answer.out.split("\n\n")[1].strip()
+    assert first.endswith((".", "?")), first
+    assert re.search(r"^ +cronsensus ", answer.out, re.MULTILINE), answer.out
+    assert "--help" in answer.out
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_command_takes_the_global_options_after_its_name(
+    path: tuple[str, ...], command: Callable[..., Any]
+) -> None:
+    help_text = command(*path, "--help").out
+    for option in ("--app", "--url", "--namespace", "--output", "--debug"):
+        assert option in help_text
+
+
+def test_the_table_names_every_command_of_the_contract() -> None:
+    assert set(COMMANDS) == CONTRACT
+    below = {" ".join(path) for path in ALL if len(path) == 2}
+    jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "backfill")}
+    runs = {f"runs {name}" for name in ("list", "show", "retry", "cancel", "logs")}
+    assert below == jobs | runs | {"nodes list", "nodes drain", "locks list", "db upgrade", "db check", "db prune"}
+
+
+def test_the_root_help_lists_each_command_with_one_line(command: Callable[..., Any]) -> None:
+    answer = command("--help")
+    assert answer.code == 0
+    for name, entry in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(entry.help.split()[0])}", answer.out, re.MULTILINE)
+
+
+def test_the_root_without_a_command_shows_the_help_as_a_usage_error(command: Callable[..., Any]) -> None:
+    answer = command()
+    assert answer.code == 2
+    assert "Usage: cronsensus" in answer.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["jobs", "--help"], ["run", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str], empty_folder: Path) -> None:
+    program = (
+        "import json, sys\n"
+        f"sys.argv = ['cronsensus', *{arguments!r}]\n"
+        "from cronsensus.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
+    heavy = HEAVY if arguments == ["--help"] else {"sqlalchemy", "rich", "psutil", "cronsim", "asyncio"}
+    assert not loaded & heavy
+
+
+def test_the_version_is_that_of_the_package(command: Callable[..., Any]) -> None:
+    from importlib.metadata import version
+
+    answer = command("--version")
+    assert answer.code == 0
+    assert answer.out.startswith(f"cronsensus {version('cronsensus')}, Python 3.")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_global_options_count_before_and_after_the_command(
+    cluster: Any, command: Callable[..., Any], before: bool
+) -> None:
+    cluster.every("tick")
+    given = ["--url", cluster.url, "-o", "json"]
+    answer = command(*given, "jobs", "list") if before else command("jobs", "list", *given)
+    assert [job["name"] for job in answer.data["jobs"]] == ["tick"]
+
+
+def test_of_an_option_given_twice_the_one_after_the_command_counts(cluster: Any, command: Callable[..., Any]) -> None:
+    cluster.every("tick")
+    answer = command("--url", "memory://other", "-o", "table", "jobs", "--url", cluster.url, "list", "-o", "json")
+    assert len(answer.data["jobs"]) == 1
+
+
+def complete(words: str, **env: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "cronsensus"],
+        env={"PATH": "/usr/bin:/bin", "_CRONSENSUS_COMPLETE": "bash_complete", "COMP_WORDS": words,
+             "COMP_CWORD": str(len(words.split(" ")) - 1), **env},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return [line.split(",", 1)[1] for line in done.stdout.splitlines()]
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    assert complete("cronsensus ru") == ["run", "runs"]
+    assert complete("cronsensus jobs pa") == ["pause"]
+    assert complete("cronsensus run --conc") == ["--concurrency"]
+
+
+def test_a_shell_completes_the_names_of_jobs(empty_folder: Path) -> None:
+    from cronsensus.model.job import JobSpec
+    from cronsensus.stores import open_store
+
+    url = f"sqlite:///{empty_folder}/jobs.db"
+    store = open_store(url)
+    store.migrate()
+    store.put_jobs([JobSpec(name=name, function=name) for name in ("send_digest", "send_mail", "tidy")], release="r")
+    store.close()
+    assert complete("cronsensus jobs pause send", CRONSENSUS_URL=url) == ["send_digest", "send_mail"]
+
+
+def test_completion_stays_silent_where_there_is_no_store() -> None:
+    assert complete("cronsensus jobs pause send") == []

@@ -1,0 +1,161 @@
+"""What goes to stdout: a table, plain or rich, or one JSON document."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronsensus.cli.output import Output
+
+NASTY = "tick [red]\u202e"
+
+
+@pytest.fixture
+def nasty(cluster: Any) -> Any:
+    """A cluster with a job whose name is markup, and a pause whose reason steers terminals."""
+    cluster.every("tick [red]", "1m")
+    cluster.store.pause("tick [red]", by="eve\x1b]0;title\x07", why="\x1b[2J\u202egone [bold]now[/bold]\x9b31m")
+    return cluster
+
+
+def test_in_a_pipe_a_table_is_plain_text(nasty: Any) -> None:
+    answer = nasty("jobs", "list")
+    assert answer.code == 0
+    assert answer.out.splitlines()[0].split() == ["JOB", "SCHEDULE", "NEXT", "STATE"]
+    assert not re.search("[─│┃━┏\x1b]", answer.out)
+
+
+def test_names_and_reasons_cannot_steer_the_terminal(nasty: Any) -> None:
+    answer = nasty("jobs", "list")
+    assert "tick [red]" in answer.out
+    assert "\\x1b[2J\\u202egone [bold]now[/bold]\\x9b31m (by eve\\x1b]0;title\\x07)" in answer.out
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", answer.out)
+
+
+def test_json_is_one_document_that_holds_no_control_characters(nasty: Any) -> None:
+    answer = nasty("jobs", "list", "-o", "json")
+    assert answer.data["jobs"][0]["paused"]["reason"] == "\x1b[2J\u202egone [bold]now[/bold]\x9b31m"
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", answer.out)
+
+
+def test_json_writes_instants_in_utc_and_durations_in_seconds(cluster: Any) -> None:
+    cluster.every("tick", "90s", timeout="5m")
+    (job,) = cluster("jobs", "list", "-o", "json").data["jobs"]
+    assert job["next"] == "2026-11-20T12:01:30Z"
+    assert job["policies"]["timeout"] == 300.0
+    assert job["trigger"] == {"kind": "every", "interval": "1m30s"}
+
+
+def test_json_keeps_other_scripts_readable_and_halves_of_characters_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=True).document({"name": "日本", "half": "\ud800", "unsafe": "\u202e\x9b"})
+    shown = capsys.readouterr().out
+    assert "日本" in shown
+    assert json.loads(shown) == {"name": "日本", "half": "\ud800", "unsafe": "\u202e\x9b"}
+    assert shown.isprintable() or "\u202e" not in shown
+
+
+def test_an_empty_table_says_on_stderr_how_to_fill_it(cluster: Any) -> None:
+    answer = cluster("jobs", "list")
+    assert answer.out == ""
+    assert "cronsensus run MODULE:ATTR" in answer.err
+
+
+def test_messages_go_to_stderr(cluster: Any) -> None:
+    for number in range(3):
+        cluster.every(f"job-{number}")
+    answer = cluster("jobs", "list", "--limit", "2")
+    assert "there are more" in answer.err
+    assert "there are more" not in answer.out
+
+
+def on_a_terminal(*arguments: str, cwd: Path, **env: str) -> str:
+    """Run a command with a terminal of 100 columns as stdout; return what it wrote there."""
+    master, slave = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "100", "HOME": str(cwd), **env}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cronsensus", *arguments],
+        stdout=slave,
+        stderr=subprocess.DEVNULL,
+        stdin=slave,
+        cwd=cwd,
+        env=environment,
+    )
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    assert process.wait(60) == 0
+    return shown.decode()
+
+
+@pytest.fixture
+def url(empty_folder: Path) -> str:
+    """A file with a job that has markup in its name."""
+    from cronsensus.model.job import JobSpec
+    from cronsensus.stores import open_store
+    from cronsensus.triggers import every
+
+    url = f"sqlite:///{empty_folder}/jobs.db"
+    store = open_store(url)
+    store.migrate()
+    store.put_jobs([JobSpec(name="[red]tick[/red] :bomb:", function="f", trigger=every("1m"))], release="r")
+    store.close()
+    return url
+
+
+def test_in_a_terminal_a_table_has_lines_and_colours(url: str, empty_folder: Path) -> None:
+    shown = on_a_terminal("jobs", "list", "--url", url, cwd=empty_folder)
+    assert "\x1b[" in shown
+    assert "─" in shown
+    assert "[red]tick[/red] :bomb:" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
+
+
+def test_no_color_is_honoured(url: str, empty_folder: Path) -> None:
+    shown = on_a_terminal("jobs", "list", "--url", url, cwd=empty_folder, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", shown)
+    assert "[red]tick[/red] :bomb:" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
+
+
+def test_a_dumb_terminal_gets_plain_text(url: str, empty_folder: Path) -> None:
+    shown = on_a_terminal("jobs", "list", "--url", url, cwd=empty_folder, TERM="dumb")
+    assert "\x1b" not in shown
+    assert shown.startswith("JOB")
+
+
+def test_watching_needs_a_terminal(cluster: Any) -> None:
+    answer = cluster("jobs", "list", "--watch")
+    assert answer.code == 2
+    assert "--watch needs a terminal" in answer.err
+
+
+def test_a_pipe_that_is_closed_early_ends_the_command_without_a_traceback(url: str, empty_folder: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m cronsensus next '* * * * * *' -n 1000 | head -1",
+        shell=True, capture_output=True, text=True, cwd=empty_folder, timeout=60, check=False,
+    )  # fmt: skip
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_that_cannot_show_a_name_shows_its_escapes(empty_folder: Path, write: Callable[..., Any]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cronsensus", "next", "every 1h", "--tz", "Asia/日本"],
+        env={"PATH": os.environ["PATH"], "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"},
+        capture_output=True, cwd=empty_folder, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert b"\\u65e5\\u672c" in done.stderr

@@ -1,0 +1,94 @@
+"""How values read, and what people may type for a time."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cronsensus.cli.words import brief, clean, counted, exact, mask, read_time, relative, shorten
+from cronsensus.errors import InvalidOption
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("typed", "instant"),
+    [
+        ("now", NOW),
+        ("2026-11-20T21:00:00Z", NOW + timedelta(hours=9)),
+        ("2026-11-20 21:00+08:00", NOW + timedelta(hours=1)),
+        ("2026-11-20", datetime(2026, 11, 20, tzinfo=UTC)),
+        ("2h", NOW - timedelta(hours=2)),
+        ("1h30m ago", NOW - timedelta(minutes=90)),
+        ("90", NOW - timedelta(seconds=90)),
+    ],
+)
+def test_a_time_may_be_written_in_several_ways(typed: str, instant: datetime) -> None:
+    assert read_time(typed, NOW) == instant
+
+
+def test_a_time_without_an_offset_is_in_the_zone_that_the_command_says() -> None:
+    assert read_time("2026-11-20 13:00", NOW, tz=BERLIN) == NOW
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "yesterday", "25:00", "2026-13-01", "1e400", "-5m", "9" * 500, "0001-01-01T00:00:00+14:00"]
+)
+def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
+    with pytest.raises(InvalidOption, match="is not a time; write 2026-11-20T21:00:00Z"):
+        read_time(typed, NOW, what="--from")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0ms"),
+        (0.0123, "12ms"),
+        (1.26, "1.3s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3725, "1h 2m"),
+        (90_000, "1d 1h"),
+        (-5, "0ms"),
+    ],
+)
+def test_durations_are_brief(seconds: float, text: str) -> None:
+    assert brief(timedelta(seconds=seconds)) == text
+
+
+def test_relative_times_say_before_or_after() -> None:
+    assert relative(NOW + timedelta(minutes=5), NOW) == "in 5m"
+    assert relative(NOW - timedelta(hours=2), NOW) == "2h ago"
+    assert relative(NOW + timedelta(milliseconds=500), NOW) == "now"
+
+
+def test_local_times_name_weekday_and_offset() -> None:
+    assert exact(NOW) == "2026-11-20 12:00:00Z"
+    assert exact(NOW, BERLIN) == "Fri 2026-11-20 13:00:00 +01:00"
+    assert exact(NOW + timedelta(microseconds=1500)) == "2026-11-20 12:00:00.0015Z"
+
+
+def test_text_is_made_harmless() -> None:
+    assert clean("a\x1b[31mb\x07c\x9bd\u202ee\ud800") == "a\\x1b[31mb\\x07c\\x9bd\\u202ee\\ud800"
+    assert clean("one\ntwo\tthree") == "one\\ntwo\\tthree"
+    assert clean("one\r\ntwo\tthree\x1b", lines=True) == "one\ntwo    three\\x1b"
+    assert clean("日本 [bold] 🎉") == "日本 [bold] 🎉"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://app:s3cret@db/x", "postgresql://app:***@db/x"),
+        ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
+        ("mysql://db/x?user=a&password=s3cret&ssl=1", "mysql://db/x?user=a&password=***&ssl=1"),
+        ("sqlite:///cronsensus.db", "sqlite:///cronsensus.db"),
+    ],
+)
+def test_secrets_in_urls_are_masked(url: str, shown: str) -> None:
+    assert mask(f"at {url}") == f"at {shown}"
+
+
+def test_small_words() -> None:
+    assert [counted(number, "run") for number in (0, 1, 2000)] == ["0 runs", "1 run", "2,000 runs"]
+    assert shorten("abcdef", 4) == "abc…"

@@ -1,0 +1,549 @@
+"""A whole node, or two of them, in one process: what happens to the jobs."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from itertools import count
+from pathlib import Path
+
+import pytest
+from cronsensus import Cancel, Retry, Run, RunFailed, Scheduler, Skip, State, every
+from cronsensus.model.occurrence import OccurrenceFilter
+
+_names = count()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path: Path) -> str:
+    return f"memory://node-{next(_names)}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def node(url: str):
+    scheduler = Scheduler(url, node="a")
+    yield scheduler
+    scheduler.stop("0s")
+
+
+@pytest.fixture
+def pair(url: str):
+    nodes = Scheduler(url, node="a"), Scheduler(url, node="b")
+    yield nodes
+    for scheduler in nodes:
+        scheduler.stop("0s")
+
+
+class Recorder:
+    """What the jobs themselves saw, beside what the store says."""
+
+    def __init__(self) -> None:
+        self.entries: list[object] = []
+        self._changed = threading.Condition()
+
+    def add(self, entry: object) -> None:
+        with self._changed:
+            self.entries.append(entry)
+            self._changed.notify_all()
+
+    def wait_for(self, number: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.entries) >= number, 15), self.entries
+
+
+# --- exactly one ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_two_nodes_run_each_occurrence_once(pair, kind):
+    seen = Recorder()
+    for scheduler in pair:
+        if kind == "thread":
+
+            def tick(run: Run) -> None:
+                seen.add(run.scheduled_for)
+
+            scheduler.job(every("50ms"), overlap="allow", catch_up="all")(tick)
+        else:
+
+            async def tick(run: Run) -> None:  # type: ignore[misc]
+                seen.add(run.scheduled_for)
+
+            scheduler.job(every("50ms"), overlap="allow", catch_up="all")(tick)
+    with pair[0], pair[1]:
+        seen.wait_for(20)
+    rows = pair[0].store.occurrences(OccurrenceFilter(job="tick"), limit=1000)
+    done = {row.scheduled_for for row in rows if row.state is State.SUCCEEDED}
+    times = sorted(Counter(seen.entries).items())
+    assert [number for _, number in times] == [1] * len(times)
+    assert done == {moment for moment, _ in times}
+    between = every("50ms").count_between(times[0][0], times[-1][0], 10_000)
+    assert between == len(times) - 1
+
+
+def test_a_process_job_runs_once_between_two_nodes(pair):
+    jobs = [scheduler.job(executor="process", name="dedent")(textwrap.dedent) for scheduler in pair]
+    with pair[0], pair[1]:
+        handles = [jobs[0].enqueue(f"  line {number}", key=str(number)) for number in range(4)]
+        assert [handle.result("20s") for handle in handles] == [f"line {number}" for number in range(4)]
+        assert [handle.look().attempt for handle in handles] == [1] * 4
+
+
+# --- how attempts end ----------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_tried_again_after_growing_waits_and_every_attempt_is_kept(node):
+    @node.job(retries=3, retry_delay="40ms")
+    def flaky(run: Run) -> int:
+        if run.attempt < 3:
+            raise ConnectionError(f"attempt {run.attempt}")
+        return run.attempt
+
+    with node:
+        handle = flaky.enqueue()
+        assert handle.result("10s") == 3
+        runs = node.store.runs(handle.id)
+    assert [(run.attempt, run.end) for run in runs] == [(1, "retry"), (2, "retry"), (3, "succeeded")]
+    assert [run.error.message for run in runs[:2]] == ["attempt 1", "attempt 2"]
+    waits = [(later.started_at - run.finished_at).total_seconds() for run, later in zip(runs, runs[1:], strict=False)]
+    assert waits[0] >= 0.03
+    assert waits[1] >= 0.06
+    assert len({run.token for run in runs}) == 3
+
+
+def test_jobs_may_say_how_they_end(node):
+    @node.job(retries=1)
+    def steer(what: str, run: Run) -> str:
+        match what:
+            case "skip":
+                raise Skip("no orders")
+            case "cancel":
+                raise Cancel("shop is closed")
+            case "retry" if run.attempt == 1:
+                raise Retry("not yet", after="10ms")
+        return what
+
+    with node:
+        ends = {what: steer.enqueue(what).wait("10s") for what in ("skip", "cancel", "retry")}
+    assert [(end.state, end.reason) for end in ends.values()] == [
+        (State.SKIPPED, "job: no orders"),
+        (State.CANCELLED, "job: shop is closed"),
+        (State.SUCCEEDED, None),
+    ]
+    assert ends["retry"].attempt == 2
+
+
+def test_whatever_a_job_does_ends_its_run_and_not_the_node(node):
+    @node.job()
+    def leave() -> None:
+        sys.exit("bye")
+
+    @node.job()
+    async def leave_the_loop() -> None:
+        sys.exit(3)
+
+    @node.job()
+    def not_json() -> object:
+        return {1, 2}
+
+    @node.job()
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    @node.job()
+    def fine() -> str:
+        return "fine"
+
+    with node:
+        for job, said in [
+            (leave, r"sys\.exit\('bye'\)"),
+            (leave_the_loop, r"sys\.exit\(3\)"),
+            (not_json, "result is a builtins.set, which is not JSON"),
+            (interrupt, "KeyboardInterrupt"),
+        ]:
+            with pytest.raises(RunFailed, match=said):
+                job.enqueue().result("10s")
+        assert fine.enqueue().result("10s") == "fine"
+        assert node._part.node.tally.sessions == 1
+
+
+def test_a_timeout_cancels_an_async_job(node):
+    ended = threading.Event()
+
+    @node.job(timeout="100ms")
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with node:
+        one = endless.enqueue().wait("10s")
+        assert ended.wait(10)
+    assert (one.state, one.reason, one.error.type) == (State.FAILED, "timeout", "TimeoutError")
+
+
+def test_a_timeout_fences_a_thread_off(node):
+    go_on, over = threading.Event(), threading.Event()
+
+    @node.job(timeout="100ms")
+    def endless(run: Run) -> str:
+        run.cancelled.wait(10)
+        go_on.wait(10)
+        over.set()
+        return "too late"
+
+    with node:
+        handle = endless.enqueue()
+        assert (handle.wait("10s").state, handle.look().reason) == (State.FAILED, "timeout")
+        go_on.set()
+        assert over.wait(10)
+        assert endless.enqueue(key="second").wait("10s").state is State.FAILED
+        assert (handle.look().state, handle.look().result) == (State.FAILED, None)
+
+
+def test_a_timeout_kills_a_process(node):
+    job = node.job(timeout="300ms", name="call", executor="process")(subprocess.call)
+    with node:
+        began = time.monotonic()
+        one = job.enqueue(["sleep", "600"]).wait("20s")
+        assert time.monotonic() - began < 15
+    assert (one.state, one.reason) == (State.FAILED, "timeout")
+
+
+def test_an_operator_cancels_a_running_job(node):
+    began = threading.Event()
+
+    @node.job(retries=5)
+    async def endless() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    with node:
+        handle = endless.enqueue()
+        assert began.wait(10)
+        assert node.cancel(handle, reason="wrong shop", by="ada") is State.RUNNING
+        one = handle.wait("10s")
+    assert (one.state, one.reason) == (State.CANCELLED, "operator: wrong shop")
+
+
+def test_a_run_tells_what_it_is_and_how_far(node):
+    told, go_on = threading.Event(), threading.Event()
+
+    @node.job(kwargs={"shop": "a"})
+    def work(shop: str, run: Run) -> list[object]:
+        run.progress(40, 80)
+        told.set()
+        go_on.wait(10)
+        return [run.job, run.key, run.attempt, run.scheduled_for, shop]
+
+    with node:
+        handle = work.enqueue(key="k")
+        assert told.wait(10)
+        deadline = time.monotonic() + 10
+        while handle.look().progress is None and time.monotonic() < deadline:
+            node.store.wait(0.01)
+        assert handle.look().progress == (40, 80)
+        go_on.set()
+        assert handle.result("10s") == ["work", "k", 1, None, "a"]
+
+
+# --- overlap, concurrency, priority --------------------------------------------------------------------------------------
+
+
+def _ranges(scheduler: Scheduler, job: str) -> set[tuple[str, str]]:
+    return {(one.range.state.value, one.range.reason) for one in scheduler.store.ranges(job)}
+
+
+def _await(condition, seconds: float = 10.0) -> None:
+    """Wait for what only the store shows."""
+    end, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        pause.wait(0.01)
+
+
+def test_overlap_skip_leaves_out_what_comes_meanwhile(node):
+    go_on, seen = threading.Event(), Recorder()
+
+    @node.job(every("50ms"))
+    def work(run: Run) -> None:
+        seen.add(run.scheduled_for)
+        go_on.wait(10)
+
+    with node:
+        seen.wait_for(1)
+        _await(lambda: len(node.store.ranges("work")) >= 2)
+        assert len(seen.entries) == 1
+        go_on.set()
+        seen.wait_for(2)
+    assert ("skipped", "overlap") in _ranges(node, "work")
+
+
+def test_overlap_queue_one_keeps_one_waiting(node):
+    go_on, seen = threading.Event(), Recorder()
+
+    @node.job(every("50ms"), overlap="queue_one")
+    def work(run: Run) -> None:
+        seen.add(run.scheduled_for)
+        go_on.wait(10)
+
+    with node:
+        _await(lambda: len(node.store.ranges("work")) >= 2)
+        waiting = node.store.occurrences(OccurrenceFilter(job="work", states=(State.PENDING,)))
+        assert (len(seen.entries), len(waiting)) == (1, 1)
+        go_on.set()
+        seen.wait_for(2)
+        assert seen.entries[1] == waiting[0].scheduled_for
+
+
+def test_overlap_queue_keeps_them_all_in_order_one_at_a_time(node):
+    go_on, seen = threading.Event(), Recorder()
+    running = []
+
+    @node.job(every("50ms"), overlap="queue")
+    def work(run: Run) -> None:
+        running.append(1)
+        assert len(running) == 1
+        seen.add(run.scheduled_for)
+        go_on.wait(10)
+        running.pop()
+
+    with node:
+        pending = OccurrenceFilter(job="work", states=(State.PENDING,))
+        _await(lambda: len(node.store.occurrences(pending)) >= 3)
+        assert len(seen.entries) == 1
+        go_on.set()
+        seen.wait_for(5)
+    assert seen.entries == sorted(seen.entries)
+    assert every("50ms").count_between(seen.entries[0], seen.entries[4], 100) == 4
+
+
+def test_overlap_cancel_previous_stops_the_one_before(node):
+    seen = Recorder()
+
+    @node.job(every("150ms"), overlap="cancel_previous")
+    async def work(run: Run) -> None:
+        seen.add(run.scheduled_for)
+        await asyncio.Event().wait()
+
+    with node:
+        seen.wait_for(3)
+        ended = node.store.occurrences(OccurrenceFilter(job="work", states=(State.CANCELLED,)))
+    assert {one.reason for one in ended} == {"cancel_previous"}
+    assert len(ended) >= 2
+
+
+def test_overlap_allow_runs_them_side_by_side(node):
+    together = threading.Barrier(3)
+
+    @node.job(every("50ms"), overlap="allow")
+    def work() -> None:
+        together.wait(10)
+
+    with node:
+        succeeded = OccurrenceFilter(job="work", states=(State.SUCCEEDED,))
+        _await(lambda: len(node.store.occurrences(succeeded)) >= 3)
+        together.abort()
+
+
+def test_a_jobs_concurrency_holds_over_all_nodes(pair):
+    lock, running, most = threading.Lock(), [0], [0]
+    jobs = []
+    for scheduler in pair:
+
+        def work() -> None:
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            threading.Event().wait(0.02)
+            with lock:
+                running[0] -= 1
+
+        jobs.append(scheduler.job(concurrency=2)(work))
+    with pair[0], pair[1]:
+        for handle in pair[0].enqueue_many(jobs[0], [()] * 12):
+            assert handle.wait("20s").state is State.SUCCEEDED
+        nodes = {one.node for one in pair[0].store.occurrences(OccurrenceFilter(job="work"))}
+    assert most == [2]
+    assert nodes <= {"a", "b"}
+
+
+def test_a_node_runs_no_more_than_its_concurrency_and_the_most_urgent_first(url):
+    node = Scheduler(url, concurrency=1)
+    go_on, order = threading.Event(), Recorder()
+
+    @node.job()
+    def work(what: str) -> None:
+        order.add(what)
+        go_on.wait(10)
+
+    with node:
+        first = work.enqueue("first")
+        order.wait_for(1)
+        handles = [work.enqueue("low", priority=-1), work.enqueue("plain"), work.enqueue("high", priority=5)]
+        go_on.set()
+        for handle in [first, *handles]:
+            handle.wait("10s")
+    assert order.entries == ["first", "high", "plain", "low"]
+
+
+# --- leaving -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_lets_runs_end_and_takes_nothing_new(node):
+    began, go_on = threading.Event(), threading.Event()
+
+    @node.job()
+    def work(what: str) -> str:
+        began.set()
+        go_on.wait(10)
+        return what
+
+    node.start()
+    handle = work.enqueue("running")
+    assert began.wait(10)
+    stopped: list[bool] = []
+    thread = threading.Thread(target=lambda: stopped.append(node.stop("10s")))
+    thread.start()
+    _await(lambda: node._part.node is None)
+    late = work.enqueue("late")
+    go_on.set()
+    thread.join(15)
+    assert stopped == [True]
+    assert handle.look().state is State.SUCCEEDED
+    assert (late.look().state, late.look().attempt) == (State.PENDING, 0)
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_what_does_not_end_in_time_is_given_back_and_run_by_another_node(pair, kind):
+    began, ended = Recorder(), threading.Event()
+    for scheduler in pair:
+        if kind == "async":
+
+            async def work(run: Run) -> str:
+                began.add(run.session)
+                try:
+                    if len(began.entries) == 1:
+                        await asyncio.Event().wait()
+                finally:
+                    ended.set()
+                return "done"
+
+            scheduler.job()(work)
+        else:
+
+            def work(run: Run) -> str:  # type: ignore[misc]
+                began.add(run.session)
+                if len(began.entries) == 1:
+                    run.cancelled.wait(10)
+                    ended.set()
+                    threading.Event().wait(3)
+                return "done"
+
+            scheduler.job()(work)
+    first, second = pair
+    first.start()
+    handle = first.jobs["work"].enqueue()
+    began.wait_for(1)
+    assert first.stop("0s") is False
+    assert ended.wait(10)
+    assert handle.look().attempt == 0
+    with second:
+        assert handle.result("10s") == "done"
+    assert [run.end for run in second.store.runs(handle.id)] == ["released", "succeeded"]
+
+
+def test_an_at_most_once_job_that_is_cut_off_is_not_run_again(node):
+    began = threading.Event()
+
+    @node.job(on_crash="fail")
+    async def pay() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    node.start()
+    handle = pay.enqueue()
+    assert began.wait(10)
+    node.stop("0s")
+    one = handle.look()
+    assert one.state is State.FAILED
+    assert one.reason.startswith("crashed")
+
+
+def test_what_ends_in_the_last_moment_is_recorded_and_not_given_back(node):
+    began = threading.Event()
+
+    @node.job()
+    async def work() -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            asyncio.current_task().uncancel()
+        return "just in time"
+
+    node.start()
+    handle = work.enqueue()
+    assert began.wait(10)
+    node.stop("0s")
+    assert handle.result("0s") == "just in time"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize(("on_crash", "state", "attempt"), [("retry", "succeeded", 2), ("fail", "failed", 1)])
+def test_the_runs_of_a_killed_node_are_taken_over_within_a_second(tmp_path, on_crash, state, attempt):
+    text = f"""
+        import os, sys, threading
+        from cronsensus import Scheduler
+        scheduler = Scheduler("sqlite:///{tmp_path}/jobs.db")
+        @scheduler.job(on_crash="{on_crash}")
+        def work() -> None:
+            print("runs", flush=True)
+            threading.Event().wait()
+        work.enqueue(key="a")
+        scheduler.run()
+    """
+    program = [sys.executable, "-c", textwrap.dedent(text)]
+    survivor = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+
+    def work() -> None: ...
+
+    survivor.job(on_crash=on_crash)(work)
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout
+        assert victim.stdout.readline() == "runs\n"
+        with survivor:
+            handle = survivor.jobs["work"].enqueue(key="a")
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.wait()
+            began = time.monotonic()
+            one = handle.wait("10s")
+            assert time.monotonic() - began < 1.5
+    assert (one.state.value, one.attempt, one.crashes) == (state, attempt, 1)
+
+
+def test_a_job_that_blocks_the_event_loop_for_longer_than_the_lease_keeps_it(url):
+    async def main() -> None:
+        scheduler = Scheduler(url, lease="1s", fast_evidence=False)
+        other = Scheduler(url, lease="1s", fast_evidence=False)
+
+        async def rude() -> str:
+            time.sleep(1.7)  # noqa: ASYNC251 - this is the fault
+            return "done"
+
+        jobs = [each.job()(rude) for each in (scheduler, other)]
+        async with scheduler:
+            handle = await jobs[0].aenqueue()
+            other.start()
+            one = await handle.await_("20s")
+            assert scheduler._part.node.tally.sessions == 1
+            await other.astop()
+        assert (one.state, one.attempt) == (State.SUCCEEDED, 1)
+
+    asyncio.run(main())

@@ -1,0 +1,642 @@
+"""The scheduler as users hold it: start and stop, enqueue and operate, jobs at run time, on both stores."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+from cronsensus import Run, RunFailed, Scheduler, State, any_of, current_run, every
+from cronsensus.errors import ConfigurationError, DuplicateJob, InvalidOption, InvalidTransition, UnknownJob
+from cronsensus.model.occurrence import Item, OccurrenceFilter
+from cronsensus.model.states import Origin
+
+LONG_AGO = every("1h", end="2026-01-01T00:00:00Z")
+_names = count()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path: Path) -> str:
+    return f"memory://scheduler-{next(_names)}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def scheduler(url: str):
+    scheduler = Scheduler(url, node="me")
+    scheduler.store.migrate()
+    yield scheduler
+    scheduler.stop("0s")
+
+
+# --- enqueue -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_enqueued_call_runs_and_its_result_comes_back(scheduler):
+    @scheduler.job()
+    def add(a: int, b: int = 0) -> dict[str, int]:
+        return {"sum": a + b}
+
+    with scheduler:
+        assert add.enqueue(1, b=2).result("10s") == {"sum": 3}
+        assert add.enqueue(5).wait("10s").state is State.SUCCEEDED
+
+
+def test_one_key_is_one_run_whatever_became_of_it(scheduler):
+    calls = []
+
+    @scheduler.job()
+    def charge(order: int) -> int:
+        calls.append(order)
+        return order
+
+    with scheduler:
+        first = charge.enqueue(1, key="order:1")
+        assert first.created
+        assert first.result("10s") == 1
+        again = charge.enqueue(2, key="order:1")
+        assert (again.created, again.id, again.state) == (False, first.id, State.SUCCEEDED)
+        assert again.result("0s") == 1
+    assert calls == [1]
+
+
+def test_enqueueing_needs_no_node_and_defines_the_job_where_it_is_new(url):
+    producer, worker = Scheduler(url), Scheduler(url)
+    ran = threading.Event()
+
+    def work() -> None:
+        ran.set()
+
+    handle = producer.job()(work).enqueue()
+    assert handle.look().state is State.PENDING
+    worker.job()(work)
+    with worker:
+        assert ran.wait(10)
+        handle.wait("10s")
+    producer.stop()
+
+
+def test_a_delayed_call_is_due_later_on_the_stores_clock(scheduler):
+    @scheduler.job()
+    def work() -> None: ...
+
+    before = scheduler.store.now()
+    assert work.enqueue(delay="1h").look().due_at >= before + timedelta(hours=1)
+    noon = datetime(2099, 1, 1, 12, tzinfo=UTC)
+    assert work.enqueue(at=noon).look().due_at == noon
+    assert work.enqueue(at="2099-01-01T12:00:00Z").look().due_at == noon
+
+
+def test_many_are_enqueued_at_once_by_position_by_name_or_alone(scheduler):
+    @scheduler.job()
+    def send(shop: str, copies: int = 1) -> None: ...
+
+    handles = scheduler.enqueue_many(
+        send, ["a", ("b", 2), {"shop": "c", "copies": 3}], key=lambda shop, copies=1: f"shop:{shop}"
+    )
+    assert [handle.key for handle in handles] == ["shop:a", "shop:b", "shop:c"]
+    assert [(one.args, one.kwargs) for one in (handle.look() for handle in handles)] == [
+        (("a",), {}),
+        (("b", 2), {}),
+        ((), {"shop": "c", "copies": 3}),
+    ]
+    assert [one.created for one in scheduler.enqueue_many("send", ["a"], key=lambda shop: f"shop:{shop}")] == [False]
+    with pytest.raises(InvalidOption, match="missing a required argument"):
+        scheduler.enqueue_many(send, ["d", {}])
+    assert scheduler.store.counts().pending == 3
+
+
+def test_more_than_a_thousand_are_enqueued_in_several_steps(scheduler):
+    @scheduler.job()
+    def work() -> None: ...
+
+    handles = scheduler.enqueue_many(work, [()] * 2500)
+    assert len({handle.id for handle in handles}) == 2500
+
+
+def test_the_end_that_is_no_success_is_an_error_with_its_reason(scheduler):
+    @scheduler.job()
+    def broken() -> None:
+        raise ValueError("no such shop")
+
+    with scheduler:
+        handle = broken.enqueue()
+        with pytest.raises(RunFailed, match=r"is failed: ValueError: no such shop; more with `cronsensus runs show") as error:
+            handle.result("10s")
+    assert error.value.occurrence.state is State.FAILED
+
+
+def test_waiting_ends_at_its_time_limit(scheduler):
+    handle = scheduler.job()(_nothing).enqueue()
+    with pytest.raises(TimeoutError, match="not final after 50ms"):
+        handle.wait("50ms")
+
+
+def _nothing() -> None: ...
+
+
+# --- operating -----------------------------------------------------------------------------------------------------------
+
+
+def test_pause_needs_a_reason_and_says_whether_it_did_something(scheduler):
+    job = scheduler.job(every("1h"))(_nothing)
+    with pytest.raises(InvalidOption, match='reason="…"'):
+        job.pause(reason=" ")
+    assert (job.pause(reason="stocktaking"), job.pause(reason="again")) == (True, False)
+    view = scheduler.store.job("_nothing")
+    assert (view.paused_by, view.paused_why) == ("me", "stocktaking")
+    assert (job.resume(by="ada"), job.resume()) == (True, False)
+
+
+def test_a_job_is_triggered_beside_its_schedule(scheduler):
+    origins = []
+
+    @scheduler.job(every("1h", start="2099-01-01T00:00:00Z"), kwargs={"shop": "a"})
+    def report(shop: str, run: Run) -> None:
+        origins.append((shop, run.origin, run.scheduled_for))
+
+    with scheduler:
+        assert report.trigger_now(by="ada", reason="asked for").wait("10s").state is State.SUCCEEDED
+    assert origins == [("a", Origin.MANUAL, None)]
+
+
+def test_a_backfill_runs_each_nominal_time_once(scheduler):
+    nominal = []
+    lock = threading.Lock()
+
+    @scheduler.job(every("1h", end="2026-01-01T00:00:00Z"), overlap="allow")
+    def report(run: Run) -> None:
+        with lock:
+            nominal.append(run.scheduled_for)
+
+    with scheduler:
+        handles = report.backfill("2025-12-31T20:00:00Z", "2026-01-01T05:00:00Z", reason="lost")
+        for handle in handles:
+            handle.wait("10s")
+        again = report.backfill("2025-12-31T20:00:00Z", "2026-01-01T05:00:00Z")
+    assert sorted(nominal) == [datetime(2025, 12, 31, hour, tzinfo=UTC) for hour in range(20, 24)] + [
+        datetime(2026, 1, 1, tzinfo=UTC)
+    ]
+    assert [handle.created for handle in again] == [False] * 5
+
+
+def test_a_backfill_is_bounded_and_of_the_past(scheduler):
+    job = scheduler.job(every("1s"))(_nothing)
+    plain = scheduler.job(name="plain")(_nothing)
+    with pytest.raises(InvalidOption, match="more than 10,000 nominal times.*backfill up to 2020-01-01T02:46:39Z first"):
+        job.backfill("2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z")
+    with pytest.raises(InvalidOption, match="lies in the future"):
+        job.backfill("2020-01-01T00:00:00Z", "2199-01-01T00:00:00Z")
+    with pytest.raises(InvalidOption, match="the other way"):
+        job.backfill("2020-01-02T00:00:00Z", "2020-01-01T00:00:00Z")
+    with pytest.raises(InvalidOption, match="has no trigger"):
+        plain.backfill("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z")
+
+
+def test_what_waits_is_cancelled_and_what_is_final_is_retried(scheduler):
+    job = scheduler.job()(_nothing)
+    handle = job.enqueue(key="a")
+    assert scheduler.cancel(handle, reason="not today") is State.CANCELLED
+    with pytest.raises(InvalidTransition):
+        scheduler.cancel(handle.id, reason="twice")
+    with pytest.raises(LookupError):
+        scheduler.cancel(10**9, reason="none")
+    again = scheduler.retry(handle)
+    assert again.id != handle.id
+    assert again.look().retry_of == handle.id
+    with scheduler:
+        again.wait("10s")
+
+
+# --- jobs at run time ----------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_added_changed_and_removed_while_nodes_run(url):
+    nodes = [Scheduler(url, node=name) for name in "ab"]
+    seen: list[tuple[str, str]] = []
+    told = threading.Semaphore(0)
+
+    def snapshot(shop: str, run: Run) -> None:
+        seen.append((run.job, shop))
+        told.release()
+
+    for node in nodes:
+        node.function()(snapshot)
+    with nodes[0], nodes[1]:
+        added = nodes[0].add_job("snapshot", every("200ms"), name="shop-a", kwargs={"shop": "a"}, by="ada")
+        assert added.name == "shop-a"
+        assert told.acquire(timeout=10)
+        nodes[1].change_job("shop-a", kwargs={"shop": "A"}, timeout="5s")
+        while ("shop-a", "A") not in seen:
+            assert told.acquire(timeout=10)
+        view = nodes[0].store.job("shop-a")
+        assert (view.spec.trigger, view.spec.policies.timeout) == (every("200ms"), timedelta(seconds=5))
+        assert nodes[0].remove_job("shop-a", why="closed")
+        assert not nodes[1].remove_job("shop-a")
+        with pytest.raises(UnknownJob):
+            added.enqueue()
+        with pytest.raises(UnknownJob):
+            nodes[1].change_job("shop-a", timeout="1s")
+
+
+def test_adding_the_same_twice_changes_nothing_and_another_is_refused(scheduler):
+    scheduler.function()(_nothing)
+    scheduler.add_job(_nothing, every("1h"), name="hourly")
+    scheduler.add_job("_nothing", every("1h"), name="hourly")
+    assert scheduler.store.job("hourly").revision == 1
+    with pytest.raises(DuplicateJob, match="use change_job"):
+        scheduler.add_job(_nothing, every("2h"), name="hourly")
+
+
+def test_only_registered_functions_may_be_used_at_run_time(scheduler):
+    scheduler.function(name="snapshot")(_nothing)
+    with pytest.raises(UnknownJob, match="did you mean 'snapshot'"):
+        scheduler.add_job("snapshop", name="x")
+    with pytest.raises(UnknownJob, match=r"put @scheduler.function\(\) above it"):
+        scheduler.add_job(test_only_registered_functions_may_be_used_at_run_time, name="x")
+    with pytest.raises(UnknownJob, match="registered here as 'os.system'"):
+        scheduler.add_job("os.system", name="x", args=("true",))
+
+
+def test_what_is_declared_in_code_is_changed_in_code(scheduler):
+    scheduler.job(every("1h"))(_nothing)
+    with scheduler:
+        with pytest.raises(DuplicateJob, match="declared in code at"):
+            scheduler.add_job("_nothing", name="_nothing")
+        with pytest.raises(InvalidOption, match="declared in code; change it there"):
+            scheduler.change_job("_nothing", timeout="1s")
+        with pytest.raises(InvalidOption, match="remove it there, or pause it"):
+            scheduler.remove_job("_nothing")
+
+
+def test_a_job_declared_on_a_started_scheduler_works_and_survives_a_restart_without_it(url):
+    scheduler = Scheduler(url)
+    scheduler.job()(_nothing)
+    with scheduler:
+
+        @scheduler.job()
+        def late() -> str:
+            return "better late"
+
+        assert late.enqueue().result("10s") == "better late"
+    other = Scheduler(url)
+    other.job()(_nothing)
+    with other:
+        assert other.store.job("late").retired_at is None
+
+
+# --- start and stop ------------------------------------------------------------------------------------------------------
+
+
+def test_starting_twice_is_an_error_and_stopping_twice_is_nothing(scheduler):
+    scheduler.start()
+    with pytest.raises(ConfigurationError, match="started already"):
+        scheduler.start()
+    assert scheduler.stop()
+    assert scheduler.stop()
+    scheduler.start()
+    assert scheduler.stop()
+
+
+def test_a_stopped_node_leaves_no_thread_and_no_live_session(scheduler):
+    before = set(threading.enumerate())
+    scheduler.job()(_nothing)
+    with scheduler:
+        scheduler.jobs["_nothing"].enqueue().wait("10s")
+    assert [thread.name for thread in set(threading.enumerate()) - before if not thread.name.startswith("cronsensus-job")] == []
+    assert scheduler.store.sessions() == []
+
+
+def test_async_jobs_run_on_the_loop_of_the_application(url):
+    async def main() -> None:
+        scheduler = Scheduler(url)
+        here = asyncio.get_running_loop()
+
+        @scheduler.job()
+        async def where() -> bool:
+            await asyncio.sleep(0)
+            return asyncio.get_running_loop() is here
+
+        async with scheduler:
+            handle = await where.aenqueue()
+            assert (await handle.await_("10s")).state is State.SUCCEEDED
+            assert await handle.aresult() is True
+            with pytest.raises(ConfigurationError, match=r"await astop\(\)"):
+                scheduler.stop()
+        scheduler.start()
+        assert await (await where.aenqueue()).aresult("10s") is False
+        await scheduler.astop()
+
+    asyncio.run(main())
+
+
+def test_every_blocking_call_has_a_twin_that_leaves_the_loop_free(url):
+    async def main() -> None:
+        scheduler = Scheduler(url)
+        job = scheduler.job(LONG_AGO)(_nothing)
+        scheduler.function(name="more")(_nothing)
+        handle = await scheduler.aenqueue("_nothing", key="a")
+        assert await scheduler.acancel(handle, reason="x") is State.CANCELLED
+        assert (await scheduler.aretry(handle)).created
+        assert (await scheduler.atrigger(job)).created
+        assert await job.apause(reason="x")
+        assert await job.aresume()
+        assert len(await scheduler.abackfill(job, "2025-12-31T22:00:00Z", "2026-01-01T00:00:00Z")) == 3
+        assert len(await scheduler.aenqueue_many(job, [(), ()])) == 2
+        await scheduler.aadd_job("more", name="hourly")
+        await scheduler.achange_job("hourly", trigger=any_of(every("1h"), every("7h")))
+        assert await scheduler.aremove_job("hourly")
+        await scheduler.astop()
+
+    asyncio.run(main())
+    blocking = {"enqueue", "enqueue_many", "pause", "resume", "trigger", "backfill", "cancel", "retry", "add_job"}
+    for name in blocking | {"change_job", "remove_job", "start", "stop"}:
+        assert asyncio.iscoroutinefunction(getattr(Scheduler, f"a{name}"))
+
+
+def test_a_start_that_is_cancelled_leaves_no_node_behind(url, monkeypatch):
+    async def main() -> None:
+        scheduler = Scheduler(url)
+        began, go_on = threading.Event(), threading.Event()
+        ready = scheduler._ready
+
+        def slowly():
+            began.set()
+            go_on.wait(10)
+            return ready()
+
+        monkeypatch.setattr(scheduler, "_ready", slowly)
+        task = asyncio.create_task(scheduler.astart())
+        await asyncio.to_thread(began.wait, 10)
+        task.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert scheduler._part.node is None
+        await scheduler.astop()
+
+    asyncio.run(main())
+
+
+def test_a_start_that_fails_leaves_nothing_behind(tmp_path):
+    (tmp_path / "jobs.db").write_bytes(b"this is no database, and certainly not one of SQLite's" * 100)
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+    before = threading.active_count()
+    with pytest.raises(Exception, match="jobs.db") as error:
+        scheduler.start()
+    assert type(error.value).__name__ == "StoreCorrupt"
+    assert threading.active_count() == before
+    scheduler.stop()
+
+
+def test_the_current_run_is_known_without_a_parameter_in_threads_and_tasks(url):
+    def tell() -> tuple[str, int] | None:
+        run = current_run()
+        return None if run is None else (run.job, run.attempt)
+
+    async def main() -> None:
+        scheduler = Scheduler(url)
+
+        @scheduler.job()
+        def in_a_thread() -> list[object]:
+            return [tell()]
+
+        @scheduler.job()
+        async def in_tasks() -> list[object]:
+            async def inner() -> object:
+                return tell()
+
+            return [tell(), await asyncio.create_task(inner()), await asyncio.to_thread(tell)]
+
+        async with scheduler:
+            assert await (await in_a_thread.aenqueue()).aresult("10s") == [["in_a_thread", 1]]
+            assert await (await in_tasks.aenqueue()).aresult("10s") == [["in_tasks", 1]] * 3
+            assert tell() is None
+
+    asyncio.run(main())
+
+
+def test_what_a_job_logs_is_kept_with_its_run(scheduler, caplog):
+    caplog.set_level(logging.INFO)
+
+    @scheduler.job()
+    def talk() -> None:
+        logging.getLogger("shop").info("counting %d", 3)
+
+    with scheduler:
+        handle = talk.enqueue()
+        handle.wait("10s")
+        assert [(attempt, line.level, line.text) for _, attempt, line in scheduler.store.logs(handle.id)] == [
+            (1, "INFO", "counting 3")
+        ]
+    assert not any(type(handler).__name__ == "RunLogHandler" for handler in logging.getLogger().handlers)
+
+
+# --- whole programs ------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+    import sys, threading
+    from cronsensus import Run, Scheduler, every
+    scheduler = Scheduler("sqlite:///{folder}/jobs.db", node="it")
+    def say(text):
+        print(text, flush=True)
+"""
+
+
+def program(tmp_path: Path, text: str) -> list[str]:
+    source = tmp_path / "program.py"
+    source.write_text(textwrap.dedent(PROGRAM.format(folder=tmp_path)) + textwrap.dedent(text))
+    return [sys.executable, "-W", "error::ResourceWarning", str(source)]
+
+
+def run(tmp_path: Path, text: str, code: int = 0) -> str:
+    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+    return done.stdout
+
+
+def left_over(tmp_path: Path) -> list[str]:
+    scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+    sessions = scheduler.store.sessions(ended=True)
+    scheduler.stop()
+    return [session.state for session in sessions]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_the_program_goes_on_after_run(tmp_path, number):
+    text = """
+        go_on = threading.Event()
+        @scheduler.job()
+        def work(run: Run):
+            say("runs")
+            sys.stdin.readline()
+            return "done"
+        work.enqueue(key="a")
+        say(("drained", scheduler.run()))
+        say(work.enqueue(key="a").look().state)
+        scheduler.stop()
+    """
+    with subprocess.Popen(program(tmp_path, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(number)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.read() == "('drained', True)\nsucceeded\n"
+        assert process.wait(20) == 0
+    assert left_over(tmp_path) == ["closed"]
+
+
+def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
+    text = """
+        @scheduler.job()
+        def work(run: Run):
+            say("runs")
+            run.cancelled.wait()
+            threading.Event().wait()
+        work.enqueue(key="a")
+        import logging
+        class Tell(logging.Handler):
+            def emit(self, record):
+                say(record.getMessage())
+        logging.getLogger("cronsensus.scheduler").addHandler(Tell())
+        logging.getLogger("cronsensus.scheduler").setLevel("INFO")
+        ended = scheduler.run()
+        one = work.enqueue(key="a").look()
+        say((ended, one.state.value, one.attempt))
+        scheduler.stop()
+    """
+    with subprocess.Popen(program(tmp_path, text), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(signal.SIGTERM)
+        assert "once more to leave at once" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert "leaving at once" in process.stdout.readline()
+        assert process.stdout.read() == "(False, 'pending', 0)\n"
+        assert process.wait(20) == 0
+    assert left_over(tmp_path) == ["closed"]
+
+
+def test_run_ends_when_an_operator_drains_the_node_or_somebody_stops_it(url):
+    for way in ("drain", "stop"):
+        scheduler = Scheduler(url)
+        scheduler.job()(_nothing)
+        ended: list[bool] = []
+        thread = threading.Thread(target=lambda it=scheduler, to=ended: to.append(it.run()))
+        thread.start()
+        scheduler.jobs["_nothing"].enqueue().wait("10s")
+        if way == "drain":
+            (session,) = scheduler.store.sessions()
+            scheduler.store.drain(session.id, by="ada", why="upgrade")
+            scheduler.store.notify()
+        else:
+            scheduler.stop()
+        thread.join(20)
+        assert (thread.is_alive(), ended) == (False, [True])
+
+
+def test_a_started_scheduler_is_stopped_in_order_when_the_interpreter_exits(tmp_path):
+    text = """
+        @scheduler.job()
+        def work(): return 1
+        @scheduler.job()
+        async def awork(): return 2
+        @scheduler.job()
+        def endless():
+            say("runs")
+            threading.Event().wait()
+        scheduler.start()
+        say(work.enqueue().result("10s"))
+        say(awork.enqueue().result("10s"))
+        endless.enqueue()
+        while scheduler.store.counts().running == 0:
+            threading.Event().wait(0.01)
+    """
+    source = program(tmp_path, text)
+    done = subprocess.run(source, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n2\nruns\n")
+    assert "the interpreter exits while jobs run" in done.stderr
+    assert left_over(tmp_path) == ["closed"]
+
+
+def test_a_program_that_only_enqueues_or_only_declares_ends_silently(tmp_path):
+    assert run(tmp_path, "scheduler.job()(say).enqueue('x')\n") == ""
+
+
+def test_an_exception_in_the_main_program_still_closes_the_session(tmp_path):
+    text = """
+        scheduler.job()(say)
+        scheduler.start()
+        sys.exit(3)
+    """
+    assert run(tmp_path, text, 3) == ""
+    assert left_over(tmp_path) == ["closed"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(tmp_path):
+    text = """
+        import os, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)
+        @scheduler.job()
+        def work(): return os.getpid()
+        work.enqueue(key="before")     # opens the store in the parent
+
+        def child(do):
+            pid = os.fork()
+            if pid == 0:
+                do()
+                sys.stdout.flush()
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+        def works():
+            with scheduler:
+                assert work.enqueue(key="child").result("10s") == os.getpid()
+                say(work.enqueue(key="before").result("10s") == os.getpid())
+        child(works)
+
+        scheduler.start()
+        def refused():
+            try:
+                scheduler.start()
+            except Exception as error:
+                say(type(error).__name__)
+                say("post_fork" in str(error))
+            say(work.enqueue(key="after").created)
+            scheduler.stop()
+        child(refused)
+        child(lambda: sys.exit())
+        say(work.enqueue(key="after").result("10s") == os.getpid())
+        scheduler.stop()
+    """
+    assert run(tmp_path, text).split() == ["True", "ConfigurationError", "True", "True", "True"]
+    assert left_over(tmp_path) == ["closed", "closed"]
+
+
+def test_a_module_that_starts_a_scheduler_at_import_can_still_have_process_jobs(tmp_path):
+    text = """
+        def work(): return 5
+        job = scheduler.job(executor="process")(work)
+        work = job
+        scheduler.start()
+        if __name__ == "__main__":
+            say(job.enqueue().result("20s"))
+            scheduler.stop()
+    """
+    assert run(tmp_path, text) == "5\n"
+    assert len(left_over(tmp_path)) == 1
+
+
+def test_items_and_filters_of_the_store_are_at_hand(scheduler):
+    scheduler.job()(_nothing).enqueue(key="a")
+    scheduler.store.enqueue([Item(job="_nothing", key="b")])
+    assert len(scheduler.store.occurrences(OccurrenceFilter(job="_nothing"))) == 2

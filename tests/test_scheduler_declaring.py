@@ -1,0 +1,336 @@
+"""Declaring jobs: what decorators make of functions, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import pytest
+from cronsensus import JobDefaults, Run, Scheduler, every
+from cronsensus.errors import (
+    ConfigurationError,
+    DuplicateJob,
+    InvalidDuration,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTrigger,
+    UnknownJob,
+    UnsupportedFunction,
+)
+
+if TYPE_CHECKING:
+    from cronsensus import Run as OnlyForTypeCheckers
+    from somewhere import Unimportable
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler("memory://")
+
+
+def importable() -> int:
+    """Say seven."""
+    return 7
+
+
+# --- functions stay functions --------------------------------------------------------------------------------------------
+
+
+def test_a_decorated_function_is_called_like_the_function_it_was(scheduler):
+    @scheduler.job(every("5m"), args=(1,))
+    def add(a: int, b: int = 2) -> int:
+        """Add."""
+        return a + b
+
+    assert (add(1), add(1, b=5), add.__name__, add.__doc__) == (3, 6, "add", "Add.")
+    assert str(inspect.signature(add)) == "(a: 'int', b: 'int' = 2) -> 'int'"
+    assert (add.name, add.function(1), add.trigger) == ("add", 3, every("5m"))
+
+
+def test_a_decorated_async_function_is_still_one(scheduler):
+    @scheduler.job()
+    async def answer() -> int:
+        return 42
+
+    assert asyncio.iscoroutinefunction(answer)
+    assert asyncio.run(answer()) == 42
+    assert answer.spec.executor == "async"
+
+
+def test_one_function_may_be_several_jobs(scheduler):
+    @scheduler.job(every("5m"), name="often")
+    @scheduler.job(every("1d"), name="rarely")
+    def work() -> None: ...
+
+    assert sorted(scheduler.jobs) == ["often", "rarely"]
+    assert scheduler.jobs["often"].function is scheduler.jobs["rarely"].function
+
+
+def test_a_registered_function_comes_back_as_it_was(scheduler):
+    assert scheduler.function(name="seven")(importable) is importable
+
+
+def test_nothing_is_opened_or_started_by_declaring(scheduler, tmp_path):
+    Scheduler(f"sqlite:///{tmp_path}/a.db").job(every("1s"))(importable)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- definitions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_definition_holds_names_and_json_and_what_the_defaults_say():
+    scheduler = Scheduler("memory://", defaults=JobDefaults(timeout="10m", retries=2))
+    job = scheduler.job(every("5m"), retries=1, name="seven", executor="process")(importable)
+    assert (job.spec.name, job.spec.function, job.spec.source) == ("seven", "seven", "code")
+    assert (job.spec.policies.timeout, job.spec.policies.retries) == (timedelta(minutes=10), 1)
+    assert job.spec.executor == "process"
+
+
+def test_flags_that_come_after_the_import_still_reach_the_definitions(monkeypatch):
+    monkeypatch.setenv("CRONSENSUS_KEEP", "3d")
+    scheduler = Scheduler("memory://")
+    job = scheduler.job()(importable)
+    assert job.spec.policies.keep == timedelta(days=3)
+    scheduler.configure({"keep": "5d"})
+    assert job.spec.policies.keep == timedelta(days=5)
+    assert Scheduler("memory://", defaults=JobDefaults(keep="30d")).job()(importable).spec.policies.keep.days == 30
+
+
+def test_equal_code_is_an_equal_release_and_a_version_is_part_of_it(monkeypatch):
+    def declared(**options):
+        scheduler = Scheduler("memory://", **options)
+        scheduler.job(every("5m"))(importable)
+        return scheduler
+
+    assert declared().release == declared().release
+    assert declared(release="1.2").release == f"1.2+{declared().release}"
+    other = declared()
+    other.job(every("6m"), name="other")(importable)
+    assert other.release != declared().release
+    monkeypatch.setenv("CRONSENSUS_RELEASE", "v9")
+    assert declared().release == "v9"
+    flagged = declared(release="1.2")
+    flagged.configure({"release": "v10"})
+    assert flagged.release == "v10"
+
+
+# --- the Run -------------------------------------------------------------------------------------------------------------
+
+
+def _plain(run: Run) -> None: ...
+def _optional(run: Run | None = None) -> None: ...
+def _older(*, run: Optional[Run] = None) -> None: ...  # noqa: UP045
+def _annotated(run: Annotated[Run, "the attempt"]) -> None: ...
+def _behind_a_guard(run: OnlyForTypeCheckers) -> None: ...
+def _beside_the_unknown(shop: Unimportable, run: Run) -> None: ...
+def _in_a_tuple_of_names(run: None | Run = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_plain, _optional, _older, _annotated, _beside_the_unknown, _in_a_tuple_of_names],
+)
+def test_a_parameter_annotated_with_run_is_found(scheduler, function):
+    scheduler.job()(function)
+    assert scheduler._declared.registry[function.__name__].run_parameter == "run"
+
+
+def test_a_run_that_is_imported_only_for_type_checkers_is_known_by_its_name(scheduler):
+    def job(run: Run) -> None: ...
+
+    job.__globals__.pop("Nothing", None)
+    job.__annotations__ = {"run": "not_imported.Run", "return": "None"}
+    scheduler.job()(job)
+    assert scheduler._declared.registry["job"].run_parameter == "run"
+
+
+def test_a_parameter_that_is_only_called_run_is_an_ordinary_one(scheduler):
+    @scheduler.job()
+    def job(run: int, other: list[Run], third=None) -> None: ...
+
+    assert scheduler._declared.registry["job"].run_parameter is None
+
+
+def test_a_wrapped_function_is_looked_through(scheduler):
+    def traced(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    @scheduler.job()
+    @traced
+    def job(run: Run) -> None: ...
+
+    assert scheduler._declared.registry["job"].run_parameter == "run"
+
+
+def _twice(run: Run, again: Run) -> None: ...
+def _positional(run: Run, /) -> None: ...
+def _before_more(run: Run, *numbers: int) -> None: ...
+
+
+@pytest.mark.parametrize("function", [_twice, _positional, _before_more])
+def test_a_run_that_cannot_be_passed_by_name_is_refused(scheduler, function):
+    with pytest.raises(UnsupportedFunction, match="the Run is passed by name"):
+        scheduler.job()(function)
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------------
+
+
+def test_two_jobs_of_one_name_are_an_error_that_names_both_places(scheduler):
+    def first() -> None: ...
+    def second() -> None: ...
+
+    scheduler.job(name="same")(first)
+    line = first.__code__.co_firstlineno
+    with pytest.raises(DuplicateJob) as error:
+        scheduler.job(name="same")(second)
+    assert f"{__file__}:{line} and at {__file__}:{line + 1}" in str(error.value)
+
+
+def test_a_function_declared_twice_at_one_place_is_explained(scheduler):
+    scheduler.job()(importable)
+    with pytest.raises(DuplicateJob, match="imported under two names"):
+        scheduler.job()(importable)
+
+
+def test_a_refused_declaration_leaves_nothing_behind(scheduler):
+    with pytest.raises(InvalidOption):
+        scheduler.job(every("5m"), retries=-1)(importable)
+    scheduler.job(every("5m"))(importable)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"retrys": 3}, InvalidOption, "did you mean 'retries'"),
+        ({"nmae": "x"}, InvalidOption, "did you mean 'name'"),
+        ({"overlap": "sometimes"}, InvalidOption, "'skip', 'queue_one'"),
+        ({"timeout": "soon"}, InvalidDuration, "timeout='soon'"),
+        ({"name": " "}, InvalidOption, "printable"),
+        ({"executor": "fibre"}, InvalidOption, "'async', 'thread', 'process'"),
+        ({"executor": "async"}, UnsupportedFunction, "is not async"),
+        ({"trigger": "0 3 * * *"}, InvalidTrigger, r"write cron\('0 3 \* \* \*'\)"),
+        ({"trigger": 300}, InvalidTrigger, "not a trigger"),
+        ({"args": (1,)}, InvalidOption, "cannot be called like that: too many positional arguments"),
+    ],
+)
+def test_a_wrong_option_is_an_error_where_it_is_written(scheduler, options, kind, said):
+    with pytest.raises(kind, match=said):
+        scheduler.job(**options)(importable)
+
+
+def test_a_forgotten_pair_of_parentheses_is_explained(scheduler):
+    with pytest.raises(InvalidTrigger, match=r"write @scheduler.job\(\)"):
+        scheduler.job(importable)(importable)
+
+
+def test_a_scheduled_job_must_have_all_its_arguments(scheduler):
+    def send(shop: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"missing a required argument: 'shop'; give what its schedule passes"):
+        scheduler.job(every("5m"))(send)
+    assert scheduler.job(every("5m"), kwargs={"shop": "a"})(send).spec.kwargs == {"shop": "a"}
+
+
+def test_arguments_are_json_or_an_error_here(scheduler):
+    def send(day: object) -> None: ...
+
+    with pytest.raises(InvalidPayload, match=r"arguments of 'send'\[0\]\[0\] is a datetime.datetime"):
+        scheduler.job(every("5m"), args=(datetime(2026, 1, 1, tzinfo=UTC),))(send)
+
+
+def test_what_no_executor_could_run_is_refused(scheduler):
+    def numbers():
+        yield 1
+
+    with pytest.raises(UnsupportedFunction, match="is a generator"):
+        scheduler.job()(numbers)
+    with pytest.raises(UnsupportedFunction, match="is not a function"):
+        scheduler.job()(int)
+    with pytest.raises(UnsupportedFunction, match="is not a function"):
+        scheduler.job()(3)
+    with pytest.raises(UnsupportedFunction, match="has no name; give the job one"):
+        scheduler.job()(functools.partial(importable))
+    with pytest.raises(UnsupportedFunction, match="has no name; give the job one"):
+        scheduler.job()(lambda: None)
+    assert scheduler.job(name="partial")(functools.partial(importable))() == 7
+
+
+@pytest.mark.parametrize("function", [lambda: None, functools.partial(importable)])
+def test_a_process_job_must_be_importable(scheduler, function):
+    with pytest.raises(UnsupportedFunction, match='executor="thread"'):
+        scheduler.job(name="x", executor="process")(function)
+
+    def closure() -> None: ...
+
+    with pytest.raises(UnsupportedFunction, match="top level"):
+        scheduler.job(executor="process")(closure)
+
+
+def test_an_unknown_option_of_the_scheduler_is_an_error_with_the_nearest_one():
+    with pytest.raises(InvalidOption, match="unknown option 'leese' for Scheduler; did you mean 'lease'"):
+        Scheduler("memory://", leese="5s")
+    with pytest.raises(InvalidOption, match="from 1s to 1h"):
+        Scheduler("memory://", lease=0.2)
+    with pytest.raises(InvalidOption, match="did you mean 'retries'"):
+        JobDefaults(retry=2)
+
+
+def test_settings_stand_while_the_node_runs(scheduler):
+    with scheduler, pytest.raises(ConfigurationError, match="before start"):
+        scheduler.configure({"lease": "5s"})
+
+
+# --- calls that cannot work fail at the caller ----------------------------------------------------------------------------
+
+
+def test_a_wrong_call_fails_where_it_is_enqueued(scheduler):
+    @scheduler.job()
+    def send(shop: str, *, run: Run, copies: int = 1) -> None: ...
+
+    for args, kwargs, said in [
+        ((), {}, "missing a required argument: 'shop'"),
+        (("a", "b"), {}, "too many positional arguments"),
+        (("a",), {"color": "red"}, "unexpected keyword argument 'color'"),
+        (("a",), {"run": None}, "gets its 'run' from the node"),
+        (("a",), {"key": ""}, "key ''"),
+        (("a",), {"key": "@2026"}, "belong to nominal times"),
+        (("a",), {"delay": "1s", "at": "2026-11-20T00:00:00Z"}, "delay and at both say when"),
+        (("a",), {"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        (("a",), {"priority": "high"}, "priority='high': a whole number"),
+    ]:
+        with pytest.raises(InvalidOption, match=said):
+            send.enqueue(*args, **kwargs)
+    with pytest.raises(InvalidPayload, match="arguments of 'send'"):
+        send.enqueue({1, 2})
+    with pytest.raises(InvalidPayload, match="store the data elsewhere and pass its key"):
+        send.enqueue("x" * 300_000)
+    assert scheduler.store.counts().pending == 0
+
+
+def test_arguments_behind_the_run_may_still_go_by_position(scheduler):
+    @scheduler.job()
+    def send(run: Run, shop: str, copies: int = 1) -> None: ...
+
+    handle = send.enqueue("a", 2)
+    assert handle.look().kwargs == {"shop": "a", "copies": 2}
+
+
+def test_a_job_nobody_knows_is_an_error_that_says_where_to_look(scheduler):
+    for act in (
+        lambda: scheduler.enqueue("nobody"),
+        lambda: scheduler.pause("nobody", reason="x"),
+        lambda: scheduler.trigger("nobody"),
+        lambda: scheduler.backfill("nobody", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
+    ):
+        with pytest.raises(UnknownJob, match="no job is called 'nobody'.*cronsensus jobs list"):
+            act()
+    with pytest.raises(InvalidOption, match="neither a job nor a job's name"):
+        scheduler.enqueue(importable)  # type: ignore[arg-type]
