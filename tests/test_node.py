@@ -332,9 +332,12 @@ def test_overlap_cancel_previous_stops_the_one_before(node):
         seen.add(run.scheduled_for)
         await asyncio.Event().wait()
 
-    with node:
+    node.start()
+    try:
         seen.wait_for(3)
         ended = node.store.occurrences(OccurrenceFilter(job="work", states=(State.CANCELLED,)))
+    finally:
+        node.stop("0s")
     assert {one.reason for one in ended} == {"cancel_previous"}
     assert len(ended) >= 2
 

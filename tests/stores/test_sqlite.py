@@ -17,7 +17,7 @@ IN_MEMORY = Path("/dev/shm")
 class TestSqliteStore(StoreConformance):
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> Iterator[None]:
-        # What survives a power cut is not in question here, and a disk that is asked to sync for every commit takes long.
+        # What survives a power cut is not in question here, and a disk that syncs for every commit takes long.
         with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as folder:
             self.path = Path(folder) / "cronsensus.db"
             yield

@@ -7,12 +7,13 @@ command that needs only a store takes ``--url``, and then imports nobody's code.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -84,7 +85,7 @@ def known_settings() -> tuple[Settings, str | None]:
     return found.scheduler.settings, found.name
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened_store(*, check: bool = True) -> Iterator[Store]:
     """Open the store that the command is about, and close it afterwards.
 
@@ -264,10 +265,12 @@ def complete_app(_ctx: click.Context, _param: click.Parameter, incomplete: str) 
     return [f"{path.stem}:scheduler" for path in Path.cwd().glob("*.py") if path.stem.startswith(incomplete)]
 
 
-def complete_job(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return names of jobs in the store; nothing where that cannot be asked."""
-    try:
-        with opened_store() as store:
-            return [view.spec.name for view in store.jobs(limit=500) if view.spec.name.startswith(incomplete)]
-    except (CommandError, CronsensusError, OSError):
-        return []
+    # What we usually say on stderr would land in the line that is being typed.
+    with ctx.scope(cleanup=False), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            with opened_store() as store:
+                return [view.spec.name for view in store.jobs(limit=500) if view.spec.name.startswith(incomplete)]
+        except (CommandError, CronsensusError, OSError):
+            return []

@@ -1,4 +1,4 @@
-"""``cronsensus audit``: check the whole ledger against the triggers. Floor 7: ``cronsensus.audit`` judges, this shows."""
+"""``cronsensus audit``: check the whole ledger. Floor 7: ``cronsensus.audit`` judges, this shows."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ MOST_ROWS = 50
 def audit(names: tuple[str, ...], since: str | None, until: str | None, tolerance: timedelta) -> int:
     """Check the ledger: each nominal time has exactly one verdict, and every run was allowed.
 
-    Derives each nominal time anew from the trigger that held then, and looks for duplicates, gaps, strays, early starts,
-    overlaps, results under an old token, and runs stuck with a dead node. Exit code 1 if it finds any. Times are ISO 8601
-    or how long ago (2h).
+    Derives each nominal time anew from the trigger that held then, and looks for duplicates, gaps, strays, early
+    starts, overlaps, results under an old token, and runs stuck with a dead node. Exit code 1 if it finds any.
+
+    TIME is ISO 8601, or how long ago: 2h, 1d.
 
     cronsensus audit
     cronsensus audit send_digest --from 2026-11-01 --to 2026-11-20
@@ -63,9 +64,10 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
 def show(output: Output, report: Report) -> None:
     """Print a report as a table, its findings, and one sentence."""
     numbers = ("expected", "ran", "succeeded", "failed", "skipped", "missed", "pending", "duplicates", "takeovers")
-    rows: list[Row] = []
-    for job in report.jobs[:MOST_ROWS]:
-        rows.append([Cell(job.job, "bold"), *(number(name, getattr(job, name)) for name in numbers)])
+    rows: list[Row] = [
+        [Cell(job.job, "bold"), *(number(name, getattr(job, name)) for name in numbers)]
+        for job in report.jobs[:MOST_ROWS]
+    ]
     if report.jobs_audited > 1:
         rows.append([Cell("all jobs", "bold"), *(number(name, getattr(report, name)) for name in numbers)])
     output.table(["job", *numbers], rows, empty="there is no job in the store; start a node that declares some")
@@ -85,9 +87,11 @@ def show(output: Output, report: Report) -> None:
 
 
 def number(name: str, value: int) -> Cell:
-    """Return a count, coloured where one should look at it."""
+    """Return a count, coloured where one should look at it; a column that has nothing to tell stays empty."""
+    if not value and name in {"failed", "skipped", "pending"}:
+        return Cell("")
     style = {"duplicates": "bold red", "failed": "red", "missed": "bold magenta", "takeovers": "cyan"}.get(name, "")
-    return Cell(f"{value:,}", style if value else ("dim" if name in {"failed", "skipped", "pending"} else ""))
+    return Cell(f"{value:,}", style if value else "")
 
 
 def verdict(report: Report) -> Cell:
@@ -95,8 +99,6 @@ def verdict(report: Report) -> Cell:
     until = "" if report.until is None else f" up to {exact(report.until.replace(microsecond=0))}"
     if report.ok:
         times = f"{report.expected:,} nominal time{'' if report.expected == 1 else 's'}{until}"
-        return Cell(
-            f"ok: {times}, each with exactly one verdict; {report.runs:,} runs, all of them allowed", "bold green"
-        )
+        return Cell(f"ok: {times}, each with exactly one verdict; {report.runs:,} runs, all allowed", "bold green")
     what = "finding" if report.found == 1 else "findings"
     return Cell(f"not ok: {report.found:,} {what} among {report.expected:,} nominal times{until}", "bold red")

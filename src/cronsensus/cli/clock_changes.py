@@ -110,13 +110,14 @@ def effect(cron: Cron, change: Change) -> str:
     one = count == 1
     if change.forward:
         missing = f"{times} {'does' if one else 'do'} not exist that day"
+        if not read_cron(cron.expression).fixed:
+            return f"{missing}: no time passes there, so nothing is lost."
         if cron.next_after(change.at - _MICROSECOND) != change.at:
             return f"{missing}: not run."
-        if WallClock.of(read_cron(cron.expression)).count(new, new + _SECOND):
-            if read_cron(cron.expression).fixed and cron.dst != "skip":
-                return f"{missing}: the run at {new:%H:%M} stands for {'it' if one else 'them'}."
-            return f"{missing}: not run, it goes on at {new:%H:%M}."
-        return f"{missing}: it runs once, right after the gap, at {new:%H:%M}."
+        if not WallClock.of(read_cron(cron.expression)).count(new, new + _SECOND):
+            return f"{missing}: it runs once, right after the gap, at {new:%H:%M}."
+        it = "it" if one else "them"
+        return f"{missing}: not run." if cron.dst == "skip" else f"{missing}: the run at {new:%H:%M} stands for {it}."
     length = change.before - change.after
     second = cron.count_between(change.at - _MICROSECOND, change.at + length - _MICROSECOND, _MOST)
     twice = f"{times} {'comes' if one else 'come'} twice that day"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, tzinfo
 
-from cronsensus.cli.words import exact, relative
+from cronsensus.cli.words import counted, exact, relative
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
@@ -17,7 +17,7 @@ JUST_NOW = timedelta(seconds=2)
 def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) -> list[str]:
     """Return why a pending occurrence is not running, as sentences; the surest first."""
     if one.due_at > now:
-        cause = f" after {one.failures} failed attempts" if one.failures else ""
+        cause = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return [f"It is due {relative(one.due_at, now)}{cause}."]
     sessions = store.sessions()
     found = _nobody(sessions)

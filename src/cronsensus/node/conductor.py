@@ -30,7 +30,7 @@ from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, RunError
-from cronsensus.model.session import SessionSpec
+from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
@@ -54,6 +54,8 @@ PATIENCE = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""
 STEP_NOTICED = timedelta(seconds=5)
 """A store's clock that moved this much more or less than time passed was set; that is worth a line in the log."""
+AFTER_A_LOST_RACE = 0.002
+"""Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
 MOST_DUE = 200
 PAGE = 200
 PRUNED_AT_ONCE = 1000
@@ -103,6 +105,7 @@ class Conductor:
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
+        evidence: Callable[[SessionView], bool] = is_dead,
     ) -> None:
         """Make a conductor.
 
@@ -114,6 +117,7 @@ class Conductor:
             on_session: told of each new session (the keeper renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the keeper hurries).
             wake: makes whoever turns the crank turn it now; called from executors' threads.
+            evidence: tells whether the process of a session is certainly gone.
         """
         self._store = store
         self._clock = clock
@@ -126,11 +130,12 @@ class Conductor:
         self._on_session = on_session
         self._on_work = on_work
         self._wake = wake
+        self._evidence = evidence
         self.tally = Tally()
         self.lease: SessionLease | None = None
         self.draining = False
         self._active: dict[tuple[int, int], Call] = {}
-        self._ended: deque[tuple[Call, Ending]] = deque()
+        self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self._given_back: list[Claim] = []
         self._notes = Notes(clock, wake)
@@ -146,6 +151,7 @@ class Conductor:
         self._backlog_seen = False
         self._looked_at = -1e9
         self._fruitless = 0
+        self._lost_in_a_row = 0
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
@@ -167,7 +173,8 @@ class Conductor:
 
     def ended(self, call: Call, ending: Ending) -> None:
         """Take the end of an attempt from an executor."""
-        self._ended.append((call, ending))
+        # A run that was told that its lease is lost may have stopped for that, and just returned: no result of it counts.
+        self._ended.append((call, ending, call.run.lease_lost.is_set()))
         self._wake()
 
     def cancel(self, reasons: Mapping[int, str]) -> None:
@@ -248,9 +255,10 @@ class Conductor:
         self._looked_at = read_at
         self._compare_clocks(read_at, glance.now)
         not_yet = self._left_to_others(lease, glance)
-        fired, again = 0, False
+        fired, again, coming = 0, False, None
+        self._lost_in_a_row = self._lost_in_a_row if glance.jobs else 0
         if glance.jobs and not_yet <= timedelta(0):
-            fired, again = self._fire(glance)
+            fired, again, coming = self._fire(glance)
         claimed = 0
         if (glance.backlog or fired) and not_yet <= timedelta(0):
             claimed = self._claim(lease, self._fair_share(fired, glance))
@@ -262,7 +270,7 @@ class Conductor:
             self._notes.flush(self._store)
         again |= self._take_over(lease, glance)
         again |= self._housekeep()
-        return self._sleep(lease, glance, read_at, not_yet, again=again)
+        return self._sleep(lease, glance, read_at, not_yet, coming, again=again)
 
     def _session(self) -> SessionLease:
         """Return a session that may work, opening a new one if the last is lost."""
@@ -294,11 +302,11 @@ class Conductor:
     def _collect(self) -> None:
         """Decide what follows the endings that came in."""
         while self._ended:
-            call, ending = self._ended.popleft()
+            call, ending, lease_lost = self._ended.popleft()
             key = (call.claim.id, call.claim.token)
             if self._active.pop(key, None) is None:
                 continue
-            if ending.kind == "cancelled" and key in self._interrupted:
+            if lease_lost or (ending.kind == "cancelled" and key in self._interrupted):
                 self._cut_off(call.claim, call.run.cancel_reason or "the node stops")
             else:
                 self._outcomes[key] = settle(call.claim, ending)
@@ -332,10 +340,11 @@ class Conductor:
             self._given_back.clear()
             self._store.notify()
 
-    def _fire(self, glance: Glance) -> tuple[int, bool]:
+    def _fire(self, glance: Glance) -> tuple[int, bool, datetime | None]:
         """Plan for the jobs that are due and carry the plans out.
 
-        Returns how many occurrences this node created, and whether more is due already.
+        Returns how many occurrences this node created, whether more is due already, and when the next of what it fired is
+        due: the glance was taken before and cannot know.
         """
         plans = []
         for job in glance.jobs:
@@ -348,9 +357,14 @@ class Conductor:
         won = [each for each, ok in zip(plans, answers, strict=True) if ok]
         created = sum(len(each.occurrences) for each in won)
         self.tally.fired += created
-        self.tally.lost_races += len(plans) - len(won)
-        unfinished = any(each.next_due is not None and each.next_due <= glance.now for each in won)
-        return created, unfinished or (bool(won) and glance.more)
+        lost = len(plans) - len(won)
+        self.tally.lost_races += lost
+        coming = [each.next_due for each in won if each.next_due is not None]
+        coming += [one.due_at for each in won for one in each.occurrences if one.due_at > glance.now]
+        # Whoever won the others knows when they are due next; this node has to look.
+        self._lost_in_a_row = self._lost_in_a_row + 1 if lost else 0
+        again = (bool(won) and glance.more) or any(at <= glance.now for at in coming)
+        return created, again, min(coming, default=None)
 
     def _free(self) -> int:
         return max(0, self._settings.concurrency - len(self._active))
@@ -431,7 +445,7 @@ class Conductor:
         Sessions that hold nothing show in no glance; a timer sweeps them away.
         """
         others = [holder for holder in glance.holders if holder.id != lease.session]
-        dead = [holder.id for holder in others if self._settings.fast_evidence and is_dead(holder)]
+        dead = [holder.id for holder in others if self._settings.fast_evidence and self._evidence(holder)]
         overdue = any(holder.expires_in <= timedelta(0) for holder in glance.holders)
         now = self._clock.monotonic()
         if not dead and not overdue and now - self._reclaimed_at < TIDY:
@@ -452,11 +466,22 @@ class Conductor:
         turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
         return turn - glance.now
 
-    def _sleep(self, lease: SessionLease, glance: Glance, read_at: float, not_yet: timedelta, *, again: bool) -> float:
+    def _sleep(
+        self,
+        lease: SessionLease,
+        glance: Glance,
+        read_at: float,
+        not_yet: timedelta,
+        coming: datetime | None,
+        *,
+        again: bool,
+    ) -> float:
         """Return the seconds until something wants this node, by what it saw at ``read_at``."""
         if again or self._outcomes or self._given_back or lease.lost:
             return 0.0
         waits = [IDLE]
+        if self._lost_in_a_row:
+            waits.append(AFTER_A_LOST_RACE * 2 ** min(self._lost_in_a_row, 10))
         if (notes := self._notes.wanted_in) is not None:
             waits.append(notes)
         if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
@@ -466,7 +491,8 @@ class Conductor:
                 # Whoever stood before this node may have claimed just after this look. Without another one nobody would
                 # know that it runs something, nor notice its death before the next due time.
                 waits.append(WATCH)
-            self._expected = min((at for at in (glance.next_job, glance.next_pending) if at is not None), default=None)
+            times = (glance.next_job, glance.next_pending, coming)
+            self._expected = min((at for at in times if at is not None), default=None)
             if self._expected is not None:
                 turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
                 waits.append((turn - glance.now).total_seconds())
@@ -504,7 +530,7 @@ class Conductor:
         if lease is not None and not lease.trusted:
             self.lose_session(lease)
         first, longest = PATIENCE
-        return min(longest, first * 2 ** min(self._troubles, 10))
+        return min(longest, first * 2.0 ** min(self._troubles, 10))
 
     def _watch_while_draining(self) -> float:
         self._notes.flush(self._store)

@@ -61,7 +61,7 @@ class Keeper:
         self._on_trust_lost = on_trust_lost
         self._wake = threading.Event()
         self._hinted = False
-        self._stopped = False
+        self._stopped = threading.Event()
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
         self._told: SessionLease | None = None
@@ -127,10 +127,10 @@ class Keeper:
     def run(self) -> None:
         """Turn ``step`` until ``stop``; the keeper's thread."""
         wait = 0.0
-        while not self._stopped:
+        while not self._stopped.is_set():
             self._wake.wait(max(SOONEST, wait))
             self._wake.clear()
-            if self._stopped:
+            if self._stopped.is_set():
                 return
             try:
                 wait = self.step()
@@ -141,5 +141,5 @@ class Keeper:
 
     def stop(self) -> None:
         """End ``run``."""
-        self._stopped = True
+        self._stopped.set()
         self._wake.set()

@@ -254,6 +254,9 @@ class Store(ABC):
         A final state is written with reason, result and error; ``PENDING`` puts the occurrence back, due at the
         store's now + ``retry_in``, with one failure more. Every accepted outcome leaves a run record with its token.
 
+        Reasons, errors and log lines may be any text: what a store cannot keep of it (NUL, half characters) it keeps as
+        an escape, so that no message ever costs a result.
+
         Atomic: all outcomes of a call in one step.
         Idempotent: repeated with the same token it gives the first answer and writes nothing; so a caller whose
         answer was lost just repeats it.

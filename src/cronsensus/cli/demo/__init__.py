@@ -1,7 +1,8 @@
 """``cronsensus demo``: see it work, in half a minute, with nothing to prepare. Floor 7.
 
 ``nodes`` starts and kills processes, ``app`` is what they run, ``trace`` is the count that the runs keep outside of
-the store, ``stage`` is the plot, ``lanes`` and ``screen`` show it, ``closing`` judges it.
+the store, ``stage`` is the plot, ``lanes`` and ``screen`` show it, ``comparison`` and ``closing`` judge it, ``words``
+says so.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
+from cronsensus.model.instants import format_instant
+
+if TYPE_CHECKING:
+    from cronsensus.cli.demo.screen import Screen
 
 MOST_NODES = 16
 
@@ -77,16 +83,17 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
         tell(output, closing)
     if keep or given is not None:
         where = f"kept in {folder}; " if keep else ""
-        message(f"{where}look around: cronsensus --url {url} --namespace {namespace} audit")
+        until = "" if performance.until is None else f" --to {format_instant(performance.until)}"
+        message(f"{where}look around:\ncronsensus --url {url} --namespace {namespace} audit{until}")
     return OK if closing.ok else FAILED
 
 
-def _screen(output: Output, nodes: int, *, shared: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _screen(output: Output, nodes: int, *, shared: bool) -> Screen:
     from cronsensus.cli.demo.screen import LiveScreen, PlainScreen
 
     if output.terminal:
         store = "one store" if shared else "one SQLite file"
-        return LiveScreen(output.console, f"{nodes} processes, {store}, a job each second, no leader")
+        return LiveScreen(output.console, f"{nodes} processes, {store}, no leader")
     return PlainScreen(to_stderr=output.as_json)
 
 

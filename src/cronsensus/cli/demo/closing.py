@@ -6,18 +6,14 @@ ledger; the trace is what the runs themselves wrote down. They have to say the s
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from cronsensus.audit import Report, audit
+from cronsensus.cli.demo.comparison import Comparison, compare
 from cronsensus.cli.demo.stage import Performance
-from cronsensus.cli.demo.trace import Count, Line, count
-from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.model.states import State
+from cronsensus.cli.demo.trace import Count, count
 from cronsensus.stores.base import Store
-
-PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +22,7 @@ class Closing:
 
     report: Report
     trace: Count
+    comparison: Comparison
     performance: Performance
     problems: tuple[str, ...]
 
@@ -33,6 +30,11 @@ class Closing:
     def ok(self) -> bool:
         """Whether everything is as promised."""
         return not self.problems
+
+    @property
+    def duplicates(self) -> int:
+        """Nominal times or occurrences that the ledger, or the runs' own file, has twice."""
+        return self.report.duplicates + len(self.comparison.twice)
 
     @property
     def takeover_seconds(self) -> float | None:
@@ -46,7 +48,7 @@ class Closing:
             "expected": self.report.expected,
             "ran": self.report.ran,
             "succeeded": self.report.succeeded,
-            "duplicates": self.report.duplicates + len(self.trace.twice),
+            "duplicates": self.duplicates,
             "missed": self.report.missed,
             "takeovers": self.report.takeovers,
             "takeover_seconds": None if slowest is None else round(slowest, 3),
@@ -54,7 +56,12 @@ class Closing:
             "runs_cut": len(self.performance.cut),
             "enqueued": self.report.others,
             "lateness": self.report.lateness.to_json(),
-            "trace": {"started": self.trace.started, "ended": self.trace.ended, "cut": len(self.trace.cut)},
+            "trace": {
+                "started": self.trace.started,
+                "ended": self.trace.ended,
+                "cut": len(self.trace.cut),
+                "unrecorded": len(self.comparison.unrecorded),
+            },
             "nodes": nodes,
             "seconds": seconds,
             "problems": list(self.problems),
@@ -69,14 +76,13 @@ def close(store: Store, performance: Performance) -> Closing:
     lines = [
         line for line in performance.lines if line.scheduled_for is None or until is None or line.scheduled_for <= until
     ]
-    counted = count(lines)
+    counted, compared = count(lines), compare(store, lines)
     problems = [finding.sentence for finding in report.findings]
     if report.expected == 0:
         problems.append("nothing was due; play for longer")
     if report.succeeded != report.expected:
         problems.append(f"{report.expected} nominal times were expected, {report.succeeded} succeeded")
-    problems += [f"{job} {key} reached its end more than once, says the runs' own file" for job, key in counted.twice]
-    problems += _compare(store, lines)
+    problems += compared.problems
     if not performance.cut:
         problems.append(f"no kill cut a run ({len(performance.killed)} tried)")
     else:
@@ -84,29 +90,4 @@ def close(store: Store, performance: Performance) -> Closing:
         problems += [f"{job} {key} was cut off and nobody started it again" for job, key in sorted(lost)]
     if not performance.in_order:
         problems.append("a node did not leave when it was asked to, and had to be killed")
-    return Closing(report, counted, performance, tuple(problems))
-
-
-def _compare(store: Store, lines: list[Line]) -> list[str]:
-    """Compare the ledger with the trace, occurrence by occurrence."""
-    problems = []
-    ends = Counter(line.occurrence for line in lines if line.event == "end")
-    under = {line.occurrence: line.token for line in lines if line.event == "end"}
-    seen = {line.occurrence for line in lines}
-    after: int | None = None
-    while page := store.occurrences(OccurrenceFilter(), after=after, limit=PAGE, newest_first=False):
-        for one in page:
-            mine = (one.job, one.key)
-            if mine not in seen and one.state is not State.SUCCEEDED:
-                continue
-            if one.state is State.SUCCEEDED and mine in seen:
-                if ends[mine] == 0:
-                    problems.append(
-                        f"{one.job} {one.key} is succeeded in the ledger, and never ended in the runs' own file"
-                    )
-                elif under[mine] != one.token:
-                    problems.append(f"{one.job} {one.key} ended under token {under[mine]}, the ledger has {one.token}")
-            seen.discard(mine)
-        after = page[-1].id
-    problems += [f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(seen)]
-    return problems
+    return Closing(report, counted, compared, performance, tuple(problems))

@@ -70,7 +70,7 @@ class Nodes:
         environment |= {TRACE: str(self.trace), LEASH: "1"}
         with log.open("ab") as sink:
             process = subprocess.Popen(  # noqa: S603 - our own command
-                [*command, "--node", name, "--log-format", "json", "--log-level", "info"],
+                [*command, "--node", name, "--log-format", "json", "--log-level", "warning"],
                 stdin=subprocess.PIPE,
                 stdout=sink,
                 stderr=sink,

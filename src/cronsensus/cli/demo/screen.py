@@ -28,6 +28,12 @@ _MARKS: dict[Mark, tuple[str, str, str]] = {
     "taken": ("◆", "T", "bold yellow"),
 }
 """As Unicode, as ASCII, and the style."""
+_LEGEND: tuple[tuple[Mark, str], ...] = (
+    ("running", "running"),
+    ("finished", "finished"),
+    ("killed", "cut off by kill -9"),
+    ("taken", "taken over"),
+)
 
 
 class Screen(ABC):
@@ -110,7 +116,8 @@ class LiveScreen(Screen):
         from rich.text import Text
 
         yield Text()
-        yield Text.assemble("  ", ("cronsensus demo", "bold"), ("   " + self._title, "dim"), no_wrap=True)
+        yield Text.assemble("  ", ("cronsensus demo", "bold"), "   " + self._title, no_wrap=True)
+        yield Text("  One column a second: the job `tick` is due, and one mark says who ran it.", "dim")
         yield Text()
         yield from self._draw_lanes(max(20, min(options.max_width, 100)))
         yield Text()
@@ -154,12 +161,11 @@ class LiveScreen(Screen):
         from rich.text import Text
 
         text = Text("  ")
-        for mark, words in (("running", "running"), ("finished", "finished"), ("killed", "cut off by the kill"),
-                            ("taken", "taken over")):  # fmt: skip
-            glyph, plain, style = _MARKS[mark]  # type: ignore[index]
+        for mark, words in _LEGEND:
+            glyph, plain, style = _MARKS[mark]
             text.append(plain if self._ascii else glyph, style)
             text.append(f" {words}   ", "dim")
-        text.append(f"{self._lanes.numbers['finished']} runs finished", "green")
+        text.append(f"{self._lanes.numbers['finished']} runs done", "bold")
         return text
 
 

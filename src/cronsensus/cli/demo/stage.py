@@ -21,10 +21,10 @@ from cronsensus.errors import StoreError, UnknownJob
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.base import Store
 
-LOOK = 0.02
+LOOK = 0.015
 START_WITHIN = 30.0
-FRESH = 0.15
-"""A run that started this recently, of a job that works for 0.4 s, is in its middle."""
+MIDDLE = (0.15, 0.3)
+"""A tick that started that long ago is in its middle: it works for 0.4 s."""
 MOST_KILLS = 5
 TAKEOVER_WITHIN = 15.0
 """Longer than the default lease: a takeover without the fast evidence is slow, not wrong."""
@@ -74,6 +74,7 @@ class Stage:
         self._begun = clock.monotonic()
         self._killed_at: dict[str, float] = {}
         self._kill_from = float("inf")
+        self._victim: Line | None = None
         self._orders = 0
         self._order_at = 0.0
 
@@ -91,6 +92,7 @@ class Stage:
         while self._at < seconds - CLOSING or not (self._done.complete or self._gave_up(seconds)):
             self._look()
             self._enqueue()
+            self._kill()
             self._replace()
             _rest()
         self._settle()
@@ -153,8 +155,14 @@ class Stage:
         self._store.notify()
         self._screen.mention(self._at, f"order #{number} is enqueued")
 
-    def _kill(self, name: str) -> None:
-        """Kill the node that has just begun a tick, and see what that cut."""
+    def _kill(self) -> None:
+        """Kill the node that is in the middle of the run that was chosen, and see what that cut."""
+        victim = self._victim
+        if victim is None or (age := self._clock.monotonic() - victim.at) < MIDDLE[0]:
+            return
+        self._victim, name = None, victim.node
+        if age > MIDDLE[1]:
+            return
         at = self._nodes.kill(name)
         self._killed_at[name] = at
         self._done.killed.append(name)
@@ -166,7 +174,7 @@ class Stage:
             return
         self._done.cut += cut
         self._kill_from = float("inf")
-        what = " and ".join(f"{line.job} {label(line)}" for line in cut)
+        what = f"{cut[0].job} {label(cut[0])}" if len(cut) == 1 else f"{len(cut)} runs"
         pid = self._nodes.by_name[name].pid
         self._screen.say(at - self._begun, f"kill -9 {pid}: {name} dies in the middle of {what}", "bold red")
 
@@ -222,10 +230,9 @@ class Stage:
         else:
             self._screen.mention(self._at, f"{line.node} runs {line.job} {label(line)}")
         lane = self._lanes.by_name[line.node]
-        fresh = self._clock.monotonic() - line.at < FRESH
         wanted = self._at >= self._kill_from and len(self._done.killed) < MOST_KILLS
-        if wanted and fresh and line.job == TICK and lane.state == "alive" and line.pid == lane.pid:
-            self._kill(line.node)
+        if wanted and line.job == TICK and lane.state == "alive" and line.pid == lane.pid:
+            self._victim = line
 
     def _taken_over(self, line: Line) -> None:
         cut = next(cut for cut in self._done.cut if cut.occurrence == line.occurrence)

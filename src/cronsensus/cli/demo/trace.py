@@ -129,13 +129,11 @@ class Count:
     Attributes:
         started: runs that started.
         ended: runs that reached their end.
-        twice: occurrences that reached their end more than once.
         cut: runs that neither ended nor broke: whoever ran them was killed.
     """
 
     started: int
     ended: int
-    twice: tuple[tuple[str, str], ...]
     cut: tuple[Line, ...]
 
 
@@ -143,13 +141,8 @@ def count(lines: list[Line]) -> Count:
     """Count what happened."""
     starts = {(line.occurrence, line.token): line for line in lines if line.event == "start"}
     closed = {(line.occurrence, line.token) for line in lines if line.event != "start"}
-    ends: dict[tuple[str, str], int] = {}
-    for line in lines:
-        if line.event == "end":
-            ends[line.occurrence] = ends.get(line.occurrence, 0) + 1
     return Count(
         started=sum(line.event == "start" for line in lines),
-        ended=sum(ends.values()),
-        twice=tuple(occurrence for occurrence, number in ends.items() if number > 1),
+        ended=sum(line.event == "end" for line in lines),
         cut=tuple(line for run, line in starts.items() if run not in closed),
     )

@@ -140,6 +140,7 @@ class ProcessExecutor(Executor):
                 child = child or self._spawn()
                 child.number += 1
                 child.attempt, attempt.child = attempt, child
+                child.greet()
                 self._send(
                     child,
                     Begin.of(child.number, attempt.call.claim, attempt.target, attempt.call.registered.run_parameter),

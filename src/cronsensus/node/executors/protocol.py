@@ -21,7 +21,7 @@ LONGEST_MESSAGE = 4 * 1024 * 1024
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True):
-    """The first message to a child: what makes its imports find what the parent's found.
+    """The first message to a child, repeated after changes: its imports are to find what the parent's find.
 
     Attributes:
         pythonpath: the value of ``PYTHONPATH`` to restore; the child was started with another.

@@ -55,7 +55,9 @@ class Lines:
 
     def finish(self) -> list[str]:
         """Return the last line, if it has no end."""
-        return self.feed(b"\n") if self._rest else self.feed(b"\n")[:0]
+        has_one = bool(self._rest)
+        lines = self.feed(b"\n")
+        return lines if has_one else []
 
 
 class Spawned:
@@ -121,7 +123,14 @@ class Spawned:
         self._output = {"stdout": Lines(), "stderr": Lines()}
         self._incoming = b""
         self.outgoing = b""
-        self.send(Hello([str(path) for path in sys.path], os.environ.get("PYTHONPATH"), logging.root.level))
+        self._greeting: Hello | None = None
+
+    def greet(self) -> None:
+        """Tell from where to import; again when that has changed."""
+        greeting = Hello([str(path) for path in sys.path], os.environ.get("PYTHONPATH"), logging.root.level)
+        if greeting != self._greeting:
+            self._greeting = greeting
+            self.send(greeting)
 
     def send(self, command: Command) -> None:
         """Write a command, or as much of it as the pipe takes; ``flush`` writes the rest."""

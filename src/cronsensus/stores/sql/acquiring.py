@@ -74,9 +74,9 @@ def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: time
         return None
     if created and at is not None and spec.trigger is None:
         tx.change(_MOVE_WATERMARK, job=row.id, decided=at)
-    [claim] = start(tx, [standing], {row.id: spec}, session, holder.node)
+    taken = start(tx, [standing], {row.id: spec}, session, holder.node)
     set_lease(tx, session, lease)
-    return claim
+    return taken.claims()[0]
 
 
 def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> None:

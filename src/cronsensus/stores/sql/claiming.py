@@ -21,7 +21,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, exists, func, not_, or_, select, tuple_, update
+from sqlalchemy import Select, and_, bindparam, exists, func, literal_column, not_, null, or_, select, tuple_, update
 
 from cronsensus.errors import StoreCorrupt, StoreUnavailable
 from cronsensus.model.instants import from_micros
@@ -33,7 +33,7 @@ from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.looking import DUE_AT_LEVEL, LEVELS
 from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL, instant, read_payload
 from cronsensus.stores.sql.schema import jobs, occurrences, sessions
-from cronsensus.stores.sql.sessions import ALIVE, require_alive, set_lease
+from cronsensus.stores.sql.sessions import ALIVE, MINE, not_alive, set_lease
 from cronsensus.stores.sql.transaction import Transaction
 
 _log = logging.getLogger("cronsensus.stores")
@@ -59,26 +59,26 @@ CLAIMED = (
 )
 NOT_EXPIRED = or_(_o.expires_at.is_(None), _o.expires_at >= bindparam("now"), _o.attempt > 0)
 
-_EXPIRED = (
-    select(_o.id)
-    .where(
-        _o.namespace == bindparam("space"),
-        PENDING,
-        _o.attempt == 0,
-        _o.expires_at.is_not(None),
-        _o.expires_at < bindparam("now"),
-    )
-    .order_by(_o.expires_at)
-    .limit(MOST_EXPIRED)
-    .with_for_update(skip_locked=True)
+_EXPIRED = select(_o.id).where(
+    _o.namespace == bindparam("space"),
+    PENDING,
+    _o.attempt == literal_column("0"),
+    _o.expires_at.is_not(None),
+    _o.expires_at < bindparam("now"),
 )
+_EXPIRED_LOCKED = _EXPIRED.order_by(_o.expires_at).limit(MOST_EXPIRED).with_for_update(skip_locked=True)
 _CLOSE_EXPIRED = (
     update(occurrences)
     .where(_o.id == bindparam("occurrence"), PENDING)
     .values(state="missed", reason=Reason.LATE, finished_at=bindparam("now"))
 )
-_PRIORITIES = (
-    select(LEVELS.c.priority).where(LEVELS.c.priority.is_not(None), DUE_AT_LEVEL).order_by(LEVELS.c.priority.desc())
+# One row for each priority that has work due, highest first, or a single one without; none if the session is not alive.
+_OPENING = (
+    select(_s.node, _EXPIRED.exists().label("late"), LEVELS.c.priority)
+    .select_from(sessions.outerjoin(LEVELS, and_(LEVELS.c.priority.is_not(None), DUE_AT_LEVEL)))
+    .where(MINE, ALIVE)
+    .order_by(LEVELS.c.priority.desc())
+    .with_for_update(of=sessions)
 )
 _JOBS = select(
     _j.id,
@@ -103,16 +103,16 @@ _START = (
     update(occurrences)
     .where(_o.id == bindparam("occurrence"), PENDING)
     .values(
-        state="running",
-        attempt=_o.attempt + 1,
+        state=literal_column("'running'"),
+        attempt=_o.attempt + literal_column("1"),
         token=bindparam("given"),
         session=bindparam("holder"),
         node=bindparam("on"),
         started_at=bindparam("now"),
-        reason=None,
-        error=None,
-        progress_done=None,
-        progress_total=None,
+        reason=null(),
+        error=null(),
+        progress_done=null(),
+        progress_total=null(),
     )
 )
 
@@ -192,36 +192,55 @@ class _Choice:
         return True
 
 
-def claim(tx: Transaction, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Occurrences that were made running, in order, each under its token."""
+
+    rows: Sequence[AnyRow]
+    tokens: Sequence[int]
+    specs: Mapping[int, JobSpec]
+    session: str
+    now: int
+
+    def claims(self) -> list[Claim]:
+        """Return the claims; done after the transaction, which others wait for."""
+        now = from_micros(self.now)
+        return [
+            _claim(row, token, self.session, self.specs[row.job_id], now)
+            for row, token in zip(self.rows, self.tokens, strict=True)
+        ]
+
+
+def claim(tx: Transaction, session: str, limit: int, functions: Collection[str], lease: timedelta) -> Taken | None:
     """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
 
     Safe when two nodes claim at the same instant: an entry is taken by the UPDATE that asks once more for ``pending``,
-    on rows that this transaction has locked; and the session was proved alive in the same transaction.
+    on rows that this transaction has locked. Safe when the session is ended at the same instant: the first SELECT locks
+    its row (or the transaction has the one write lock), so the reclaim sees what was claimed, or this raises.
+
+    Raises:
+        LeaseLost: the session is not alive.
     """
-    holder = require_alive(tx, session)
-    expire(tx)
-    choice = _choose(tx, limit, functions)
+    found = tx.rows(_OPENING, session=session, space=tx.namespace, now=tx.now, **tx.clocks)
+    if not found:
+        raise not_alive(session)
+    if found[0].late:
+        expire(tx)
+    choice = _Choice(functions if isinstance(functions, AbstractSet) else frozenset(functions), limit)
+    for level in found:
+        if level.priority is not None and choice.wanted > 0:
+            _choose_at(tx, choice, level.priority)
     if not choice.chosen:
-        return []
-    claims = start(tx, choice.chosen, choice.specs, session, holder.node)
+        return None
+    taken = start(tx, choice.chosen, choice.specs, session, found[0].node)
     set_lease(tx, session, lease)
-    return claims
+    return taken
 
 
 def expire(tx: Transaction) -> None:
     """Give the verdict missed(late) to what never started and is past its expiry."""
-    late = [{"occurrence": row.id, "now": tx.now} for row in tx.rows(_EXPIRED, space=tx.namespace, now=tx.now)]
+    late = [{"occurrence": row.id, "now": tx.now} for row in tx.rows(_EXPIRED_LOCKED, space=tx.namespace, now=tx.now)]
     tx.change_many(_CLOSE_EXPIRED, late)
-
-
-def _choose(tx: Transaction, limit: int, functions: Collection[str]) -> _Choice:
-    choice = _Choice(functions if isinstance(functions, AbstractSet) else frozenset(functions), limit)
-    if limit > 0:
-        for level in tx.rows(_PRIORITIES, space=tx.namespace, now=tx.now):
-            _choose_at(tx, choice, level.priority)
-            if choice.wanted <= 0:
-                break
-    return choice
 
 
 def _choose_at(tx: Transaction, choice: _Choice, level: int) -> None:
@@ -279,10 +298,8 @@ def _leave_out_unreadable(tx: Transaction, choice: _Choice, able: Sequence[AnyRo
             _log.error("work waits that cannot be run: %s", error)
 
 
-def start(
-    tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec], session: str, node: str
-) -> list[Claim]:
-    """Make pending occurrences running for ``session``, each under a new token; return the claims."""
+def start(tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec], session: str, node: str) -> Taken:
+    """Make pending occurrences running for ``session``, each under a new token."""
     tokens = tx.dialect.next_tokens(tx.connection, len(rows))
     started = tx.change_many(
         _START,
@@ -293,8 +310,7 @@ def start(
     )
     if started != len(rows):
         raise StoreUnavailable("a claimed row changed under a lock; nothing was written; please report this")
-    now = from_micros(tx.now)
-    return [_claim(row, token, session, specs[row.job_id], now) for row, token in zip(rows, tokens, strict=True)]
+    return Taken(rows, tokens, specs, session, tx.now)
 
 
 def _claim(row: AnyRow, token: int, session: str, spec: JobSpec, now: datetime) -> Claim:

@@ -31,16 +31,16 @@ OPEN: ColumnElement[bool] = _s.ended_at.is_(None)
 ALIVE: ColumnElement[bool] = and_(OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
 """Wants ``tx.clocks``. A lease of another epoch (the host was booted since) has run out."""
 
-_MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
-_ALIVE_LOCKED = select(_s.node).where(_MINE, ALIVE).with_for_update()
-_FIND = select(_s.id, ALIVE.label("alive")).where(_MINE)
+MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
+_ALIVE_LOCKED = select(_s.node).where(MINE, ALIVE).with_for_update()
+_FIND = select(_s.id, ALIVE.label("alive")).where(MINE)
 _OPEN_SESSION = insert(sessions)
-_SET_LEASE = update(sessions).where(_MINE, ALIVE).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
+_SET_LEASE = update(sessions).where(MINE, ALIVE).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
 _ASKED_TO_STOP = select(_o.id, _o.cancel_reason).where(
     _o.session == bindparam("session"), RUNNING, _o.cancel_reason.is_not(None)
 )
-_DRAINING = select(_s.draining).where(_MINE)
-_DRAIN = update(sessions).where(_MINE, ALIVE).values(draining=1)
+_DRAINING = select(_s.draining).where(MINE)
+_DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
 _DEAD = (
     select(_s.id)
     .where(
@@ -60,8 +60,8 @@ _END_VALUES: dict[str, Any] = {
     "ended_as": bindparam("ended_as"),
     "ended_why": bindparam("why"),
 }
-_END = update(sessions).where(_MINE, OPEN).values(**_END_VALUES)
-_END_OVERDUE = update(sessions).where(_MINE, OPEN, _OVERDUE).values(**_END_VALUES)
+_END = update(sessions).where(MINE, OPEN).values(**_END_VALUES)
+_END_OVERDUE = update(sessions).where(MINE, OPEN, _OVERDUE).values(**_END_VALUES)
 _HELD = (
     select(
         _o.id,
@@ -128,8 +128,13 @@ def require_alive(tx: Transaction, session: str) -> AnyRow:
     """
     row = tx.row(_ALIVE_LOCKED, session=session, space=tx.namespace, **tx.clocks)
     if row is None:
-        raise LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
+        raise not_alive(session)
     return row
+
+
+def not_alive(session: str) -> LeaseLost:
+    """Return the error for a session that was ended, or whose lease ran out."""
+    return LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
 
 
 def set_lease(tx: Transaction, session: str, lease: timedelta) -> bool:

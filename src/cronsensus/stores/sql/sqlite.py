@@ -29,17 +29,21 @@ from cronsensus.model.instants import to_micros
 from cronsensus.model.job import unknown_option
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql import errors
-from cronsensus.stores.sql.dialect import Dialect, Reading
+from cronsensus.stores.sql.dialect import TAKE_TOKENS, Dialect, Reading
 from cronsensus.stores.sql.filesystems import is_network, kind_of
+from cronsensus.stores.sql.handover import Handover
+from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.wake import Wake
 
 BUSY_TIMEOUT = 5.0
 _OPTIONS = {"busy_timeout", "synchronous", "allow_network_fs"}
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.003
-"""Seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
+_BETWEEN_TRIES = 0.003
+"""Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
 _WAL_LIMIT = 64 * 1024 * 1024
 _OLDEST_SQLITE = (3, 24, 0)
+_RETURNING_SINCE = (3, 35, 0)
+_TAKE_TOKENS = TAKE_TOKENS.returning(counters.c.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class SqliteDialect(Dialect):
         self.url = url
         self._clock: Clock = clock or SystemClock()
         self._epoch = _boot_id() if isinstance(self._clock, SystemClock) else "injected"
-        self._pause = pause
+        self._handover = Handover(url.path, pause)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         self.wakes = True
 
@@ -137,28 +141,24 @@ class SqliteDialect(Dialect):
         driver.execute("BEGIN")
 
     def begin_write(self, connection: Connection) -> None:
-        """Take the write lock, now: a transaction that begins by reading and writes later could be overtaken in
-        between.
-        """
+        """Take the write lock, now: one that begins by reading and writes later could be overtaken in between."""
         driver = _driver(connection)
         self._set_busy_timeout(connection, driver, 0)
         self._check_same_file(connection)
-        deadline: float | None = None
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if not errors.is_busy(error):
-                    raise
-                # Patience is measured by the host's own clock, also where a test moves the store's by hand.
-                now = _PATIENCE.monotonic()
-                deadline = now + self.url.busy_timeout if deadline is None else deadline
-                if now >= deadline:
-                    raise errors.busy(self.url.path, self.url.busy_timeout) from error
-            self._pause(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 1.3, _LONGEST_PAUSE)
+        self._handover.step_back()
+        if _try_to_begin(driver):
+            return
+        # Patience is measured by the host's own clock, also where a test moves the store's by hand.
+        deadline = _PATIENCE.monotonic() + self.url.busy_timeout
+        with self._handover.waiting() as wait:
+            while not _try_to_begin(driver):
+                if _PATIENCE.monotonic() >= deadline:
+                    raise errors.busy(self.url.path, self.url.busy_timeout)
+                wait(_BETWEEN_TRIES * random.uniform(0.5, 1.0))
+
+    def end_write(self) -> None:
+        """Tell who waits that the write lock is free."""
+        self._handover.released()
 
     def _set_busy_timeout(self, connection: Connection, driver: sqlite3.Connection, millis: int) -> None:
         if connection.info.get("busy_timeout") != millis:
@@ -173,6 +173,10 @@ class SqliteDialect(Dialect):
             raise errors.replaced(self.url.path) from None
         if (found.st_dev, found.st_ino) != connection.info["file"]:
             raise errors.replaced(self.url.path)
+
+    def close(self) -> None:
+        """Let go of the handover pipe."""
+        self._handover.close()
 
     def lock_migrations(self, connection: Connection) -> None:
         """Do nothing: the one write lock is held already."""
@@ -190,6 +194,13 @@ class SqliteDialect(Dialect):
         if found is None:
             found = self._inserts[key] = sqlite_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
+
+    def next_tokens(self, connection: Connection, count: int) -> range:
+        """Take fencing tokens, in one statement where SQLite can."""
+        if sqlite3.sqlite_version_info < _RETURNING_SINCE:
+            return super().next_tokens(connection, count)
+        last = int(connection.execute(_TAKE_TOKENS, {"count": count}).scalar_one())
+        return range(last - count + 1, last + 1)
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
@@ -263,6 +274,7 @@ class SqliteStore(SqlStore):
         """Let go of connections and of the wake-up pipe."""
         self._closing.set()
         self._wake.close()
+        self._sqlite.close()
         super().close()
 
     def wait(self, timeout: float) -> bool:
@@ -339,7 +351,7 @@ class SqliteStore(SqlStore):
             except sqlite3.OperationalError as error:
                 if not errors.is_busy(error) or _PATIENCE.monotonic() >= deadline:
                     raise
-            self._closing.wait(_LONGEST_PAUSE)
+            self._closing.wait(_BETWEEN_TRIES)
         if mode != "wal":
             raise StoreUnavailable(
                 f"{self._url.path} cannot use a write-ahead log here (journal mode {mode}): its file system has no shared memory; "
@@ -348,6 +360,17 @@ class SqliteStore(SqlStore):
 
 
 _PATIENCE = SystemClock()
+
+
+def _try_to_begin(driver: sqlite3.Connection) -> bool:
+    """Take the write lock if it is free."""
+    try:
+        driver.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if errors.is_busy(error):
+            return False
+        raise
+    return True
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:

@@ -74,17 +74,19 @@ class SqlStore(Store):
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    def _writing(self) -> Any:
-        return self._step(self._dialect.begin_write)
-
-    def _reading(self) -> Any:
-        return self._step(self._dialect.begin_read)
+    @contextmanager
+    def _writing(self) -> Iterator[Transaction]:
+        with self._step(self._dialect.begin_write, self._dialect.end_write) as tx:
+            yield tx
 
     @contextmanager
-    def _step(self, begin: Callable[[Connection], None]) -> Iterator[Transaction]:
-        """Run one transaction: commit at the end, roll back on any error, and trust no connection after a strange
-        one.
-        """
+    def _reading(self) -> Iterator[Transaction]:
+        with self._step(self._dialect.begin_read, None) as tx:
+            yield tx
+
+    @contextmanager
+    def _step(self, begin: Callable[[Connection], None], ended: Callable[[], None] | None) -> Iterator[Transaction]:
+        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one."""
         with self._errors_explained():
             connection = self._connections.take()
             try:
@@ -98,7 +100,11 @@ class SqlStore(Store):
             except BaseException:
                 self._connections.throw_away(connection)
                 raise
-            self._connections.give_back(connection)
+            else:
+                self._connections.give_back(connection)
+            finally:
+                if ended is not None:
+                    ended()
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:
@@ -197,7 +203,8 @@ class SqlStore(Store):
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Take due pending occurrences."""
         with self._writing() as tx:
-            return claiming.claim(tx, session, limit, functions, lease)
+            taken = claiming.claim(tx, session, limit, functions, lease)
+        return [] if taken is None else taken.claims()
 
     def acquire(
         self,

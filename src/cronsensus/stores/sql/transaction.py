@@ -49,9 +49,17 @@ class Transaction:
         return self.connection.execute(statement, parameters).first()
 
     def value(self, statement: Executable, **parameters: Any) -> Any:
-        """Return the first column of the first row, or ``None``."""
+        """Return the first column of the first row of a query, or ``None``."""
         row = self.row(statement, **parameters)
         return None if row is None else row[0]
+
+    def change(self, statement: Executable, **parameters: Any) -> int:
+        """Run a statement that writes; return how many rows it touched."""
+        return self.connection.execute(statement, parameters).rowcount
+
+    def change_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Run a statement for each of ``rows``; return how many rows it touched in all."""
+        return self.dialect.execute_many(self.connection, statement, rows) if rows else 0
 
     def rows_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> list[AnyRow]:
         """Return the rows of a query with ``… IN (:name)``, asked in pieces that the database accepts."""
@@ -60,20 +68,12 @@ class Transaction:
             found += self.rows(statement, **{name: piece}, **parameters)
         return found
 
-    def change(self, statement: Executable, **parameters: Any) -> int:
-        """Run a statement that writes; return how many rows it touched."""
-        return self.connection.execute(statement, parameters).rowcount
-
     def change_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> int:
         """Run a statement with ``… IN (:name)``, in pieces; return how many rows it touched."""
         return sum(
             self.change(statement, **{name: piece}, **parameters)
             for piece in pieces(list(values), self.dialect.most_parameters)
         )
-
-    def change_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Run a statement for each of ``rows``; return how many rows it touched in all."""
-        return self.dialect.execute_many(self.connection, statement, rows) if rows else 0
 
     def next_token(self) -> int:
         """Take one fencing token."""

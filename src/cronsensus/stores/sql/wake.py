@@ -16,9 +16,10 @@ import hashlib
 import os
 import secrets
 import select
-import stat
 import threading
 from pathlib import Path
+
+from cronsensus.stores.sql.pipes import SUPPORTED, directory_of, make_pipe
 
 _STARTING = ".new-"
 """How names begin that are not yet to be written to."""
@@ -33,7 +34,7 @@ class Wake:
 
     def __init__(self, database: Path, namespace: str) -> None:
         self._database = database
-        self._directory = database.with_name(database.name + "-wake")
+        self._directory = directory_of(database)
         # Namespaces may hold any character; a file name may not.
         self._prefix = hashlib.blake2b(namespace.encode(), digest_size=8).hexdigest() + "-"
         self._lock = threading.Lock()
@@ -43,7 +44,7 @@ class Wake:
         self._name: str | None = None
         self._peers: dict[str, int] = {}
         self._waiting = False
-        self.supported = hasattr(os, "mkfifo") and hasattr(select, "poll")
+        self.supported = SUPPORTED
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -100,17 +101,13 @@ class Wake:
 
     def _make_pipe(self) -> None:
         """Make a pipe and open it before it gets the name under which others look for it."""
-        mode = stat.S_IMODE(self._database.stat().st_mode) & 0o666
         name = f"{self._prefix}{os.getpid()}-{secrets.token_hex(8)}"
-        self._make_directory(mode)
-        starting = self._directory / (_STARTING + name)
-        os.mkfifo(starting, mode)
+        starting = make_pipe(self._database, _STARTING + name)
         pipe = None
         try:
-            os.chmod(starting, mode)
             # For reading and writing: so it never reads "end of file", and opening it waits for nobody.
             pipe = os.open(starting, os.O_RDWR | os.O_NONBLOCK)
-            os.rename(starting, self._directory / name)
+            starting.rename(self._directory / name)
         except OSError:
             if pipe is not None:
                 os.close(pipe)
@@ -119,26 +116,13 @@ class Wake:
         self._pipe, self._name = pipe, name
         self._remove_unfinished(os.fstat(pipe).st_mtime)
 
-    def _make_directory(self, mode: int) -> None:
-        """Make the directory with the database file's permissions: who may use the one may wake through the other."""
-        try:
-            self._directory.mkdir()
-        except FileExistsError:
-            return
-        self._directory.chmod(mode | (mode & 0o444) >> 2)
-        try:
-            owner = self._database.stat()
-            os.chown(self._directory, owner.st_uid, owner.st_gid)
-        except OSError:
-            pass  # only root may give things away
-
     def _remove_unfinished(self, now: float) -> None:
         """Remove pipes of processes that died between making and naming one; ``now`` is the file system's clock."""
-        for entry in os.scandir(self._directory):
-            if entry.name.startswith(_STARTING):
+        for path in self._directory.iterdir():
+            if path.name.startswith(_STARTING):
                 try:
-                    if now - entry.stat().st_mtime > _STARTING_FOR:
-                        os.unlink(entry.path)
+                    if now - path.stat().st_mtime > _STARTING_FOR:
+                        path.unlink()
                 except OSError:
                     continue
 
@@ -166,7 +150,7 @@ class Wake:
     def _look_for_peers(self) -> None:
         """Open the pipes that came since the last time, and close those that went."""
         try:
-            present = os.listdir(self._directory)
+            present = [path.name for path in self._directory.iterdir()]
         except FileNotFoundError:
             present = []
         names = {name for name in present if name.startswith(self._prefix) and name != self._name}

@@ -114,7 +114,7 @@ class Acquiring(Scene):
             self.store.acquire("s1", "queue", scheduled_for=minute(1).replace(tzinfo=None), lease=LEASE)
         assert [] == self.all()
 
-    def test_keys_that_are_none_are_refused(self) -> None:
+    def test_keys_that_are_none_are_not_acquired(self) -> None:
         self.queue()
         self.session()
         for key in ("", scheduled_key(minute(1)), "a\0b", "x" * 401):
@@ -169,7 +169,7 @@ class Acquiring(Scene):
 
     # --- only for the living ----------------------------------------------------------------------------------------
 
-    def test_there_must_be_such_a_job(self) -> None:
+    def test_nothing_is_acquired_of_a_job_that_is_not_there(self) -> None:
         self.queue()
         self.session()
         self.store.retire("queue", by="ann", why="")

@@ -486,6 +486,34 @@ class Claiming(Scene):
         self.store.cancel(self.all()[0].id, by="ann", why="")
         assert minute(2) == self.take().scheduled_for
 
+    def test_an_overlap_policy_that_changed_holds_for_what_is_there_already(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.session(lease=DAY)
+        self.fire(minute(1), minute(2))
+        self.clock.advance(10 * MINUTE)
+        assert 0 == self.planned().active
+        self.define(self.job(overlap="queue"))
+        assert 2 == self.planned().active
+        claim = self.take(lease=DAY)
+        assert minute(1) == claim.scheduled_for
+        self.define(self.job(overlap="allow"))
+        assert 0 == self.planned().active
+        assert minute(2) == self.take(lease=DAY).scheduled_for
+        self.define(self.job(overlap="skip"))
+        assert 2 == self.planned().active
+
+    def test_nothing_starts_beside_what_an_older_policy_let_run(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.session(lease=DAY)
+        self.fire(minute(1), minute(2), minute(3))
+        self.clock.advance(10 * MINUTE)
+        first, second = self.claim(limit=2, lease=DAY)
+        self.define(self.job(overlap="queue"))
+        self.finish(first)
+        assert [] == self.claim()
+        self.finish(second)
+        assert minute(3) == self.take().scheduled_for
+
     def test_active_counts_what_the_overlap_policy_is_for(self) -> None:
         self.define()
         self.session(lease=HOUR)

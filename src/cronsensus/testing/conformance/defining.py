@@ -121,7 +121,7 @@ class Defining(Scene):
         assert specs == [self.view(spec.name).spec for spec in specs]
         assert [spec.digest for spec in specs] == [self.view(spec.name).spec.digest for spec in specs]
 
-    def test_what_a_caller_changes_afterwards_changes_nothing_here(self) -> None:
+    def test_what_a_caller_does_with_a_definition_afterwards_changes_nothing(self) -> None:
         kwargs: dict[str, Any] = {"list": [1]}
         self.define(self.job(kwargs=kwargs))
         kwargs["list"].append(2)
@@ -161,7 +161,7 @@ class Defining(Scene):
         self.round()
         assert sorted(names[1:-1]) == sorted(claim.job for claim in self.claim(functions=names))
 
-    def test_names_that_are_none_are_refused(self) -> None:
+    def test_names_that_are_none_are_not_defined(self) -> None:
         for name in ("", "a\0b", "a\nb", " a", "x" * 201):
             with pytest.raises(InvalidOption):
                 self.define(self.job(name))

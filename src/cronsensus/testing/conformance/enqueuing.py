@@ -89,7 +89,7 @@ class Enqueuing(Scene):
             assert one.id == self.enqueue(key).id
             assert [one.id] == [found.id for found in self.all(key=key)]
 
-    def test_keys_that_are_none_are_refused(self) -> None:
+    def test_keys_that_are_none_are_not_enqueued(self) -> None:
         self.queue()
         bad: list[Any] = ["", "a\0b", "@", scheduled_key(minute(1)), "x" * 401, "\ud83d", 7]
         for key in bad:
@@ -113,12 +113,12 @@ class Enqueuing(Scene):
     def test_arguments_come_back_as_they_were_given(self) -> None:
         self.queue()
         self.session()
-        args: tuple[Any, ...] = (None, True, 1, -(2**63), 1.5, "ü🧨'\"\\\n\t;--", [1, [2, {}]], {"": None, "a b": []})
+        args: tuple[Any, ...] = (None, True, 1, -(2**63), 1.5, "ü🧨'\"\\\n\t\0;--", [1, [2, {}]], {"": None, "a b": []})
         self.enqueue(args=args, kwargs={"名前": "🧨", "'": [0]})
         claim = self.take()
         assert (args, {"名前": "🧨", "'": [0]}) == (claim.args, claim.kwargs)
 
-    def test_what_a_caller_changes_afterwards_changes_nothing_here(self) -> None:
+    def test_what_a_caller_does_with_arguments_afterwards_changes_nothing(self) -> None:
         self.queue()
         self.session()
         data = [1]

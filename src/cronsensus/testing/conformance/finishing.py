@@ -83,6 +83,18 @@ class Finishing(Scene):
         self.finish(claim, result=result)
         assert result == self.look(claim).result
 
+    def test_text_that_a_database_cannot_keep_costs_no_result(self) -> None:
+        claim = self.running()
+        hostile = "before \0 \ud83d \x1b[2J ' ;-- after"
+        error = RunError(type="Error", message=hostile, traceback=hostile)
+        assert [True] == self.store.note([Note(claim.id, claim.token, None, (LogLine(START, "info", hostile),))])
+        assert self.finish(claim, State.FAILED, reason=hostile, error=error).accepted
+        found = self.look(claim)
+        assert found.error is not None
+        texts = [found.reason or "", found.error.message, found.error.traceback, self.store.logs(claim.id)[0][2].text]
+        for text in texts:
+            assert (True, True) == (text.startswith("before "), text.endswith(" ' ;-- after"))
+
     def test_any_handle_may_finish(self) -> None:
         claim = self.running()
         assert self.finish(claim, store=self.sibling()).accepted

@@ -47,7 +47,7 @@ class Locks(Scene):
         assert self.store.unlock(grants[3])
         assert len(HOSTILE) - 1 == len(self.store.locks())
 
-    def test_names_that_are_none_are_refused(self) -> None:
+    def test_names_that_are_none_are_not_locked(self) -> None:
         for name in ("", "a\0b", "x" * 201):
             with pytest.raises(InvalidOption):
                 self.store.lock(name, "a", ttl=LEASE)

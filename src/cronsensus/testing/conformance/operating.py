@@ -43,7 +43,7 @@ class Operating(Scene):
         made = [self.store.trigger("job", by="ann") for _ in range(3)]
         assert 3 == len({one.id for one in made}) == len({one.key for one in made})
 
-    def test_there_must_be_such_a_job(self) -> None:
+    def test_nobody_operates_on_a_job_that_is_not_there(self) -> None:
         self.define()
         self.store.retire("job", by="ann", why="")
         before = self.snapshot()
@@ -418,6 +418,18 @@ class Operating(Scene):
         assert len(acts) == len(self.store.trail())
         cancelled = next(entry for entry in self.store.trail() if entry.action == "cancel")
         assert pending.id == cancelled.details["occurrence"]
+
+    def test_whatever_somebody_says_can_be_written_down(self) -> None:
+        self.define()
+        hostile = "before \0 \ud83d '; DROP TABLE x; -- after"
+        assert self.store.pause("job", by=hostile, why=hostile)
+        made = self.store.trigger("job", by=hostile, why=hostile)
+        assert State.CANCELLED is self.store.cancel(made.id, by=hostile, why=hostile)
+        texts = [text for entry in self.store.trail() for text in (entry.by, entry.why)]
+        texts += [self.view().paused_by or "", self.view().paused_why or ""]
+        assert 8 == len(texts)
+        for text in texts:
+            assert (True, True) == (text.startswith("before "), text.endswith("DROP TABLE x; -- after"))
 
     def test_definitions_put_in_somebodys_name_leave_a_trail(self) -> None:
         self.define(self.job("a", source="runtime"))

@@ -13,7 +13,7 @@ from cronsensus.errors import InvalidTransition, LeaseLost, UnknownJob
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.base import StoreCapabilities
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, START, Scene, a_session, minute
+from cronsensus.testing.conformance.scene import DAY, HOSTILE, HOUR, LEASE, START, Scene, a_session, minute
 
 
 class Standing(Scene):
@@ -180,6 +180,17 @@ class Standing(Scene):
         assert self.view().id != theirs.id
         other.pause("job", by="ann", why="")
         assert self.view().paused_at is None
+
+    def test_hostile_namespaces_are_ordinary_and_different_namespaces(self) -> None:
+        stores = {name: self.open(name) for name in HOSTILE}
+        self.store.migrate()
+        for name, store in stores.items():
+            assert name == store.namespace
+            assert store.job("job") is None
+            self.define(self.job(args=(name,)), store=store)
+        for name, store in stores.items():
+            assert [(name,)] == [job.spec.args for job in store.jobs()]
+        assert [] == self.store.jobs()
 
     def test_occurrences_of_one_namespace_cannot_be_reached_from_another(self) -> None:
         queue = self.queue()

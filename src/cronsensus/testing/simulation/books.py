@@ -20,6 +20,7 @@ class Record:
 
     Attributes:
         created: place in the order of creation.
+        once: claimed under ``on_crash="fail"``.
         begun: tokens under which work began that must not begin again.
         answers: what the store answered to each token that it accepted.
         adopted: made by hand ahead of its nominal time, which then came.
@@ -40,6 +41,7 @@ class Record:
     failures: int = 0
     crashes: int = 0
     cancel: bool = False
+    once: bool = False
     adopted: bool = False
     pruned: bool = False
     begun: list[int] = field(default_factory=list)
@@ -49,6 +51,11 @@ class Record:
     def serial(self) -> bool:
         """Whether a job's overlap policy is for it."""
         return self.origin in SERIAL_ORIGINS
+
+    @property
+    def final(self) -> bool:
+        """Whether it has its verdict."""
+        return self.state.final
 
     def __str__(self) -> str:
         return f"{self.job} #{self.id} ({self.origin}, {self.key})"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SHORTEST_TURN = 100
 """Microseconds that a turn takes at least, so that no crank can turn for ever in one moment."""
+BLOCKED = 20_000
+"""Microseconds after which a crank that would have to wait for a lock tries again."""
 MOST_TURNS = 120
 """Turns of one crank in one second from which it does not sleep but spin."""
 
@@ -37,6 +39,7 @@ class Crank:
         self._wait = 0.0
         self._woken = False
         self._turning = False
+        self._resumed = False
         self._scheduled = 0
         self._second = -1
         self._turns = 0
@@ -66,10 +69,15 @@ class Crank:
 
     def rest(self) -> None:
         """Stop in the middle of this turn until somebody calls ``resume``; called from within it."""
-        assert self._step is not None, "this turn was not to be interrupted"  # noqa: S101 - a mistake of the simulation
         world = self.node.world
         world.current = None
-        self._step.suspend()
+        if self._step is not None:
+            self._step.suspend()
+        else:
+            self._resumed = False
+            world.go_on(lambda: self._resumed or self.node.gone)
+            if not self._resumed or self.node.gone:
+                raise Crashed
         world.current = self
 
     def resume(self) -> None:
@@ -90,10 +98,14 @@ class Crank:
     def _begin(self, mine: int) -> None:
         if mine != self._scheduled or self._turning or self.stopped:
             return
+        if self.node.mutex.held and not self.node.world.scenario.batons:
+            # Whoever holds it sleeps below us on the stack, and could not wake before we have ended.
+            self._schedule(BLOCKED)
+            return
         self._count()
         self._woken, self._turning = False, True
-        if (self.fault is None or self.fault.kind in INSTANT) and not self.node.suspended:
-            world = self.node.world
+        world = self.node.world
+        if not world.scenario.batons or ((self.fault is None or self.fault.kind in INSTANT) and not self.node.suspended):
             world.current = self
             try:
                 self._body()
@@ -108,6 +120,7 @@ class Crank:
             self._resume()
 
     def _resume(self) -> None:
+        self._resumed = True
         step, world = self._step, self.node.world
         if step is None:
             return
@@ -154,23 +167,23 @@ class Mutex:
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
-        self._held = False
+        self.held = False
         self._waiting: list[Crank] = []
 
     def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002 - as threading.Lock has it
         """Take the lock, or wait for it."""
-        while self._held:
+        while self.held:
             crank = self._node.world.current
             if not blocking or crank is None:
                 return False
             self._waiting.append(crank)
             crank.rest()
-        self._held = True
+        self.held = True
         return True
 
     def release(self) -> None:
         """Free the lock, and let those who wait try again."""
-        self._held = False
+        self.held = False
         waiting, self._waiting = self._waiting, []
         for crank in waiting:
             crank.resume()

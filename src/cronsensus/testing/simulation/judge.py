@@ -167,6 +167,7 @@ class Judge:
                 continue
             self._may_claim(record, claim, session, args[2])
             record.state, record.token, record.session = State.RUNNING, claim.token, session.id
+            record.once = claim.spec.policies.on_crash == "fail"
             record.attempts += 1
             self._token = max(self._token, claim.token)
         if answer:
@@ -254,12 +255,11 @@ class Judge:
     def _may_finish(self, record: Record, outcome: Outcome) -> None:
         """Ask whether the outcome is what the work said, and no invention of the node."""
         kind, cancelled, lease_lost = self._said.get((outcome.id, outcome.token), (None, False, False))
-        policies = self.jobs[record.job].spec.policies
         by_itself = {
             State.SUCCEEDED: kind == "returned",
             State.SKIPPED: kind == "skipped",
             State.CANCELLED: record.cancel or (kind == "cancelled" and not cancelled),
-            State.FAILED: kind in {"raised", "timed_out", "retry"} or policies.on_crash == "fail",
+            State.FAILED: kind in {"raised", "timed_out", "retry"} or record.once,
             State.PENDING: kind in {"raised", "timed_out", "retry"},
         }
         if not by_itself[outcome.state]:

@@ -43,6 +43,7 @@ class SimulatedNode(Node):
         self.gone = False
         self.leaving = False
         self.suspended: list[Crank] = []
+        self.mutex = Mutex(self)
         self._thaw_at = 0
         self._sessions = 0
         wire = cast(Store, Wire(world))
@@ -192,7 +193,8 @@ class SimulatedNode(Node):
     # --- what it tells the conductor ----------------------------------------------------------------------------------------
 
     def _on_session(self, lease: SessionLease) -> None:
-        lease.changing = cast(Any, Mutex(self))
+        self.mutex = Mutex(self)
+        lease.changing = cast(Any, self.mutex)
         super()._on_session(lease)
 
     def _new_session(self) -> SessionSpec:

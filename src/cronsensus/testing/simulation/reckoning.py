@@ -31,6 +31,8 @@ def reckon(world: World) -> None:
             _verdicts(world, name, book, job.horizon, ranges, mine)
     report = audit(world.store, tolerance=timedelta(seconds=30))
     for finding in report.findings:
+        if finding.kind == "overlap" and world.troubles.set_back:
+            continue  # by a clock that was set back, what ran one after the other seems to have run at a time
         world.judge.broken("audit", finding.sentence)
 
 

@@ -35,7 +35,11 @@ class Scenario:
         self.releases = [first]
         if rng.random() < 0.5:
             self.releases.append(_next_release(rng, first))
+        self.batons = rng.random() < 1 / 16
+        """Whether suspended turns have threads of their own: slower, and any order is possible."""
         self.nodes = rng.randint(2, 4)
+        self.watch = rng.choice([0.5, 2.0, 4.0, 4.0, 4.0])
+        """Seconds between looks at others' runs. Most looks find nothing, so most nights have fewer of them than a day."""
         self.fast_evidence = rng.random() < 0.5
         self.rough = rng.random() < 0.85
         self.seconds_between_faults = rng.choice([2.0, 4.0, 8.0])

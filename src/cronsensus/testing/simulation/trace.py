@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronsensus.model.job import JobSpec, JobView
+from cronsensus.model.occurrence import (
+    Claim,
+    Enqueued,
+    Item,
+    Occurrence,
+    OccurrenceFilter,
+    Outcome,
+    Settled,
+    Takeover,
+)
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.stores.base import Glance, PutResult
 from cronsensus.testing.simulation.clocks import SECOND, START
 
 
@@ -26,7 +41,7 @@ class Trace:
     def lines(self, about: str | None = None) -> Iterator[str]:
         """Give the events as text; with ``about``, only those in which that text occurs."""
         for micros, who, what, details in self._events:
-            line = f"{micros / SECOND:12.6f}  {who:<10} {what:<14} {' '.join(map(_written, details))}".rstrip()
+            line = f"{micros / SECOND:11.6f}  {who:<10} {what:<13} {' '.join(map(_written, details))}".rstrip()
             if about is None or about in line:
                 yield line
 
@@ -39,10 +54,55 @@ class Trace:
 
 
 def _written(detail: Any) -> str:
-    if isinstance(detail, datetime):
-        return f"{(detail - START).total_seconds():+g}"
-    if isinstance(detail, timedelta):
-        return f"{detail.total_seconds():g}s"
+    write = _WRITERS.get(type(detail))
+    if write is not None:
+        return write(detail)
     if isinstance(detail, (list, tuple)):
-        return "[" + " ".join(map(_written, detail)) + "]"
+        return "[" + ", ".join(map(_written, detail)) + "]"
+    if isinstance(detail, dict):
+        return "{" + ", ".join(f"{key}: {_written(value)}" for key, value in detail.items()) + "}"
     return str(detail)
+
+
+def _instant(instant: datetime) -> str:
+    return f"@{(instant - START).total_seconds():g}"
+
+
+def _glance(glance: Glance) -> str:
+    due = " ".join(job.spec.name for job in glance.jobs)
+    holders = " ".join(f"{holder.id}({holder.expires_in.total_seconds():g}s)" for holder in glance.holders)
+    waits = "backlog" if glance.backlog else ""
+    return f"due[{due}] {waits} next {_written(glance.next_job)} {_written(glance.next_pending)} holders[{holders}]"
+
+
+def _plan(plan: Plan) -> str:
+    ranges = " ".join(f"{_instant(one.first)}-{_instant(one.last)} {one.state}({one.reason})" for one in plan.verdicts)
+    created = " ".join(_instant(one.scheduled_for) for one in plan.occurrences)
+    seen = f"{_instant(plan.watermark_seen)} r{plan.revision} a{plan.active_seen}"
+    return f"{plan.job} after {seen}: run[{created}] {ranges} up to {_instant(plan.watermark)}"
+
+
+def _put(put: PutResult) -> str:
+    done = {field.name: getattr(put, field.name) for field in dataclasses.fields(put)}
+    return " ".join(f"{name}: {','.join(jobs)}" for name, jobs in done.items() if jobs)
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    datetime: _instant,
+    timedelta: lambda one: f"{one.total_seconds():g}s",
+    Glance: _glance,
+    Plan: _plan,
+    PutResult: _put,
+    JobSpec: lambda one: str(one.name),
+    SessionSpec: lambda one: str(one.id),
+    Claim: lambda one: f"#{one.id} {one.job} attempt {one.attempt} token {one.token}",
+    Outcome: lambda one: f"#{one.id} token {one.token} {one.state}({one.reason})",
+    Settled: lambda one: f"#{one.id} token {one.token} {'accepted' if one.accepted else 'refused'} {one.state}",
+    Renewal: lambda one: f"{'alive' if one.alive else 'dead'} cancel{sorted(one.cancel)}{' drain' if one.drain else ''}",
+    Takeover: lambda one: f"#{one.id} {one.job} token {one.token} of {one.session} became {one.became}",
+    Enqueued: lambda one: f"#{one.id} {one.job} {one.key} {'new' if one.created else 'known'} {one.state}",
+    Item: lambda one: f"{one.job} {one.key} in {one.delay.total_seconds():g}s",
+    Occurrence: lambda one: f"#{one.id} {one.job} {one.state} token {one.token}",
+    OccurrenceFilter: lambda one: f"of {one.session}",
+    JobView: lambda one: str(one.spec.name),
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -66,8 +67,11 @@ class SimulatedExecutor(Executor):
         """Begin an attempt."""
         work = Work(self._node, call)
         self.works[call.run.id, call.run.token] = work
-        self._node.world.judge.work_begins(work)
-        work.begin()
+        try:
+            self._node.world.judge.work_begins(work)
+            work.begin()
+        except Exception:  # noqa: BLE001 - the conductor would take a mistake of the simulation for one of the job's
+            self._node.world.judge.broken("simulation", traceback.format_exc())
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Ask an attempt to stop."""

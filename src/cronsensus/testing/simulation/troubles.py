@@ -1,0 +1,98 @@
+"""What goes wrong, and when: faults at verbs, processes that stand still or die, clocks that are set, deploys. Floor 6."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cronsensus.testing.simulation.clocks import SECOND
+from cronsensus.testing.simulation.wire import Fault, Kind
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.world import World
+
+KINDS: tuple[Kind, ...] = (
+    "fail", "lost", "lost", "hang", "hang_lost", "late", "slow", "slow", "wait", "freeze", "crash", "crash",
+    "linger", "linger", "linger", "linger",
+)  # fmt: skip
+
+
+class Troubles:
+    """Somebody up there. Ends when the world calms down."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.set_back = False
+        """Whether the store's clock was set back at some time."""
+
+    def begin(self) -> None:
+        """Draw what will happen when."""
+        world, rng, scenario = self._world, self._world.rng, self._world.scenario
+        if scenario.rough:
+            self._again(self._trouble, self._next_trouble)
+            self._again(world.people.act, world.people.next_in)
+        if scenario.rough and scenario.clock_steps:
+            for _ in range(rng.randint(1, 3)):
+                world.at(rng.randint(0, scenario.micros), self._step_clock)
+        if len(scenario.releases) > 1:
+            world.at(rng.randint(20 * SECOND, scenario.micros - 30 * SECOND), self._deploy)
+
+    def end(self) -> None:
+        """Let everybody go on."""
+        for node in self._world.nodes:
+            node.thaw()
+            node.turning.fault = node.keeping.fault = None
+
+    def _again(self, act: object, next_in: object) -> None:
+        world = self._world
+
+        def go() -> None:
+            if not world.calm:
+                act()  # type: ignore[operator]
+                world.after(next_in(), go)  # type: ignore[operator]
+
+        world.after(next_in(), go)  # type: ignore[operator]
+
+    def _next_trouble(self) -> int:
+        return int(self._world.rng.expovariate(1 / self._world.scenario.seconds_between_faults) * SECOND)
+
+    def _trouble(self) -> None:
+        world, rng = self._world, self._world.rng
+        if not world.nodes:
+            return
+        node = rng.choice(world.nodes)
+        draw = rng.random()
+        if draw < 0.06:
+            world.faults += 1
+            node.crash()
+        elif draw < 0.14:
+            world.faults += 1
+            node.freeze(self._while())
+        elif draw < 0.17:
+            node.leave(int(rng.uniform(0, 10) * SECOND))
+        elif draw < 0.22:
+            node.hint()
+        else:
+            crank = node.keeping if rng.random() < 0.3 else node.turning
+            kind = rng.choice(KINDS)
+            crank.fault = Fault(kind, 0 if crank is node.keeping else rng.choice([0, 0, 1, 1, 2, 3]), self._while())
+            if rng.random() < 0.5:
+                node.hint()
+
+    def _while(self) -> int:
+        """Return how long something takes that should take no time: up to three leases."""
+        longest = 3 * self._world.scenario.lease.total_seconds()
+        return int(0.01 * (longest / 0.01) ** self._world.rng.random() * SECOND)
+
+    def _step_clock(self) -> None:
+        rng = self._world.rng
+        micros = int(rng.choice([-1, 1, 1]) * 0.1 * 1200 ** rng.random() * SECOND)
+        self._world.clock.step(micros)
+        self.set_back |= micros < 0
+        self._world.trace.add(self._world.clock.micros, "store", "CLOCK SET", f"{micros / SECOND:+g}s")
+
+    def _deploy(self) -> None:
+        world, rng = self._world, self._world.rng
+        world.release = 1
+        world.trace.add(world.clock.micros, "people", "deploy")
+        for node in list(world.nodes):
+            world.after(rng.randint(0, 20 * SECOND), lambda node=node: node.leave(rng.randint(0, 5 * SECOND)))  # type: ignore[misc]

@@ -1,0 +1,212 @@
+"""The simulated world: one queue of events, one source of chance, one store, and whoever acts on it. Floor 6."""
+
+from __future__ import annotations
+
+import heapq
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from cronsensus.clock import Clock
+from cronsensus.errors import CronsensusError
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.session import SessionView
+from cronsensus.node import conductor
+from cronsensus.node.conductor import Conductor
+from cronsensus.node.keeper import Keeper
+from cronsensus.stores.base import Store
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
+from cronsensus.testing.simulation.cranks import Crank
+from cronsensus.testing.simulation.judge import Judge
+from cronsensus.testing.simulation.node import SimulatedNode, is_gone
+from cronsensus.testing.simulation.people import People
+from cronsensus.testing.simulation.reckoning import nothing_is_left, reckon
+from cronsensus.testing.simulation.scenario import Scenario
+from cronsensus.testing.simulation.trace import Trace
+from cronsensus.testing.simulation.troubles import Troubles
+
+AFTERWARDS = 30 * SECOND
+"""How long the jobs go on when nothing goes wrong any more."""
+PATIENCE = 150 * SECOND
+"""How long everything that is due may take from then on to come to its end."""
+LOOK = 10 * SECOND
+MOST_EVENTS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is simulated; a test that removes a safeguard puts something else in one place."""
+
+    store: Callable[[Clock], Store] = lambda clock: MemoryStore(clock=clock)
+    conductor: type[Conductor] = Conductor
+    keeper: type[Keeper] = Keeper
+
+
+class World:
+    """One simulation, from its seed to its verdict."""
+
+    def __init__(self, seed: int, parts: Parts) -> None:
+        self.rng = Random(seed)
+        self.parts = parts
+        self.clock = StoreClock()
+        self.trace = Trace()
+        self.scenario = Scenario(self.rng)
+        self.store = parts.store(self.clock)
+        self.judge = Judge(self)
+        self.people = People(self)
+        self.troubles = Troubles(self)
+        self.nodes: list[SimulatedNode] = []
+        self.current: Crank | None = None
+        self.calm = False
+        self.over = False
+        self.faults = 0
+        self.verbs = 0
+        self.turns = 0
+        self.release = 0
+        """What a node that starts now runs."""
+        self._gone: set[int] = set()
+        self._pids = 0
+        self._order = 0
+        self._events: list[tuple[int, float, int, Callable[[], None]]] = []
+
+    # --- time -----------------------------------------------------------------------------------------------------------
+
+    def at(self, micros: int, action: Callable[[], None]) -> None:
+        """Do something at a moment; what is due in one moment is done in an order that is drawn."""
+        self._order += 1
+        heapq.heappush(self._events, (max(micros, self.clock.micros), self.rng.random(), self._order, action))
+
+    def after(self, micros: int, action: Callable[[], None]) -> None:
+        """Do something after a while."""
+        self.at(self.clock.micros + micros, action)
+
+    def run(self) -> None:
+        """Let it all happen."""
+        for index in range(self.scenario.nodes):
+            self.after(self.rng.randint(0, 5 * SECOND), lambda index=index: self.start_node(f"n{index}"))  # type: ignore[misc]
+        self.troubles.begin()
+        self.at(self.scenario.micros, self._calm_down)
+        watch, conductor.WATCH = conductor.WATCH, self.scenario.watch
+        try:
+            self.go_on(lambda: False)
+            if not self.judge.violations:
+                reckon(self)
+        except CronsensusError as error:
+            self.judge.broken("raised", "".join(traceback.format_exception(error)))
+        finally:
+            conductor.WATCH = watch
+            for node in list(self.nodes):
+                node.gone = True
+                for crank in list(node.suspended):
+                    crank.kill()
+
+    def go_on(self, until: Callable[[], bool]) -> None:
+        """Let events happen until something is so, or the simulation is over.
+
+        A turn that is suspended calls this, and so sleeps below everything that happens meanwhile: of several suspended
+        turns the last one goes on first. In some simulations each has a thread of its own, and there is no such order.
+        """
+        events, judge = self._events, self.judge
+        while events and not judge.violations and not self.over and not until():
+            micros, _, count, action = heapq.heappop(events)
+            self.clock.advance_to(micros)
+            action()
+            if count > MOST_EVENTS:
+                judge.broken("spins", f"{MOST_EVENTS} events and no end")
+
+    def _calm_down(self) -> None:
+        self.calm = True
+        self.troubles.end()
+        self.start_node("helper")
+        self.after(AFTERWARDS, self._finish)
+
+    def _finish(self) -> None:
+        self.people.leave_alone()
+        since, until = self.clock.now(), self.clock.micros + PATIENCE
+
+        def look() -> None:
+            if self.clock.micros >= until:
+                nothing_is_left(self, since)
+                self.over = True
+            elif all(record.final for record in self.judge.records.values()):
+                nothing_is_left(self, since)
+                self.over = True
+            else:
+                self.after(LOOK, look)
+
+        self.after(LOOK, look)
+
+    # --- nodes ----------------------------------------------------------------------------------------------------------
+
+    def start_node(self, name: str) -> None:
+        """Start a process."""
+        rng = self.rng
+        self._pids += 1
+        functions = frozenset(self.scenario.names)
+        if not self.calm and rng.random() < 0.15:
+            functions -= {rng.choice(self.scenario.names)}
+        clock = NodeClock(
+            self.clock, skew=timedelta(seconds=rng.choice([0, 0.2, -3, 3600, -3600])), rate=rng.uniform(0.96, 1.04)
+        )
+        node = SimulatedNode(
+            self, name, self._pids, release=self.release, functions=functions, clock=clock,
+            concurrency=rng.choice([1, 2, 4]), fast_evidence=self.scenario.fast_evidence,
+        )  # fmt: skip
+        self.nodes.append(node)
+        self.trace.add(self.clock.micros, name, "starts", f"release {self.release}", ",".join(sorted(functions)))
+        node.begin()
+
+    def node_gone(self, node: SimulatedNode) -> None:
+        """Note the end of a process; somebody starts it again, after a while."""
+        self.nodes.remove(node)
+        self._gone.add(node.pid)
+        if not self.calm:
+            self.after(int(self.rng.uniform(0.2, 25) * SECOND), lambda: self.start_node(node.name))
+
+    def is_dead(self, session: SessionView) -> bool:
+        """Return whether the process of a session is certainly gone."""
+        return is_gone(session, self._gone)
+
+    # --- the store ------------------------------------------------------------------------------------------------------
+
+    def commit(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Let the store carry a verb out, under the eyes of the judge."""
+        self.verbs += 1
+        args = tuple(list(arg) if isinstance(arg, list) else arg for arg in args)
+        try:
+            answer = getattr(self.store, verb)(*args, **kwargs)
+        except (CronsensusError, LookupError) as error:
+            self.trace.add(self.clock.micros, who, verb, args, "raised", error)
+            raise
+        self.trace.add(self.clock.micros, who, verb, args, answer)
+        if verb == "notify":
+            self.hint_all(who)
+        else:
+            self.judge.saw(verb, args, kwargs, answer)
+        return answer
+
+    def commit_late(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let the store carry a verb out for which nobody waits any more."""
+        try:
+            self.commit(who, verb, args, kwargs)
+        except CronsensusError:
+            return
+
+    def hint_all(self, who: str) -> None:
+        """Wake the nodes: some hints are lost, some come twice, none is needed."""
+        for node in self.nodes:
+            if not who.startswith(node.name):
+                for _ in range(self.rng.choice([1, 1, 1, 2] if self.calm else [0, 1, 1, 2])):
+                    node.later(self.rng.randint(0, 30_000), node.hint)
+
+    def number_of(self, job: str, key: str) -> int:
+        """Return the id under which the store keeps an occurrence."""
+        return self.store.occurrences(OccurrenceFilter(job=job, key=key), limit=1)[0].id
+
+    def was_pruned(self, occurrence: int) -> bool:
+        """Return whether the store has forgotten an occurrence."""
+        return self.store.occurrence(occurrence) is None

@@ -1,0 +1,299 @@
+"""``db``, ``doctor``, ``health`` and ``config``: set-up and care."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronsensus.cli import checks
+from cronsensus.model.job import JobSpec
+from cronsensus.stores import open_store
+from cronsensus.triggers import every
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def url(empty_folder: Path) -> str:
+    """A fresh store in a file."""
+    url = f"sqlite:///{empty_folder}/jobs.db"
+    store = open_store(url)
+    store.migrate()
+    store.put_jobs([JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r")
+    store.close()
+    return url
+
+
+# --- db ---------------------------------------------------------------------------------------------------------------
+
+
+def test_upgrade_makes_the_schema_and_does_it_once(command: Command) -> None:
+    first = command("db", "upgrade", "--url", "sqlite:///new.db", "-o", "json")
+    assert first.code == 0
+    assert first.data["applied"]
+    assert command("db", "upgrade", "--url", "sqlite:///new.db", "-o", "json").data == {"applied": []}
+    assert "up to date" in command("db", "upgrade", "--url", "sqlite:///new.db").out
+
+
+def test_check_says_what_the_store_is(command: Command, url: str) -> None:
+    answer = command("db", "check", "--url", url)
+    assert answer.code == 0
+    assert "ok: the store can be used" in answer.out
+    data = command("db", "check", "--url", url, "-o", "json").data
+    assert data["ok"] is True
+    assert data["store"]["store"] == "sqlite"
+
+
+def test_check_refuses_a_newer_schema_and_says_what_to_install(command: Command, url: str, empty_folder: Path) -> None:
+    with sqlite3.connect(empty_folder / "jobs.db") as connection:
+        connection.execute("INSERT INTO cronsensus_schema (version, name, applied_at) VALUES (999, 'm0999_future', 0)")
+    for arguments in (["db", "check"], ["db", "upgrade"], ["jobs", "list"], ["doctor"], ["health"]):
+        answer = command(*arguments, "--url", url)
+        assert answer.code == 3, answer
+        assert "newer" in answer.text
+        assert "upgrade" in answer.text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_store_is_an_error(command: Command, url: str, empty_folder: Path) -> None:
+    (empty_folder / "jobs.db").chmod(0o400)
+    assert command("db", "check", "--url", url).code == 3
+
+
+def test_a_store_whose_error_is_raised_anywhere_ends_with_3(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cronsensus import errors
+    from cronsensus.stores.memory import MemoryStore
+
+    def fail(_: Any) -> None:
+        raise errors.StoreReadOnly("the file can be read but not written; allow it: chmod u+w x.db")
+
+    monkeypatch.setattr(MemoryStore, "check", fail)
+    for arguments in (["jobs", "list"], ["health"], ["db", "check"], ["audit"], ["nodes", "list"]):
+        answer = cluster(*arguments)
+        assert answer.code == 3
+        assert "error: the file can be read but not written" in answer.err
+        assert " next: allow it: chmod u+w x.db" in answer.err
+
+
+def test_prune_deletes_in_batches_what_is_old_enough(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cronsensus.cli import db
+
+    monkeypatch.setattr(db, "_AT_ONCE", 2)
+    cluster.every("tick", "1m")
+    cluster.join()
+    for _ in range(5):
+        cluster.advance(60)
+        cluster.run_once(seconds=0)
+    assert cluster("db", "prune", "-o", "json").data == {"deleted": 0, "before": None}
+    cluster.advance(30)
+    answer = cluster("db", "prune", "--before", "1m", "-o", "json")
+    assert answer.data == {"deleted": 4, "before": "2026-11-20T12:04:30Z"}
+    assert cluster("db", "prune", "--before", "now").out == "deleted 1 from before 2026-11-20 12:05:30Z\n"
+
+
+def test_prune_refuses_the_future(cluster: Any) -> None:
+    answer = cluster("db", "prune", "--before", "2030-01-01")
+    assert answer.code == 2
+    assert "lies in the future" in answer.err
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+
+
+def levels(answer: Any) -> dict[str, str]:
+    return {check["check"]: check["level"] for check in answer.data["checks"]}
+
+
+def test_the_doctor_finds_a_store_without_nodes(command: Command, url: str) -> None:
+    answer = command("doctor", "--url", url, "-o", "json")
+    assert answer.code == 1
+    found = levels(answer)
+    assert found == {
+        "store": "ok", "schema": "ok", "speed": "ok", "clocks": "ok", "wake-ups": "ok", "durability": "ok", "disk": "ok",
+        "nodes": "fail", "jobs": "ok",
+    }  # fmt: skip
+    assert answer.data["ok"] is False
+    plain = command("doctor", "--url", url)
+    assert "fail  nodes" in plain.out
+    assert "next: cronsensus run MODULE:ATTR" in plain.out
+    assert "1 failed, 0 to look at" in plain.out
+
+
+def test_the_doctor_is_content_where_a_node_lives(command: Command, url: str) -> None:
+    from cronsensus.model.session import SessionSpec
+
+    store = open_store(url)
+    spec = SessionSpec(
+        id="s1", node="web-1", host="h", pid=1, pid_started=1, release="r", concurrency=1, version="1", functions=1
+    )
+    store.open_session(spec, lease=timedelta(minutes=5))
+    try:
+        answer = command("doctor", "--url", url)
+    finally:
+        store.close()
+    assert answer.code == 0, answer
+    assert "all is well" in answer.out
+    assert "1 alive: web-1" in answer.out
+
+
+def test_the_doctor_reports_a_store_that_cannot_be_used(command: Command) -> None:
+    answer = command("doctor", "--url", "sqlite:///none.db")
+    assert answer.code == 3
+    assert "fail  store" in answer.out
+    assert "cronsensus db upgrade" in answer.out
+
+
+def test_the_doctor_finds_what_is_overdue_and_what_waits(cluster: Any) -> None:
+    cluster.every("tick", "1m")
+    cluster.every("other", "1h")
+    cluster.join()
+    cluster.advance(3600)
+    glance = cluster.store.due()
+    from cronsensus.planning import plan
+
+    cluster.store.fire([plan(job, glance.now) for job in glance.jobs if job.spec.name == "other"])
+    cluster.advance(120)
+    answer = cluster("doctor", "-o", "json")
+    assert answer.code == 1
+    texts = {check["check"]: check["text"] for check in answer.data["checks"]}
+    assert "tick was due 1h 1m ago, and nobody fired it" in texts["overdue"]
+    assert "none of them has the function 'other'" in texts["waiting"]
+
+
+def test_the_doctor_finds_a_node_past_its_lease_and_mixed_releases(cluster: Any) -> None:
+    cluster.join("node-1")
+    cluster.advance(11 * 3600)
+    cluster.join("node-2")
+    cluster.join("node-3", release="r2")
+    answer = cluster("doctor")
+    assert "node-1 (session session-of-node-1) is 1h past its lease" in answer.out
+    assert "live nodes are of more than one release: r1, r2" in answer.out
+    assert answer.code == 0
+
+
+def test_the_doctor_compares_the_clocks(cluster: Any) -> None:
+    answer = cluster("doctor", "-o", "json")
+    assert levels(answer)["clocks"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("described", "level", "name"),
+    [
+        ({"synchronous": "full"}, "ok", "durability"),
+        ({"synchronous": "normal"}, "warn", "durability"),
+        ({"synchronous": "off"}, "fail", "durability"),
+        ({"journal_mode": "delete"}, "warn", "journal"),
+        ({"file_system": "nfs4"}, "fail", "file system"),
+    ],
+)
+def test_the_doctor_judges_settings(described: dict[str, str], level: str, name: str) -> None:
+    (found,) = checks._durability(described)
+    assert (found.name, found.level) == (name, level)
+
+
+@pytest.mark.parametrize(("free", "level"), [(10 * 2**20, "fail"), (100 * 2**20, "warn"), (10 * 2**30, "ok")])
+def test_the_doctor_looks_at_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, level: str) -> None:
+    class Usage:
+        pass
+
+    usage = Usage()
+    usage.free = free  # type: ignore[attr-defined]
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: usage)
+    (found,) = checks._space({"file": str(tmp_path / "x.db")})
+    assert found.level == level
+
+
+def test_the_doctor_says_when_no_hint_arrives(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cronsensus.stores.memory import MemoryStore
+
+    monkeypatch.setattr(checks, "WAKE_UP", 0.05)
+    monkeypatch.setattr(MemoryStore, "notify", lambda _: None)
+    assert checks._wake_ups(cluster.store).level == "warn"
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+def test_health_is_0_where_a_node_lives(cluster: Any) -> None:
+    cluster.join("web-1")
+    assert cluster("health").code == 0
+    assert cluster("health", "--node", "web-1").code == 0
+    assert cluster("health", "-o", "json").data["nodes"][0]["node"] == "web-1"
+
+
+def test_health_knows_a_node_by_its_host_alone(cluster: Any) -> None:
+    cluster.join("pod-abc:17")
+    assert cluster("health", "--node", "pod-abc").code == 0
+
+
+def test_health_is_1_where_no_node_lives(cluster: Any) -> None:
+    assert cluster("health").code == 1
+    cluster.join("web-1")
+    assert cluster("health", "--node", "web-2").code == 1
+    cluster.advance(11 * 3600)
+    answer = cluster("health", "-o", "json")
+    assert answer.code == 1
+    assert answer.data["ok"] is False
+
+
+def test_health_is_3_without_a_store(command: Command) -> None:
+    assert command("health", "--url", "sqlite:///none.db").code == 3
+
+
+# --- config -----------------------------------------------------------------------------------------------------------
+
+
+def test_config_names_the_source_of_each_value(
+    command: Command, write: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("pyproject.toml", '[tool.cronsensus]\nlease = "20s"\nnamespace = "shop"\n')
+    monkeypatch.setenv("CRONSENSUS_CONCURRENCY", "7")
+    monkeypatch.setenv("CRONSENSUS_NAMESPACE", "other")
+    data = command("config", "--url", "sqlite:///x.db", "-o", "json").data["settings"]
+    assert data["url"] == {"value": "sqlite:///x.db", "source": "flag"}
+    assert data["concurrency"] == {"value": 7, "source": "CRONSENSUS_CONCURRENCY"}
+    assert data["namespace"]["source"] == "CRONSENSUS_NAMESPACE"
+    assert data["lease"]["value"] == 20.0
+    assert data["lease"]["source"].endswith("pyproject.toml")
+    assert data["keep"]["source"] == "default"
+
+
+def test_config_knows_the_arguments_of_the_application(command: Command, write: Callable[..., Any]) -> None:
+    write("jobs.py", 'from cronsensus import Scheduler\nscheduler = Scheduler("memory://", lease="7s")\n')
+    answer = command("config")
+    assert "lease          7s          argument" in answer.out
+    assert "settings of jobs:scheduler" in answer.err
+
+
+def test_config_masks_secrets(command: Command) -> None:
+    for output in ("table", "json"):
+        answer = command("config", "--url", "postgresql://app:s3cret@db/x", "-o", output)
+        assert "s3cret" not in answer.text
+        assert "postgresql://app:***@db/x" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.cronsensus]\nlese = '1s'\n", "did you mean 'lease'?"),
+        ("[tool.cronsensus]\nlease = 'x'\n", "cannot be read"),
+        ("[tool.cronsensus\n", "is not TOML"),
+    ],
+)
+def test_a_wrong_setting_names_the_file(command: Command, write: Callable[..., Any], text: str, said: str) -> None:
+    write("pyproject.toml", text)
+    answer = command("config")
+    assert answer.code == 2
+    assert said in answer.err
+    assert "pyproject.toml" in answer.err
+
+
+def test_a_wrong_variable_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONSENSUS_LEASE", "an hour or so")
+    answer = command("config")
+    assert answer.code == 2
+    assert "CRONSENSUS_LEASE" in answer.err

@@ -1,0 +1,200 @@
+"""``jobs``: list, show, pause, resume, trigger, backfill."""
+
+from typing import Any
+
+import pytest
+
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import Origin, State
+from cronsensus.triggers import cron
+
+
+def test_the_list_has_words_next_time_last_result_and_state(cluster: Any) -> None:
+    cluster.declare("nightly", cron("30 2 * * *", tz="Europe/Berlin"))
+    cluster.every("tick")
+    cluster.declare("manual")
+    cluster.join()
+    cluster.advance(60)
+    cluster.run_once()
+    answer = cluster("jobs", "list")
+    assert answer.code == 0
+    assert "at 02:30 every day, Europe/Berlin" in answer.out
+    assert "in 13h 28m · Sat 2026-11-21 02:30:00 +01:00" in answer.out
+    assert "in 58s · 2026-11-20 12:02:00Z" in answer.out
+    assert "succeeded now" in answer.out
+    assert "only when told to" in answer.out
+
+
+def test_a_paused_job_shows_who_and_why(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster("jobs", "pause", "tick", "--reason", "mail server is down", "--by", "ada")
+    assert "paused: mail server is down (by ada)" in cluster("jobs", "list").out
+    (job,) = cluster("jobs", "list", "-o", "json").data["jobs"]
+    assert job["paused"] == {"at": "2026-11-20T12:00:00Z", "by": "ada", "reason": "mail server is down"}
+    assert job["next"] is None
+
+
+def test_the_list_can_be_filtered_and_paged(cluster: Any) -> None:
+    for name in ("invoice-a", "invoice-b", "mail"):
+        cluster.every(name)
+    cluster.store.pause("invoice-b", by="me", why="x")
+
+    def names(*options: str) -> list[str]:
+        return [job["name"] for job in cluster("jobs", "list", *options, "-o", "json").data["jobs"]]
+
+    assert names("INVOICE") == ["invoice-a", "invoice-b"]
+    assert names("--paused") == ["invoice-b"]
+    first = cluster("jobs", "list", "--limit", "2", "-o", "json").data
+    assert first["after"] == "invoice-b"
+    assert names("--after", first["after"]) == ["mail"]
+    assert "jobs list --after 'invoice-b'" in cluster("jobs", "list", "--limit", "2").err
+
+
+def test_retired_jobs_are_shown_when_asked_for(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster.store.retire("tick", by="me", why="")
+    assert "tick" not in cluster("jobs", "list").out
+    assert "retired" in cluster("jobs", "list", "--retired").out
+
+
+def test_show_has_the_definition_the_times_the_runs_and_the_trail(cluster: Any) -> None:
+    cluster.every("tick", "1m", timeout="30s", retries=2)
+    cluster.join()
+    cluster.advance(60)
+    claim = cluster.run_once()
+    cluster("jobs", "trigger", "tick", "--reason", "just so", "--by", "ada")
+    answer = cluster("jobs", "show", "tick")
+    assert "overlap=skip, catch_up=latest, retries=2, timeout=30s" in answer.out
+    assert "decided up to  2026-11-20 12:01:00Z" in answer.out
+    assert "2026-11-20 12:02:00Z  in 58s" in answer.out
+    assert "by hand" in answer.out
+    assert "ada" in answer.out
+    assert "just so" in answer.out
+    data = cluster("jobs", "show", "tick", "-o", "json").data
+    assert [run["id"] for run in data["runs"]][-1] == claim.id
+    assert data["trail"][0]["action"] == "trigger"
+    assert len(data["times"]) == 5
+
+
+def test_pausing_is_recorded_with_who_and_why(cluster: Any) -> None:
+    cluster.every("tick")
+    answer = cluster("jobs", "pause", "tick", "--reason", "migration")
+    assert answer.out == "paused tick\n"
+    (entry,) = cluster.store.trail(target="tick")
+    assert (entry.action, entry.why) == ("pause", "migration")
+    assert "@" in entry.by
+
+
+def test_pausing_twice_changes_nothing(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster("jobs", "pause", "tick", "--reason", "one")
+    again = cluster("jobs", "pause", "tick", "--reason", "two", "-o", "json")
+    assert again.code == 0
+    assert again.data == {"paused": [], "unchanged": ["tick"]}
+    assert cluster.store.job("tick").paused_why == "one"
+
+
+def test_several_jobs_are_paused_together_or_not_at_all(cluster: Any) -> None:
+    cluster.every("send_digest")
+    answer = cluster("jobs", "pause", "send_digest", "send_digst", "--reason", "x")
+    assert answer.code == 2
+    assert "there is no job 'send_digst'" in answer.err
+    assert "did you mean 'send_digest'?" in answer.err
+    assert cluster.store.job("send_digest").paused_at is None
+
+
+def test_resuming_lets_it_fire_again(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster.store.pause("tick", by="me", why="x")
+    assert cluster("jobs", "resume", "tick").out == "resumed tick\n"
+    assert cluster.store.job("tick").paused_at is None
+    assert cluster("jobs", "resume", "tick").out == "tick was not paused\n"
+
+
+def test_triggering_makes_a_run_beside_the_schedule(cluster: Any) -> None:
+    cluster.every("tick")
+    before = cluster.store.job("tick")
+    answer = cluster("jobs", "trigger", "tick")
+    assert answer.code == 0
+    (run,) = cluster.store.occurrences(OccurrenceFilter(job="tick"))
+    assert (run.origin, run.state) == (Origin.MANUAL, State.PENDING)
+    assert f"cronsensus runs logs -f {run.id}" in answer.err
+    after = cluster.store.job("tick")
+    assert (after.watermark, after.next_due) == (before.watermark, before.next_due)
+
+
+def test_a_backfill_can_be_looked_at_before(cluster: Any) -> None:
+    cluster.every("tick", "1m")
+    answer = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", "--to", "2026-11-20 11:59", "--dry-run")
+    assert answer.code == 0
+    assert "2026-11-20 11:58:00Z" in answer.out
+    assert "2 of 2 times would run" in answer.err
+    assert cluster.store.occurrences(OccurrenceFilter()) == []
+
+
+def test_a_backfill_leaves_alone_what_succeeded_or_runs(cluster: Any) -> None:
+    cluster.every("tick", "1m", overlap="queue")
+    cluster.join()
+    cluster.advance(60)
+    cluster.run_once()
+    cluster.advance(58)
+    cluster.fire()
+    (claim,) = cluster.claim()
+    cluster.advance(1)
+    cluster.fail(claim)
+    answer = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 12:00", "--to", "2026-11-20 12:02", "-o", "json")
+    assert answer.code == 0
+    assert answer.data["unchanged"] == 1
+    made = [cluster.store.occurrence(number) for number in answer.data["created"]]
+    assert [f"{one.scheduled_for:%H:%M}" for one in made] == ["12:00", "12:02"]
+    again = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 12:00", "--to", "2026-11-20 12:02", "-o", "json")
+    assert again.data == {"job": "tick", "created": [], "unchanged": 3}
+
+
+def test_a_backfill_in_a_pipe_does_not_ask(cluster: Any) -> None:
+    cluster.every("tick", "1m")
+    answer = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", "--reason", "outage")
+    assert answer.code == 0
+    assert "created 3 runs of tick" in answer.out
+    assert cluster.store.trail(target="tick")[0].why == "outage"
+
+
+def test_a_backfill_reads_local_times_in_the_zone_of_the_job(cluster: Any) -> None:
+    cluster.declare("nightly", cron("30 2 * * *", tz="Asia/Tokyo"))
+    answer = cluster(
+        "jobs", "backfill", "nightly", "--from", "2026-11-19", "--to", "2026-11-20", "--dry-run", "-o", "json"
+    )
+    assert [row["scheduled_for"] for row in answer.data["times"]] == ["2026-11-18T17:30:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        ("2026-11-20 11:00", "2026-11-20 13:00", "lies in the future"),
+        ("2026-11-20 11:00", "2026-11-20 10:00", "write them the other way round"),
+        ("2026-01-01", "2026-11-01", "more than 10,000 nominal times"),
+        ("whenever", "now", "is not a time"),
+    ],
+)
+def test_an_impossible_stretch_is_refused(cluster: Any, start: str, end: str, said: str) -> None:
+    cluster.every("tick", "1m")
+    answer = cluster("jobs", "backfill", "tick", "--from", start, "--to", end)
+    assert answer.code == 2
+    assert said in answer.text
+
+
+def test_a_job_without_trigger_cannot_be_backfilled(cluster: Any) -> None:
+    cluster.declare("manual")
+    answer = cluster("jobs", "backfill", "manual", "--from", "1d")
+    assert answer.code == 2
+    assert "cronsensus jobs trigger manual" in answer.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show", "nope"], ["resume", "nope"], ["trigger", "nope"], ["backfill", "nope", "--from", "1d"]]
+)
+def test_an_unknown_job_is_a_usage_error(cluster: Any, arguments: list[str]) -> None:
+    answer = cluster("jobs", *arguments)
+    assert answer.code == 2
+    assert "there is no job 'nope' in namespace 'default'" in answer.err
+    assert "cronsensus jobs list" in answer.err

@@ -1,0 +1,109 @@
+"""``lint``: what is legal and rarely meant."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cronsensus.cli.lint_rules import lint_jobs
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.triggers import Trigger, at, cron, every
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def spec(name: str, trigger: Trigger | None, *, function: str = "", **policies: Any) -> JobSpec:
+    options = {"timeout": "10s", **policies}
+    return JobSpec(name=name, function=function or name, trigger=trigger, policies=Policies.read(options))
+
+
+def rules(*specs: JobSpec) -> list[str]:
+    return [finding.rule for finding in lint_jobs(specs, NOW)]
+
+
+def test_a_sound_job_gets_no_finding() -> None:
+    assert rules(spec("a", cron("0 4 * * *", tz="Europe/Berlin"), retries=3, grace="1h"), spec("b", every("5m"))) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "rule"),
+    [
+        (spec("a", every("1m"), timeout=None), "no timeout"),
+        (spec("a", None, timeout=None), "no timeout"),
+        (spec("a", cron("* * * * * *"), timeout="0.5s"), "every second"),
+        (spec("a", cron("30 2 * * *", tz="Europe/Berlin")), "clock change"),
+        (spec("a", cron("0 1 * * *", tz="America/New_York")), "clock change"),
+        (spec("a", every("1m"), timeout="2m"), "timeout longer than interval"),
+        (spec("a", every("1m"), timeout="2m", overlap="queue"), "timeout longer than interval"),
+        (spec("a", every("1h"), grace="2d"), "grace longer than window"),
+        (spec("a", every("1h"), keep="1h"), "kept too short"),
+        (spec("a", every("10s"), catch_up="all", timeout="5s"), "storm after downtime"),
+        (spec("a", cron("0 0 31 * *")), "days"),
+        (spec("a", cron("0 0 13 * FRI")), "days"),
+        (spec("a", at("2026-01-01T00:00:00Z")), "over"),
+        (spec("a", every("1m"), retries=10), "retries longer than interval"),
+    ],
+)
+def test_each_rule_finds_its_case(job: JobSpec, rule: str) -> None:
+    assert rules(job) == [rule]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        spec("a", cron("30 2 * * *")),
+        spec("a", cron("30 2 * * *", tz="Asia/Tokyo")),
+        spec("a", cron("*/5 * * * *", tz="Europe/Berlin")),
+        spec("a", every("1s"), timeout="1s"),
+        spec("a", every("1m"), timeout="2m", overlap="allow"),
+        spec("a", every("1m"), retries=10, overlap="queue"),
+        spec("a", cron("0 0 L * *")),
+        spec("a", cron("0 0 28-31 * *")),
+    ],
+)
+def test_what_is_meant_is_left_alone(job: JobSpec) -> None:
+    assert rules(job) == []
+
+
+def test_a_herd_is_found_once_and_jitter_ends_it() -> None:
+    herd = [spec(f"job-{number}", cron("0 * * * *")) for number in range(4)]
+    (finding,) = lint_jobs(herd, NOW)
+    assert finding.rule == "herd"
+    assert "4 jobs fire at the same moments, next 2026-11-20 13:00:00Z: job-0, job-1" in finding.text
+    spread = [spec(f"job-{number}", cron("0 * * * *", jitter="5m")) for number in range(4)]
+    assert rules(*spread) == []
+
+
+def test_the_same_work_twice_is_found() -> None:
+    assert rules(spec("a", every("1h"), function="f"), spec("b", cron("0 * * * *"), function="f")) == [
+        "same work twice"
+    ]
+
+
+APP = """
+from cronsensus import Scheduler, every
+scheduler = Scheduler("memory://")
+@scheduler.job(every("1m"), timeout="30s")
+def good(): ...
+"""
+BAD = APP + "@scheduler.job(every('1h'))\ndef bad(): ...\n"
+
+
+def test_findings_are_no_failure_unless_strict(command: Callable[..., Any], write: Callable[..., Any]) -> None:
+    write("myjobs.py", BAD)
+    answer = command("lint", "myjobs:scheduler")
+    assert answer.code == 0
+    assert "bad: no timeout" in answer.out
+    assert 'timeout="10m"' in answer.out
+    strict = command("lint", "myjobs:scheduler", "--strict", "-o", "json")
+    assert strict.code == 1
+    assert strict.data["findings"][0]["job"] == "bad"
+    assert strict.data["jobs"] == 2
+
+
+def test_nothing_to_say_is_a_success_also_when_strict(command: Callable[..., Any], write: Callable[..., Any]) -> None:
+    write("myjobs.py", APP)
+    answer = command("lint", "--app", "myjobs:scheduler", "--strict")
+    assert answer.code == 0
+    assert "nothing to say about the 1 jobs of myjobs:scheduler" in answer.out

@@ -1,0 +1,190 @@
+"""``next`` and ``explain``: fire times, with a note where clocks change."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cronsensus.cli.clock_changes import changes, crons, effect, note
+from cronsensus.triggers import any_of, cron, every
+from cronsensus.triggers.zones import load_zone
+
+Command = Callable[..., Any]
+SPRING = datetime(2027, 3, 28, 1, tzinfo=UTC)
+AUTUMN = datetime(2027, 10, 31, 1, tzinfo=UTC)
+
+
+def test_an_expression_needs_neither_a_store_nor_an_application(command: Command) -> None:
+    answer = command("next", "0 9 * * MON-FRI", "-n", "3", "--from", "2026-11-20T12:00:00Z")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("at 09:00, Monday to Friday, UTC")
+    assert [line[:20] for line in lines[2:]] == ["2026-11-23 09:00:00Z", "2026-11-24 09:00:00Z", "2026-11-25 09:00:00Z"]
+
+
+def test_local_times_stand_beside_utc_and_a_missing_time_has_a_note(command: Command) -> None:
+    answer = command("next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-27", "-n", "3")
+    assert "Sat 2027-03-27 02:30:00 +01:00  2027-03-27 01:30:00Z" in answer.out
+    assert "Sun 2027-03-28 03:00:00 +02:00  2027-03-28 01:00:00Z" in answer.out
+    assert "02:30 does not exist that day: right after the gap" in answer.out
+    assert "clocks go forward by 1h" in answer.err
+
+
+def test_a_repeated_time_is_told_from_its_twin(command: Command) -> None:
+    answer = command(
+        "next",
+        "30 2 * * *",
+        "--tz",
+        "Europe/Berlin",
+        "--dst",
+        "both",
+        "--from",
+        "2027-10-30T12:00Z",
+        "-n",
+        "2",
+        "-o",
+        "json",
+    )
+    first, second = answer.data["times"]
+    assert (first["utc"], second["utc"]) == ("2027-10-31T00:30:00Z", "2027-10-31T01:30:00Z")
+    assert first["local"] == "2027-10-31T02:30:00+02:00"
+    assert first["note"] == "02:30 comes twice: this is the first"
+    assert second["note"] == "02:30 comes twice: this is the second"
+
+
+def test_intervals_can_be_asked_about_too(command: Command) -> None:
+    answer = command("next", "every 90m", "-n", "1", "-o", "json")
+    assert answer.data["words"] == "every 1 hour 30 minutes"
+    assert len(answer.data["times"]) == 1
+
+
+def test_an_expression_that_ends_shows_what_is_left(command: Command, cluster: Any) -> None:
+    cluster.declare("once", cron("0 0 1 1 *", end="2027-06-01T00:00:00Z"))
+    assert len(cluster("next", "once", "-n", "5", "-o", "json", "--from", "2026-11-20").data["times"]) == 1
+
+
+def test_a_job_is_found_in_the_store(cluster: Any) -> None:
+    cluster.declare("nightly", cron("0 3 * * *", tz="Asia/Tokyo"))
+    answer = cluster("next", "nightly", "-n", "1", "-o", "json")
+    assert answer.data["job"] == "nightly"
+    assert answer.data["tz"] == "Asia/Tokyo"
+
+
+def test_the_next_times_of_a_paused_job_come_with_a_warning(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster.store.pause("tick", by="me", why="migration")
+    assert "paused (migration): these times will be skipped" in cluster("next", "tick").err
+
+
+def test_a_job_without_trigger_says_how_to_run_it(cluster: Any) -> None:
+    cluster.declare("manual")
+    for what in ("next", "explain"):
+        answer = cluster(what, "manual")
+        assert answer.code == 2
+        assert "cronsensus jobs trigger manual" in answer.err
+
+
+def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
+    answer = cluster("next", "nope")
+    assert answer.code == 2
+    assert "there is no job 'nope'" in answer.err
+    assert "cronsensus jobs list" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("61 * * * *", "minute"),
+        ("0 0 30 2 *", "never"),
+        ("0 9 * *", "write five fields"),
+        ("* * * * * * *", "write five fields"),
+        ("@dayly", "cron expression"),
+        ("every x", "cannot be read"),
+        ("* " * 5000, "write five fields"),
+    ],
+)
+def test_a_wrong_expression_is_explained(command: Command, typed: str, said: str) -> None:
+    answer = command("next", typed)
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_a_wrong_zone_names_a_close_one(command: Command) -> None:
+    answer = command("next", "@daily", "--tz", "Europe/Berln")
+    assert answer.code == 2
+    assert "did you mean 'Europe/Berlin'" in answer.err
+
+
+def test_dst_belongs_to_expressions(cluster: Any) -> None:
+    cluster.every("tick")
+    assert "--dst is for expressions" in cluster("next", "tick", "--dst", "skip").err
+
+
+def test_explain_says_it_in_words_and_what_the_coming_changes_do(command: Command) -> None:
+    answer = command("explain", "30 2 * * *", "--tz", "Europe/Berlin")
+    assert answer.code == 0
+    assert answer.out.startswith("at 02:30 every day, Europe/Berlin\n")
+    assert "02:30 does not exist that day: it runs once, right after the gap, at 03:00." in answer.out
+    assert "with dst=skip: 02:30 does not exist that day: not run." in answer.out
+    assert "02:30 comes twice that day: it runs the first time only." in answer.out
+    assert "with dst=both: 02:30 comes twice that day: it runs both times." in answer.out
+
+
+def test_explain_in_utc_knows_no_changes(command: Command) -> None:
+    assert "UTC never changes its clocks" in command("explain", "@hourly").out
+
+
+def test_explain_as_json_has_the_changes_as_data(command: Command) -> None:
+    data = command("explain", "*/20 2 * * *", "--tz", "America/New_York", "-o", "json").data
+    assert len(data["times"]) == 5
+    assert {change["tz"] for change in data["clock_changes"]} == {"America/New_York"}
+    assert {change["after"] - change["before"] for change in data["clock_changes"]} == {3600.0, -3600.0}
+
+
+def test_explain_warns_of_the_two_day_fields_and_of_short_months(command: Command) -> None:
+    assert "fires when either of them matches" in command("explain", "0 0 13 * FRI").out
+    assert "not every month has a day 31; write L" in command("explain", "0 0 31 * *").out
+
+
+@pytest.mark.parametrize(
+    ("expression", "dst", "spring", "autumn"),
+    [
+        ("30 2 * * *", "cron", "02:30 does not exist that day: it runs once, right after the gap, at 03:00.",
+         "02:30 comes twice that day: it runs the first time only."),
+        ("30 2 * * *", "both", "02:30 does not exist that day: it runs once, right after the gap, at 03:00.",
+         "02:30 comes twice that day: it runs both times."),
+        ("30 2 * * *", "skip", "02:30 does not exist that day: not run.",
+         "02:30 comes twice that day: it runs the first time only."),
+        ("0,30 2,3 * * *", "cron", "02:00 and 02:30 do not exist that day: the run at 03:00 stands for them.",
+         "02:00 and 02:30 come twice that day: it runs the first time only."),
+        ("0,30 2,3 * * *", "skip", "02:00 and 02:30 do not exist that day: not run.",
+         "02:00 and 02:30 come twice that day: it runs the first time only."),
+        ("*/10 * * * *", "cron",
+         "02:00, 02:10, … (6 times before 03:00) do not exist that day: no time passes there, so nothing is lost.",
+         "02:00, 02:10, … (6 times before 03:00) come twice that day: it runs both times."),
+        ("7 * * * *", "cron", "02:07 does not exist that day: no time passes there, so nothing is lost.",
+         "02:07 comes twice that day: it runs both times."),
+        ("0 12 * * *", "cron", "Nothing of it falls into the skipped time 02:00-03:00: it runs as on any day.",
+         "Nothing of it falls into the repeated time 02:00-03:00: it runs as on any day."),
+    ],
+)  # fmt: skip
+def test_effects_are_read_off_the_trigger(expression: str, dst: Any, spring: str, autumn: str) -> None:
+    (part,) = crons(cron(expression, tz="Europe/Berlin", dst=dst))
+    year = changes(load_zone("Europe/Berlin"), datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))
+    first, second = year
+    assert (first.at, second.at) == (SPRING, AUTUMN)
+    assert (effect(part, first), effect(part, second)) == (spring, autumn)
+
+
+def test_a_union_has_the_notes_of_its_cron_parts() -> None:
+    trigger = any_of(cron("30 2 * * *", tz="Europe/Berlin"), every("7h"))
+    assert len(crons(trigger)) == 1
+    assert "right after the gap" in note(trigger, SPRING, None)
+    assert note(trigger, datetime(2027, 3, 28, 2, tzinfo=UTC), None) == ""
+
+
+def test_the_first_time_after_a_change_says_so() -> None:
+    trigger = cron("0 12 * * *", tz="Europe/Berlin")
+    before = datetime(2027, 3, 27, 11, tzinfo=UTC)
+    assert note(trigger, datetime(2027, 3, 28, 10, tzinfo=UTC), before) == "clocks have changed: from here on +02:00"

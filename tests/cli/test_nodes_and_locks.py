@@ -1,0 +1,85 @@
+"""``nodes`` and ``locks``: who takes part, and who holds what."""
+
+from datetime import timedelta
+from typing import Any
+
+
+def test_nodes_are_listed_with_what_they_hold(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster.join("node-1")
+    cluster.join("node-2", release="r2", concurrency=4)
+    cluster.advance(60)
+    cluster.fire()
+    cluster.claim("session-of-node-1")
+    data = cluster("nodes", "list", "-o", "json").data
+    assert [(one["node"], one["state"], one["runs"], one["concurrency"]) for one in data["nodes"]] == [
+        ("node-2", "alive", 0, 4),
+        ("node-1", "alive", 1, 20),
+    ]
+    assert "10h left" in cluster("nodes", "list").out
+
+
+def test_ended_nodes_are_shown_when_asked_for(cluster: Any) -> None:
+    cluster.join("node-1")
+    cluster.join("node-2")
+    cluster.store.reclaim(["session-of-node-1"])
+    assert "node-1" not in cluster("nodes", "list").out
+    assert "dead" in cluster("nodes", "list", "--ended").out
+
+
+def test_a_node_past_its_lease_is_shown_as_overdue(cluster: Any) -> None:
+    cluster.join("node-1")
+    cluster.advance(11 * 3600)
+    assert "overdue by 1h" in cluster("nodes", "list").out
+
+
+def test_without_nodes_it_says_how_to_start_one(cluster: Any) -> None:
+    assert "cronsensus run MODULE:ATTR" in cluster("nodes", "list").err
+
+
+def test_a_single_node_is_told_of_the_second(cluster: Any) -> None:
+    cluster.join()
+    assert "start another copy" in cluster("nodes", "list").err
+
+
+def test_draining_a_node_by_name_or_session(cluster: Any) -> None:
+    cluster.join("node-1")
+    cluster.join("node-2")
+    assert "draining node-1" in cluster("nodes", "drain", "node-1", "--reason", "kernel").out
+    assert cluster("nodes", "drain", "session-of-node-2", "-o", "json").data == {"draining": ["session-of-node-2"]}
+    assert {one.state for one in cluster.store.sessions()} == {"draining"}
+
+
+def test_a_name_that_several_nodes_have_wants_a_decision(cluster: Any) -> None:
+    cluster.join("web")
+    spec = cluster.store.sessions()[0]
+    cluster.join("web-2")
+    cluster.store._space.sessions["session-of-web-2"].spec = _renamed(cluster, "session-of-web-2", "web")
+    answer = cluster("nodes", "drain", "web")
+    assert answer.code == 2
+    assert "2 nodes are called 'web'" in answer.err
+    assert spec.id in answer.err
+    assert len(cluster("nodes", "drain", "web", "--all", "-o", "json").data["draining"]) == 2
+
+
+def _renamed(cluster: Any, session: str, name: str) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(cluster.store._space.sessions[session].spec, node=name)
+
+
+def test_a_node_that_is_not_there_is_an_error(cluster: Any) -> None:
+    cluster.join("node-1")
+    answer = cluster("nodes", "drain", "node-9")
+    assert answer.code == 2
+    assert "no live node is called 'node-9'" in answer.err
+    assert "alive are: node-1" in answer.err
+
+
+def test_locks_are_listed_with_holder_and_token(cluster: Any) -> None:
+    assert "no lock is held" in cluster("locks", "list").err
+    cluster.store.lock("reindex", "web-1:42", ttl=timedelta(seconds=30))
+    cluster.advance(10)
+    (lock,) = cluster("locks", "list", "-o", "json").data["locks"]
+    assert (lock["name"], lock["holder"], lock["token"], lock["expires_in"]) == ("reindex", "web-1:42", 1, 20.0)
+    assert "10s ago" in cluster("locks", "list").out

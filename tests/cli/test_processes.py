@@ -1,0 +1,149 @@
+"""The program itself, as a process: a node that runs, drains and logs; exit codes; pipes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+JOBS = """
+import logging
+from cronsensus import Scheduler, every
+scheduler = Scheduler("sqlite:///jobs.db")
+log = logging.getLogger("shop")
+@scheduler.job(every("200ms"), timeout="10s")
+def tick():
+    log.info("tick \\x1b[31mred")
+"""
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
+
+
+def program(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cronsensus", *arguments],
+        capture_output=True, text=True, timeout=60, check=False, env=environment(), **options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def start(empty_folder: Path, write: Callable[..., Any]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start nodes of an application in a folder of its own; none outlives the test."""
+    write("jobs.py", JOBS)
+    started: list[subprocess.Popen[str]] = []
+
+    def start_node(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cronsensus", "run", *arguments],
+            cwd=empty_folder, env=environment(), text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start_node
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def read_until(process: subprocess.Popen[str], wanted: str) -> list[str]:
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if wanted in line:
+            return lines
+    raise AssertionError(f"no {wanted!r} in: {''.join(lines)}")
+
+
+def test_a_node_greets_runs_and_drains(start: Any, empty_folder: Path) -> None:
+    node = start("--node", "web-1", "--concurrency", "3")
+    lines = "".join(read_until(node, "tick"))
+    assert "using jobs:scheduler (found in jobs.py)" in lines
+    assert "jobs:scheduler: node web-1, store sqlite:///jobs.db, 1 job\n" in lines
+    assert "Ctrl-C drains" in lines
+    assert "shop [tick #1]: tick \\x1b[31mred" in "".join(read_until(node, "shop"))
+    health = program("health", "--node", "web-1", "--url", "sqlite:///jobs.db", cwd=empty_folder)
+    assert (health.returncode, health.stdout) == (0, "ok: the store answers, 1 live node\n")
+    listed = json.loads(program("nodes", "list", "-o", "json", cwd=empty_folder).stdout)
+    assert [(one["node"], one["concurrency"]) for one in listed["nodes"]] == [("web-1", 3)]
+    node.send_signal(signal.SIGTERM)
+    node.communicate(timeout=30)
+    assert node.returncode == 0
+    after = program("health", "--url", "sqlite:///jobs.db", cwd=empty_folder)
+    assert after.returncode == 1
+    audited = program("audit", "-o", "json", cwd=empty_folder)
+    assert audited.returncode == 0
+    assert json.loads(audited.stdout)["duplicates"] == 0
+
+
+def test_json_log_lines_carry_the_run(start: Any) -> None:
+    node = start("jobs:scheduler", "--log-format", "json", "--log-level", "INFO")
+    lines = [json.loads(line) for line in read_until(node, '"logger": "shop"') if line.startswith("{")]
+    record = lines[-1]
+    assert record["message"] == "tick \x1b[31mred"
+    assert record["time"].endswith("Z")
+    assert (record["job"], record["attempt"], record["level"]) == ("tick", 1, "info")
+    assert {"run", "key", "token", "node"} <= record.keys()
+
+
+def test_ctrl_c_drains_a_node(start: Any) -> None:
+    node = start()
+    read_until(node, "shop")
+    node.send_signal(signal.SIGINT)
+    _, err = node.communicate(timeout=30)
+    assert node.returncode == 0
+    assert "Traceback" not in err
+
+
+def test_an_operator_pauses_a_running_job_and_drains_its_node(start: Any, empty_folder: Path) -> None:
+    node = start("--node", "web-1")
+    read_until(node, "shop")
+    assert (
+        program("jobs", "pause", "tick", "--reason", "x", "--app", "jobs:scheduler", cwd=empty_folder).returncode == 0
+    )
+    listed = json.loads(program("jobs", "list", "-o", "json", cwd=empty_folder).stdout)
+    assert listed["jobs"][0]["paused"]["reason"] == "x"
+    assert program("nodes", "drain", "web-1", cwd=empty_folder).returncode == 0
+    node.communicate(timeout=30)
+    assert node.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["next", "@daily"], 0),
+        (["health", "--url", "memory://"], 1),
+        (["nope"], 2),
+        (["run", "no_such_module:x"], 2),
+        (["jobs", "list", "--url", "sqlite:///none.db"], 3),
+    ],
+)
+def test_exit_codes_reach_the_shell(empty_folder: Path, arguments: list[str], code: int) -> None:
+    done = program(*arguments, cwd=empty_folder)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_the_installed_command_is_the_same_program(empty_folder: Path) -> None:
+    command = Path(sys.executable).parent / "cronsensus"
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == program("--version", cwd=empty_folder).stdout
+
+
+def test_help_is_quick(empty_folder: Path) -> None:
+    """The best of several: what the program itself takes, not what else this machine does. The bench has the figure."""
+    best = float("inf")
+    for _ in range(5):
+        begun = time.perf_counter()
+        assert program("--help", cwd=empty_folder).returncode == 0
+        best = min(best, time.perf_counter() - begun)
+    assert best < 0.5

@@ -1,0 +1,188 @@
+"""``runs``: list, show, retry, cancel, logs."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.model.occurrence import Item, RunError
+from cronsensus.model.states import State
+
+
+@pytest.fixture
+def history(cluster: Any) -> Any:
+    """Three nominal times: succeeded; failed after a retry elsewhere; still running."""
+    cluster.every("tick", "1m", retries=1)
+    cluster.join("node-1")
+    cluster.join("node-2")
+    cluster.advance(60)
+    cluster.good = cluster.run_once()
+    cluster.advance(58)
+    cluster.fire()
+    (first,) = cluster.claim("session-of-node-1")
+    cluster.log(first, "connecting", "no answer\x1b[1m")
+    cluster.advance(3)
+    error = RunError(type="TimeoutError", message="no answer", traceback="")
+    cluster.finish(first, State.PENDING, retry_in=timedelta(seconds=1), error=error)
+    cluster.advance(1)
+    (second,) = cluster.claim("session-of-node-2")
+    cluster.log(second, "trying again")
+    cluster.advance(2)
+    cluster.fail(second)
+    cluster.bad = second
+    cluster.advance(54)
+    cluster.fire()
+    (cluster.running,) = cluster.claim()
+    cluster.advance(5)
+    return cluster
+
+
+def test_the_list_is_newest_first(history: Any) -> None:
+    data = history("runs", "list", "-o", "json").data
+    assert [run["state"] for run in data["runs"]] == ["running", "failed", "succeeded"]
+    assert data["runs"][1]["error"] == {"type": "OSError", "message": "no route to mail server"}
+    assert data["runs"][2]["seconds"] == 2.0
+    plain = history("runs", "list").out
+    assert "OSError: no route to mail server" in plain
+    assert "5s so far" in plain
+
+
+def test_the_list_can_be_filtered_and_paged(history: Any) -> None:
+    def states(*options: str) -> list[str]:
+        return [run["state"] for run in history("runs", "list", *options, "-o", "json").data["runs"]]
+
+    assert states("--state", "failed") == ["failed"]
+    assert states("--state", "failed", "--state", "running") == ["running", "failed"]
+    assert states("--since", "1m30s") == ["running", "failed"]
+    assert states("--since", "10s") == ["running"]
+    first = history("runs", "list", "--limit", "2", "-o", "json").data
+    assert states("--after", str(first["after"])) == ["succeeded"]
+    assert f"--after {first['after']}" in history("runs", "list", "--limit", "2").err
+
+
+def test_an_unknown_job_or_state_is_a_usage_error(history: Any) -> None:
+    assert "did you mean 'tick'?" in history("runs", "list", "--job", "tik").err
+    wrong = history("runs", "list", "--state", "broken")
+    assert wrong.code == 2
+    assert "'succeeded'" in wrong.err
+
+
+def test_show_tells_the_story_in_order(history: Any) -> None:
+    answer = history("runs", "show", str(history.bad.id))
+    assert answer.code == 0
+    story = ["nominal time", "attempt 1 started on node-1", "attempt 1 failed, to be tried again", "due",
+             "attempt 2 started on node-2", "attempt 2 failed"]  # fmt: skip
+    lines = [line for line in answer.out.splitlines() if line.startswith("2026")]
+    assert [next(word for word in story if line.endswith(word)) for line in lines[: len(story)]] == story
+    assert "Traceback (most recent call last)" in answer.out
+    assert "#1 INFO    no answer\\x1b[1m" in answer.out
+    assert "#2 INFO    trying again" in answer.out
+    assert "TimeoutError: no answer" in answer.out
+
+
+def test_show_as_json_has_attempts_tokens_and_logs(history: Any) -> None:
+    data = history("runs", "show", str(history.bad.id), "-o", "json").data
+    assert [(run["attempt"], run["node"], run["end"]) for run in data["attempts"]] == [
+        (1, "node-1", "retry"),
+        (2, "node-2", "failed"),
+    ]
+    tokens = [run["token"] for run in data["attempts"]]
+    assert tokens == sorted(set(tokens))
+    assert [line["text"] for line in data["logs"]] == ["connecting", "no answer\x1b[1m", "trying again"]
+
+
+def test_show_has_arguments_and_result_of_enqueued_work(cluster: Any) -> None:
+    cluster.declare("invoice")
+    cluster.join()
+    cluster.store.enqueue([Item(job="invoice", key="invoice:42", args=(42,), kwargs={"copy": True})])
+    (claim,) = cluster.claim()
+    cluster.finish(claim, State.SUCCEEDED, result='{"sent":true}')
+    answer = cluster("runs", "show", str(claim.id))
+    assert "invoice:42" in answer.out
+    assert '[[42],{"copy":true}]' in answer.out
+    assert '{"sent":true}' in answer.out
+    data = cluster("runs", "show", str(claim.id), "-o", "json").data
+    assert (data["args"], data["kwargs"], data["result"]) == ([42], {"copy": True}, {"sent": True})
+
+
+def test_retry_makes_a_new_run_that_is_linked(history: Any) -> None:
+    answer = history("runs", "retry", str(history.bad.id), "--reason", "network is back", "-o", "json")
+    (made,) = answer.data["runs"]
+    assert made["retry_of"] == history.bad.id
+    assert history.store.occurrence(made["id"]).retry_of == history.bad.id
+    assert history("runs", "show", str(history.bad.id), "-o", "json").data["retried_as"] == [made["id"]]
+    assert f"tried again as  run {made['id']}" in history("runs", "show", str(history.bad.id)).out
+
+
+def test_what_has_not_ended_cannot_be_retried(history: Any) -> None:
+    answer = history("runs", "retry", str(history.good.id), str(history.running.id))
+    assert answer.code == 1
+    assert f"run {history.running.id} is running" in answer.err
+    assert len(history("runs", "list", "-o", "json").data["runs"]) == 3
+
+
+def test_cancel_asks_what_runs_to_stop_and_ends_what_waits(history: Any) -> None:
+    waiting = history.store.trigger("tick", by="me")
+    answer = history("runs", "cancel", str(history.running.id), str(waiting.id), "--reason", "wrong month")
+    assert answer.code == 0
+    assert f"run {history.running.id} is asked to stop" in answer.out
+    assert f"run {waiting.id} is cancelled" in answer.out
+    assert "running, asked to stop" in history("runs", "list").out
+
+
+def test_what_has_ended_cannot_be_cancelled(history: Any) -> None:
+    answer = history("runs", "cancel", str(history.good.id), "--reason", "x")
+    assert answer.code == 1
+    assert "is succeeded already" in answer.err
+
+
+def test_cancel_wants_a_reason(history: Any) -> None:
+    assert history("runs", "cancel", "1").code == 2
+
+
+@pytest.mark.parametrize("what", ["show", "logs", "retry"])
+def test_an_unknown_run_is_named(history: Any, what: str) -> None:
+    answer = history("runs", what, "999")
+    assert answer.code == 2
+    assert "there is no run 999" in answer.err
+    assert "cronsensus runs list" in answer.err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", str(2**63)])
+def test_what_is_no_id_is_a_usage_error(history: Any, number: str) -> None:
+    assert history("runs", "show", "--", number).code == 2
+
+
+def test_logs_are_printed_in_order(history: Any) -> None:
+    answer = history("runs", "logs", str(history.bad.id))
+    assert [line.split("INFO    ")[1] for line in answer.out.splitlines()] == [
+        "connecting",
+        "no answer\\x1b[1m",
+        "trying again",
+    ]
+
+
+def test_logs_of_a_silent_run_say_so(history: Any) -> None:
+    assert "has logged nothing yet" in history("runs", "logs", str(history.running.id)).err
+    assert "has logged nothing\n" in history("runs", "logs", str(history.good.id)).err
+
+
+def test_following_ends_with_the_run(history: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run goes on only while the command waits for it, so nothing that it prints can come too early."""
+    from cronsensus.stores.memory import MemoryStore
+
+    steps = iter([lambda: history.log(history.running, "half"), lambda: history.log(history.running, "whole"),
+                  lambda: history.finish(history.running)])  # fmt: skip
+
+    def go_on(_store: Any, _timeout: float) -> bool:
+        next(steps)()
+        return True
+
+    monkeypatch.setattr(MemoryStore, "wait", go_on)
+    answer = history("runs", "logs", "-f", str(history.running.id))
+    assert [line.split()[-1] for line in answer.out.splitlines()] == ["half", "whole"]
+    assert f"run {history.running.id} succeeded" in answer.err
+
+
+def test_following_and_json_do_not_go_together(history: Any) -> None:
+    assert history("runs", "logs", "-f", "1", "-o", "json").code == 2

@@ -1,0 +1,516 @@
+"""Memory stores, each broken by the smallest change, that the conformance suite must reject.
+
+``rejected_by`` names a test of the suite that tells what goes wrong. Where the fault is a gap between two steps, the
+store waits in it for somebody else to come in, so that the race happens every time.
+"""
+
+import contextlib
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cronsensus.clock import SystemClock
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled, Takeover
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import LockGrant, Renewal
+from cronsensus.model.states import State
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
+
+
+class BrokenStore(MemoryStore):
+    """A store with one fault. The subclasses say which."""
+
+    rejected_by: str
+
+
+class Gap:
+    """The moment between two steps that should have been one; it lasts until somebody else is in it too."""
+
+    def __init__(self) -> None:
+        self._barrier = threading.Barrier(2)
+
+    def wait_for_company(self) -> None:
+        try:
+            self._barrier.wait(0.1)
+        except threading.BrokenBarrierError:
+            self._barrier.reset()
+
+
+# --- firing -----------------------------------------------------------------------------------------------------------
+
+
+class NoWatermark(BrokenStore):
+    """``fire`` trusts the keys of the occurrences that are there, and looks at no watermark."""
+
+    rejected_by = "test_a_replica_that_slept_until_everything_was_pruned_repeats_nothing"
+
+    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+        return super()._still_holds(replace(plan, watermark_seen=job.watermark, watermark=job.watermark), job)
+
+
+class NoRevision(BrokenStore):
+    """``fire`` carries out what was planned under an older definition."""
+
+    rejected_by = "test_a_plan_made_on_an_older_revision_loses_whole"
+
+    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+        return super()._still_holds(replace(plan, revision=job.revision), job)
+
+
+class NoActive(BrokenStore):
+    """``fire`` carries out what was planned when fewer were active."""
+
+    rejected_by = "test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole"
+
+    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+        return super()._still_holds(replace(plan, active_seen=job.active), job)
+
+
+class FiresPausedJobs(BrokenStore):
+    """``fire`` compares the plan and forgets the pause."""
+
+    rejected_by = "test_a_plan_for_a_paused_job_loses_whole"
+
+    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+        paused, job.paused_at = job.paused_at, None
+        try:
+            return super()._still_holds(plan, job)
+        finally:
+            job.paused_at = paused
+
+
+class FiresInTwoSteps(BrokenStore):
+    """``fire`` inserts occurrences in one step and moves the watermark in another."""
+
+    rejected_by = "test_one_plan_is_carried_out_once"
+    gap = Gap()
+
+    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+        return [self._fire(plan) for plan in plans]
+
+    def _fire(self, plan: Plan) -> bool:
+        with self._changed:
+            job = self._space.jobs_by_id.get(plan.job_id)
+            if job is None or not self._still_holds(plan, job):
+                return False
+            self._carry_out(plan, job)
+        self.gap.wait_for_company()
+        with self._changed:
+            self._move_watermark(plan, job)
+        return True
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+class OwnClock(BrokenStore):
+    """Due times are judged by the process's clock instead of the store's."""
+
+    rejected_by = "test_nothing_is_claimed_before_it_is_due"
+
+    def _now(self) -> datetime:
+        return SystemClock().now()
+
+
+class OwnLeaseClock(BrokenStore):
+    """Leases are judged by the process's clock instead of the store's."""
+
+    rejected_by = "test_a_lease_lasts_as_long_as_it_was_given"
+
+    def _monotonic(self) -> float:
+        return SystemClock().monotonic()
+
+
+# --- claiming ---------------------------------------------------------------------------------------------------------
+
+
+class ClaimsWithoutGuard(BrokenStore):
+    """``claim`` chooses in one step and takes in another, without asking again whether it is still there."""
+
+    rejected_by = "test_one_occurrence_is_claimed_once"
+    gap = Gap()
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        with self._changed:
+            holder = self._live_session(session)
+            chosen = self._choose(limit, frozenset(functions), self._now())
+        if chosen:
+            self.gap.wait_for_company()
+        with self._changed:
+            for row in chosen:
+                if row.state is State.RUNNING:
+                    self._space.put_back(row, row.due_at)
+            return [self._start(row, holder, self._now()) for row in chosen]
+
+
+class ClaimsForTheDead(BrokenStore):
+    """``claim`` believes that its session is alive because nobody ended it yet."""
+
+    rejected_by = "test_a_session_whose_lease_ran_out_gets_nothing_although_nobody_reclaimed_it"
+
+    def _live_session(self, session: str) -> SessionRow:
+        row = self._space.open.get(session)
+        return super()._live_session(session) if row is None else row
+
+
+class ClaimKeepsLongLease(BrokenStore):
+    """A claim never shortens a lease, so a node that died at work is missed for as long as an idle one."""
+
+    rejected_by = "test_a_claim_that_takes_something_shortens_a_long_lease"
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        with self._changed:
+            until = self._live_session(session).until
+            claims = super().claim(session, limit, functions, lease=lease)
+            holder = self._live_session(session)
+            holder.until = max(holder.until, until)
+            return claims
+
+
+class TokensAreAttempts(BrokenStore):
+    """The token is the number of the attempt, which a release gives back."""
+
+    rejected_by = "test_every_holder_of_an_occurrence_has_a_greater_token"
+
+    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime) -> Claim:
+        claim = super()._start(row, session, now)
+        row.token = row.attempt
+        row.runs[-1] = replace(row.runs[-1], token=row.attempt)
+        return replace(claim, token=row.attempt)
+
+
+class NoConcurrency(BrokenStore):
+    """Nobody counts how often a job runs at a time."""
+
+    rejected_by = "test_a_job_runs_no_more_often_at_a_time_than_its_concurrency"
+
+    def _has_room(self, job: JobRow, chosen: int) -> bool:
+        return True
+
+
+class TheDeadTakeUpRoom(BrokenStore):
+    """Runs of a dead session count against concurrency until somebody reclaims them."""
+
+    rejected_by = "test_runs_of_a_dead_session_do_not_count_against_concurrency"
+
+    def _has_room(self, job: JobRow, chosen: int) -> bool:
+        most = job.spec.policies.concurrency
+        return most is None or len(job.running) + chosen < most
+
+
+class NoLine(BrokenStore):
+    """Occurrences of the schedule run beside each other, whatever the overlap policy."""
+
+    rejected_by = "test_occurrences_of_the_schedule_run_one_at_a_time_and_in_order"
+
+    def _is_its_turn(self, row: OccurrenceRow) -> bool:
+        return True
+
+
+class OnlyRunningBlocks(BrokenStore):
+    """One that waits for its retry is overtaken by the next."""
+
+    rejected_by = "test_one_that_waits_for_its_retry_holds_back_the_next"
+
+    def _is_its_turn(self, row: OccurrenceRow) -> bool:
+        return row.job.spec.policies.overlap == "allow" or not row.job.running
+
+
+class NeverExpires(BrokenStore):
+    """What is past its expiry runs all the same."""
+
+    rejected_by = "test_what_never_started_and_is_past_its_expiry_is_missed"
+
+    def _create(self, *args, expires_at: datetime | None = None, **more) -> OccurrenceRow:
+        return super()._create(*args, expires_at=None, **more)
+
+
+# --- finishing --------------------------------------------------------------------------------------------------------
+
+
+class NoTokenInFinish(BrokenStore):
+    """Whoever finishes a running occurrence is believed."""
+
+    rejected_by = "test_an_outcome_under_an_old_token_is_refused"
+
+    def _current(self, occurrence: int, token: int) -> OccurrenceRow | None:
+        row = self._space.occurrences.get(occurrence)
+        return row if row is not None and row.state is State.RUNNING else None
+
+
+class FinishNotIdempotent(BrokenStore):
+    """A result that is sent again because the answer was lost is refused, as if it had been somebody else's."""
+
+    rejected_by = "test_repeating_gives_the_first_answer_and_writes_nothing"
+
+    def _answer_again(self, outcome: Outcome) -> Settled:
+        return replace(super()._answer_again(outcome), accepted=False)
+
+
+class FinishesOneByOne(BrokenStore):
+    """Outcomes are recorded one after the other, until one of them is impossible."""
+
+    rejected_by = "test_states_in_which_no_run_ends_are_refused_and_nothing_is_written"
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        return [settled for outcome in outcomes for settled in super(FinishesOneByOne, self).finish([outcome])]
+
+
+class ReleaseCostsAnAttempt(BrokenStore):
+    """A drain counts as an attempt."""
+
+    rejected_by = "test_a_release_gives_the_attempt_back"
+
+    def _release(self, claim: Claim) -> bool:
+        row = self._space.occurrences[claim.id]
+        attempt = row.attempt
+        released = super()._release(claim)
+        row.attempt = attempt
+        return released
+
+
+class CancelledComesBack(BrokenStore):
+    """What was asked to stop and then crashed runs again."""
+
+    rejected_by = "test_what_was_asked_to_stop_is_cancelled_instead_of_run_again"
+
+    def _take_over(
+        self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
+    ) -> Takeover:
+        row.cancel = None
+        return super()._take_over(row, session, why, now, crashed=crashed)
+
+
+# --- sessions and locks -----------------------------------------------------------------------------------------------
+
+
+class RenewRevives(BrokenStore):
+    """A renewal that comes too late gives the lease back, if nobody reclaimed the session yet."""
+
+    rejected_by = "test_a_lease_that_ran_out_is_never_revived"
+
+    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+        with self._changed:
+            row = self._space.open.get(session)
+            if row is not None:
+                row.until = self._lease_end(lease)
+            return super().renew(session, lease=lease)
+
+
+class RenewNeverShortens(BrokenStore):
+    """A renewal only ever prolongs."""
+
+    rejected_by = "test_a_renewal_may_set_a_shorter_lease"
+
+    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+        with self._changed:
+            row = self._space.open.get(session)
+            until = 0.0 if row is None else row.until
+            renewal = super().renew(session, lease=lease)
+            if row is not None:
+                row.until = max(row.until, until)
+            return renewal
+
+
+class CrashesAreNotCounted(BrokenStore):
+    """A job that kills its process walks through the cluster."""
+
+    rejected_by = "test_a_job_that_kills_its_process_does_not_walk_through_the_cluster"
+
+    def _take_over(
+        self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
+    ) -> Takeover:
+        return super()._take_over(row, session, why, now, crashed=False)
+
+
+class TakenOverAndAccepted(BrokenStore):
+    """A result is believed although its run was taken over, as long as nobody started it again."""
+
+    rejected_by = "test_a_result_and_a_takeover_do_not_both_win"
+
+    def _settle(self, outcome: Outcome) -> Settled:
+        row = self._space.occurrences.get(outcome.id)
+        if row is not None and row.state is State.PENDING and row.run_under(outcome.token) is not None:
+            return Settled(outcome.id, outcome.token, accepted=True, state=State.SUCCEEDED)
+        return super()._settle(outcome)
+
+
+class UnlocksWithoutToken(BrokenStore):
+    """Whoever says that it held the lock frees it."""
+
+    rejected_by = "test_a_late_unlock_does_not_free_the_lock_of_the_next_holder"
+
+    def _lock_under(self, grant: LockGrant) -> LockRow | None:
+        return self._space.locks.get(grant.name)
+
+
+class LockTokensStartAgain(BrokenStore):
+    """Tokens of a lock are counted in its row, which goes when it is freed."""
+
+    rejected_by = "test_the_token_grows_with_every_grant"
+
+    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
+        with self._changed:
+            before = self._space.locks.get(name)
+            grant = super().lock(name, holder, ttl=ttl, session=session)
+            if grant is None:
+                return None
+            row = self._space.locks[name]
+            row.token = 1 if before is None else before.token + 1
+            return replace(grant, token=row.token)
+
+
+class LocksOutliveSessions(BrokenStore):
+    """A lock ends with its TTL alone."""
+
+    rejected_by = "test_a_lock_of_a_session_ends_when_the_session_closes"
+
+    def _end(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
+        session.locks.clear()
+        return super()._end(session, ended_as, why, crashed=crashed)
+
+    def _held(self, lock: LockRow) -> bool:
+        return self._monotonic() < lock.until
+
+
+# --- definitions ------------------------------------------------------------------------------------------------------
+
+
+class ChangeStartsAnew(BrokenStore):
+    """A changed definition begins where the job began."""
+
+    rejected_by = "test_a_change_never_makes_a_decided_time_due_again"
+
+    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+        job.watermark = job.eras[0].since
+        super()._redefine(job, spec, digest, payload)
+
+
+class ComesBackInDebt(BrokenStore):
+    """A job that is defined again owes everything since it was retired."""
+
+    rejected_by = "test_the_time_away_is_nobodys_debt"
+
+    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+        watermark = job.watermark
+        super()._redefine(job, spec, digest, payload)
+        job.watermark = watermark
+        self._space.schedule(job)
+
+
+class LastWriterWins(BrokenStore):
+    """A node of the old version that restarts during a deploy puts the old schedule back."""
+
+    rejected_by = "test_an_older_release_changes_nothing_while_a_newer_one_lives"
+
+    def _is_superseded(self, release: str) -> bool:
+        super()._is_superseded(release)
+        return False
+
+
+class RetiresWhatOthersDeclare(BrokenStore):
+    """A complete declaration retires the jobs of every other release."""
+
+    rejected_by = "test_nothing_is_retired_while_a_session_of_another_release_lives"
+
+    def _other_release_lives(self, release: str) -> bool:
+        return False
+
+
+# --- keys, namespaces, operators --------------------------------------------------------------------------------------
+
+
+class FoldsKeys(BrokenStore):
+    """Keys are compared as some databases compare text by default."""
+
+    rejected_by = "test_hostile_keys_are_ordinary_and_different_keys"
+
+    def _enqueue(self, item: Item, payload: str, now: datetime) -> Enqueued:
+        key = None if item.key is None else item.key.casefold().rstrip(" ") or item.key
+        return super()._enqueue(replace(item, key=key), payload, now)
+
+
+class EnqueuesOneByOne(BrokenStore):
+    """Items are enqueued one after the other, until one of them is bad."""
+
+    rejected_by = "test_nothing_is_enqueued_if_one_item_is_bad"
+
+    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        return [made for item in items for made in super(EnqueuesOneByOne, self).enqueue([item])]
+
+
+class OneNamespace(BrokenStore):
+    """Namespaces are a name that nobody looks at."""
+
+    rejected_by = "test_jobs_of_one_namespace_are_unknown_in_another"
+
+    def _enter(self, world: World, namespace: str) -> None:
+        super()._enter(world, "default")
+        self.namespace = namespace
+
+
+class NoTrail(BrokenStore):
+    """Nobody knows who did it."""
+
+    rejected_by = "test_every_act_leaves_who_what_and_why"
+
+    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+        with self._changed:
+            made = super().trigger(job, by=by, why=why)
+            self._space.trail.pop()
+            return made
+
+
+class BackfillsWhatSucceeded(BrokenStore):
+    """A backfill asks only for active occurrences."""
+
+    rejected_by = "test_a_time_that_has_an_active_or_succeeded_occurrence_returns_it"
+
+    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
+        with self._changed, contextlib.ExitStack() as later:
+            for rows in self._space.jobs[job].nominal.values():
+                for row in rows:
+                    if row.state is State.SUCCEEDED:
+                        row.state = State.FAILED
+                        later.callback(setattr, row, "state", State.SUCCEEDED)
+            return super().backfill(job, times, by=by, why=why)
+
+
+# --- pruning ----------------------------------------------------------------------------------------------------------
+
+
+class PrunesWithoutHorizon(BrokenStore):
+    """What was pruned is as if it had never been."""
+
+    rejected_by = "test_what_was_pruned_cannot_be_acquired_or_backfilled"
+
+    def _raise_horizon(self, job: JobRow, times: Iterable[datetime]) -> None:
+        pass
+
+
+class HorizonSinks(BrokenStore):
+    """The horizon is where the last prune put it."""
+
+    rejected_by = "test_the_horizon_never_sinks"
+
+    def _raise_horizon(self, job: JobRow, times: Iterable[datetime]) -> None:
+        job.horizon = max(times, default=job.horizon)
+
+
+class PrunesAheadOfTheWatermark(BrokenStore):
+    """What ran before its time is forgotten before its time."""
+
+    rejected_by = "test_what_was_acquired_ahead_of_its_time_does_not_run_again_after_pruning"
+
+    def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
+        watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=before.tzinfo)
+        try:
+            return super()._prune(job, before, limit)
+        finally:
+            job.watermark = watermark
+
+
+BROKEN = BrokenStore.__subclasses__()

@@ -1,0 +1,66 @@
+"""The suite is worth something only if it rejects stores that are wrong."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from cronsensus.clock import Clock
+from cronsensus.stores import Store
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing import conformance
+from cronsensus.testing.conformance import Scene, StoreConformance
+from tests.stores.broken import BROKEN, BrokenStore
+
+names = (f"memory://broken-{number}" for number in itertools.count())
+
+
+def run(kind: type[MemoryStore], test: str) -> BaseException | None:
+    """Run one test of the suite as pytest would; return what it raised."""
+
+    class Suite(StoreConformance):
+        url = next(names)
+
+        def make_store(self, clock: Clock, namespace: str = "default") -> Store:
+            return kind(self.url, namespace=namespace, clock=clock)
+
+    suite = Suite()
+    suite.setup_method()
+    try:
+        getattr(suite, test)()
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever pytest would report
+        return error
+    finally:
+        suite.teardown_method()
+    return None
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_a_broken_store_is_rejected_by_the_test_that_names_its_fault(kind: type[BrokenStore]) -> None:
+    assert run(kind, kind.rejected_by) is not None
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_an_intact_store_passes_the_same_test(kind: type[BrokenStore]) -> None:
+    error = run(MemoryStore, kind.rejected_by)
+    assert error is None, error
+
+
+def test_every_broken_store_says_what_is_wrong_with_it() -> None:
+    assert all(kind.__doc__ for kind in BROKEN)
+    assert len(BROKEN) == len({kind.rejected_by for kind in BROKEN})
+
+
+def hazards() -> Iterator[type[Scene]]:
+    for base in StoreConformance.__mro__:
+        if issubclass(base, Scene) and base not in {StoreConformance, Scene}:
+            yield base
+
+
+def test_no_test_of_one_hazard_hides_one_of_another() -> None:
+    tests = [name for base in hazards() for name in vars(base) if name.startswith("test_")]
+    assert sorted(set(tests)) == sorted(tests)
+
+
+def test_every_hazard_of_the_suite_is_exported() -> None:
+    assert {base.__name__ for base in hazards()} | {"Scene", "StoreConformance"} == set(conformance.__all__)
