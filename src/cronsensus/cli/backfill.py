@@ -10,6 +10,7 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.errors import FAILED, CommandError
+from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
@@ -39,8 +40,6 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
     cronsensus jobs backfill send_digest --from 2026-11-01 --to 2026-11-07 --dry-run
     cronsensus jobs backfill send_digest --from 7d --yes --reason "mail server was down"
     """
-    from cronsensus.cli.jobs import require_job
-
     output = Output.current()
     with opened_store() as store:
         now = store.now()

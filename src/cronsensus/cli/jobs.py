@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -21,20 +20,19 @@ from cronsensus.cli.facts import (
     trail_data,
     what_for,
 )
+from cronsensus.cli.find import every_job, require_job
 from cronsensus.cli.group import Group
 from cronsensus.cli.next import print_times, time_rows
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
 from cronsensus.cli.words import clean, counted, exact, relative, shorten
 from cronsensus.codec import dumps
-from cronsensus.errors import UnknownJob
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
 FINAL = tuple(state for state in State if state.final)
-_PAGE = 500
 
 
 @click.group(cls=Group)
@@ -104,30 +102,6 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
     )
     if more is not None:
         message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
-
-
-def every_job(store: Store, *, after: str = "", retired: bool = False) -> Iterator[JobView]:
-    """Yield jobs by name, page by page."""
-    while page := store.jobs(after=after, limit=_PAGE, retired=retired):
-        yield from page
-        after = page[-1].spec.name
-
-
-def require_job(store: Store, name: str) -> JobView:
-    """Return a job.
-
-    Raises:
-        UnknownJob: there is none; names one that was perhaps meant.
-    """
-    view = store.job(name)
-    if view is not None:
-        return view
-    from difflib import get_close_matches
-
-    names = [view.spec.name for view in store.jobs(limit=1000)]
-    close = get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "see the names: cronsensus jobs list"
-    raise UnknownJob(f"there is no job {shorten(name, 60)!r} in namespace {store.namespace!r}; {hint}")
 
 
 @jobs.command()

@@ -10,6 +10,7 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import error_text, seconds
+from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.history import NO_VERDICT, UNDECIDED, Line, history
 from cronsensus.cli.options import job_argument, limited
@@ -40,8 +41,6 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
 
     cronsensus ledger send_digest --from 2026-11-01 --to 2026-11-20
     """
-    from cronsensus.cli.jobs import require_job
-
     output = Output.current()
     with opened_store() as store:
         now = store.now()

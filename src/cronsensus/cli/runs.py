@@ -12,6 +12,7 @@ import click
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.facts import error_text, occurrence_data, run_data, took, what_for
+from cronsensus.cli.find import require_job, require_run
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
@@ -57,8 +58,6 @@ def list_(
     cronsensus runs list --state failed --since 1d
     cronsensus runs list --state running --watch
     """
-    from cronsensus.cli.jobs import require_job
-
     output = Output.current()
     with opened_store() as store:
         if job is not None:
@@ -112,22 +111,6 @@ def newest(
                 return
             yield one
         after = found[-1].id
-
-
-def require_run(store: Store, number: int) -> Occurrence:
-    """Return an occurrence.
-
-    Raises:
-        CommandError: there is none.
-    """
-    found = store.occurrence(number)
-    if found is None:
-        raise CommandError(
-            f"there is no run {number} in namespace {store.namespace!r}",
-            why="it never was, or it was pruned",
-            then="cronsensus runs list",
-        )
-    return found
 
 
 @runs.command()

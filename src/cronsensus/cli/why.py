@@ -7,6 +7,7 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import occurrence_data
+from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
 from cronsensus.cli.output import Cell, Output, word
@@ -24,7 +25,6 @@ def why(job: str, time: str) -> None:
     cronsensus why send_digest "2026-11-20 21:00"
     cronsensus why send_digest 2026-11-20T13:00:00Z -o json
     """
-    from cronsensus.cli.jobs import require_job
     from cronsensus.cli.reasons import Inquiry
 
     output = Output.current()

@@ -141,6 +141,7 @@ class Conductor:
         self._notes = Notes(clock, wake)
         self._interrupted: set[tuple[int, int]] = set()
         self._claims_in_doubt = False
+        self._answers_lost = False
         self._half_open: str | None = None
         self._expected: datetime | None = None
         self._troubles = 0
@@ -254,6 +255,8 @@ class Conductor:
         read_at = (asked_at + self._clock.monotonic()) / 2
         self._looked_at = read_at
         self._compare_clocks(read_at, glance.now)
+        if self._answers_lost and self._overlooks(lease, glance):
+            self._adopt(lease)
         not_yet = self._left_to_others(lease, glance)
         fired, again, coming = 0, False, None
         self._lost_in_a_row = self._lost_in_a_row if glance.jobs else 0
@@ -293,7 +296,7 @@ class Conductor:
         self._declare_again = self._declare(self._store)
         self._declared_at = self._clock.monotonic()
         self._half_open = None
-        self._claims_in_doubt = False
+        self._claims_in_doubt = self._answers_lost = False
         self.lease = lease
         self.tally.sessions += 1
         self._on_session(lease)
@@ -391,7 +394,7 @@ class Conductor:
             except StoreError:
                 # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of.
                 lease.shorten(asked_at, self._settings.lease)
-                self._claims_in_doubt = True
+                self._claims_in_doubt = self._answers_lost = True
                 self._on_work()
                 raise
             if claims:
@@ -417,6 +420,12 @@ class Conductor:
                     self._start(_claim_again(one, job.spec, lease), lease)
                     self.tally.claimed += 1
         self._claims_in_doubt = False
+
+    def _overlooks(self, lease: SessionLease, glance: Glance) -> bool:
+        """Whether this session holds more than this node knows of: a claim was carried out after its answer was lost."""
+        held = next((holder.holds for holder in glance.holders if holder.id == lease.session), 0)
+        running = sum(call.claim.session == lease.session for call in self._active.values())
+        return held > running + len(self._outcomes) + len(self._given_back)
 
     def _start(self, claim: Claim, lease: SessionLease) -> None:
         registered = self._registry.get(claim.spec.function)

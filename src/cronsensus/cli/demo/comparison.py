@@ -1,4 +1,4 @@
-"""The ledger beside the runs' own file: do they say the same? Floor 7. The demo's judge, and that of the chaos tests."""
+"""The ledger beside the runs' own file: do they say the same? Floor 7. Judges the demo and the chaos tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Comparison:
 
 
 def compare(store: Store, lines: list[Line]) -> Comparison:
-    """Compare the ledger with a trace, occurrence by occurrence. Both are read as they are now: stop the nodes first."""
+    """Compare the ledger with a trace, occurrence by occurrence, as they are now: stop the nodes first."""
     problems: list[str] = []
     twice: list[tuple[str, str]] = []
     unrecorded: list[Line] = []

@@ -45,8 +45,9 @@ def tell(output: Output, closing: Closing) -> None:
         + (". It agrees with the ledger." if closing.ok else ".")
     )
     if closing.comparison.unrecorded:
+        number = len(closing.comparison.unrecorded)
         output.line(
-            f"  {len(closing.comparison.unrecorded)} of them ended just before the kill, unrecorded, and ran once more:\n"
+            f"  {number} of them ended just before the kill, unrecorded, and ran once more:\n"
             "  at least once is all that can be had without a transaction."
         )
     output.line()

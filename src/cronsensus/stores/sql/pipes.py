@@ -1,8 +1,9 @@
-"""Where the named pipes beside a database live, and who may use them: whoever may use the database. Floor 3."""
+"""Named pipes beside a database: where they live, who may use them, how to tell somebody something. Floor 3."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import stat
@@ -18,7 +19,7 @@ def directory_of(database: Path) -> Path:
 
 
 def make_pipe(database: Path, name: str) -> Path:
-    """Make a named pipe in the database's directory, which is made too, with the permissions of the database file.
+    """Make a named pipe in the database's directory, which is made too: who may use the file may use both.
 
     Raises:
         OSError: it cannot be made here; ``FileExistsError``: it is there already.
@@ -36,6 +37,38 @@ def make_pipe(database: Path, name: str) -> Path:
     os.mkfifo(pipe)
     _give(pipe, owner, mode)
     return pipe
+
+
+def open_to_listen(pipe: Path) -> int:
+    """Open a pipe to read from. For writing too: so it never says "end of file", and opening it waits for nobody."""
+    return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+
+
+def tell(pipe: Path) -> bool:
+    """Write a byte into a pipe; ``False``: nobody listens. Never waits.
+
+    Raises:
+        OSError: the pipe cannot be used.
+    """
+    try:
+        writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in {errno.ENXIO, errno.ENOENT}:
+            return False
+        raise
+    try:
+        # A reader of our own, for a moment: should the other one go right now, the write must not end in a SIGPIPE, which
+        # kills a process whose author restored that signal's default.
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            os.write(writer, b"!")
+        except BlockingIOError:
+            pass  # full of hints already
+        finally:
+            os.close(reader)
+    finally:
+        os.close(writer)
+    return True
 
 
 def _give(path: Path, owner: os.stat_result, mode: int) -> None:

@@ -174,10 +174,6 @@ class SqliteDialect(Dialect):
         if (found.st_dev, found.st_ino) != connection.info["file"]:
             raise errors.replaced(self.url.path)
 
-    def close(self) -> None:
-        """Let go of the handover pipe."""
-        self._handover.close()
-
     def lock_migrations(self, connection: Connection) -> None:
         """Do nothing: the one write lock is held already."""
 
@@ -274,7 +270,6 @@ class SqliteStore(SqlStore):
         """Let go of connections and of the wake-up pipe."""
         self._closing.set()
         self._wake.close()
-        self._sqlite.close()
         super().close()
 
     def wait(self, timeout: float) -> bool:

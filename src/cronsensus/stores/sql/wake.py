@@ -11,28 +11,39 @@ itself.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import secrets
 import select
 import threading
+from itertools import islice
 from pathlib import Path
 
-from cronsensus.stores.sql.pipes import SUPPORTED, directory_of, make_pipe
+from cronsensus.stores.sql.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 _STARTING = ".new-"
 """How names begin that are not yet to be written to."""
 _STARTING_FOR = 60.0
 _MOST_LISTENERS = 256
 """Most pipes that one ``notify`` writes to."""
-_UNSUPPORTED = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.EACCES}
+_UNSUPPORTED = {
+    errno.EPERM,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+    errno.EROFS,
+    errno.EACCES,
+}
 
 
 class Wake:
     """One handle's ear and voice. ``wait`` by one thread at a time; ``notify`` and ``close`` by any."""
 
     def __init__(self, database: Path, namespace: str) -> None:
+        """Take part for ``database``; nothing is made before the first ``wait``."""
         self._database = database
         self._directory = directory_of(database)
         # Namespaces may hold any character; a file name may not.
@@ -42,7 +53,6 @@ class Wake:
         self._pid = os.getpid()
         self._pipe: int | None = None
         self._name: str | None = None
-        self._peers: dict[str, int] = {}
         self._waiting = False
         self.supported = SUPPORTED
 
@@ -77,11 +87,9 @@ class Wake:
                 self._end_listening()
                 return False
             hinted = False
-            try:
+            with contextlib.suppress(BlockingIOError):
                 while os.read(pipe, 4096):
                     hinted = True
-            except BlockingIOError:
-                pass
             return hinted
 
     def _listen(self) -> int | None:
@@ -105,8 +113,7 @@ class Wake:
         starting = make_pipe(self._database, _STARTING + name)
         pipe = None
         try:
-            # For reading and writing: so it never reads "end of file", and opening it waits for nobody.
-            pipe = os.open(starting, os.O_RDWR | os.O_NONBLOCK)
+            pipe = open_to_listen(starting)
             starting.rename(self._directory / name)
         except OSError:
             if pipe is not None:
@@ -118,62 +125,35 @@ class Wake:
 
     def _remove_unfinished(self, now: float) -> None:
         """Remove pipes of processes that died between making and naming one; ``now`` is the file system's clock."""
-        for path in self._directory.iterdir():
-            if path.name.startswith(_STARTING):
-                try:
-                    if now - path.stat().st_mtime > _STARTING_FOR:
-                        path.unlink()
-                except OSError:
-                    continue
+        for path in self._directory.glob(_STARTING + "*"):
+            with contextlib.suppress(OSError):
+                if now - path.stat().st_mtime > _STARTING_FOR:
+                    path.unlink()
 
     def _end_listening(self) -> None:
         if self._pipe is not None:
             os.close(self._pipe)
         if self._name is not None:
-            (self._directory / self._name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self._directory / self._name).unlink()
         self._pipe = self._name = None
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
     def notify(self) -> None:
         """Write a byte to every other listener of the namespace. Never raises, never waits."""
-        self._mind_forks()
-        try:
-            with self._lock:
-                if self.supported and not self._closed.is_set():
-                    self._look_for_peers()
-                    for name, pipe in list(self._peers.items()):
-                        self._tell(name, pipe)
-        except OSError:
+        if not self.supported or self._closed.is_set():
             return
+        with contextlib.suppress(OSError):
+            for path in islice(self._directory.glob(self._prefix + "*"), _MOST_LISTENERS):
+                if path.name != self._name:
+                    self._tell(path)
 
-    def _look_for_peers(self) -> None:
-        """Open the pipes that came since the last time, and close those that went."""
-        try:
-            present = [path.name for path in self._directory.iterdir()]
-        except FileNotFoundError:
-            present = []
-        names = {name for name in present if name.startswith(self._prefix) and name != self._name}
-        for name in self._peers.keys() - names:
-            os.close(self._peers.pop(name))
-        for name in sorted(names - self._peers.keys())[: max(0, _MOST_LISTENERS - len(self._peers))]:
-            self._open_peer(name)
-
-    def _open_peer(self, name: str) -> None:
-        try:
-            self._peers[name] = os.open(self._directory / name, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            # ENXIO: it has its final name and nobody has it open, so its owner is dead. Names are never used twice.
-            if error.errno == errno.ENXIO:
-                (self._directory / name).unlink(missing_ok=True)
-
-    def _tell(self, name: str, pipe: int) -> None:
-        try:
-            os.write(pipe, b"!")
-        except BlockingIOError:
-            return  # full of hints already
-        except OSError:  # EPIPE: the reader is gone
-            os.close(self._peers.pop(name))
+    def _tell(self, path: Path) -> None:
+        """Tell one listener; a pipe that nobody reads has lost its owner, and no other will ever have its name."""
+        with contextlib.suppress(OSError):
+            if not tell(path):
+                path.unlink(missing_ok=True)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -182,22 +162,18 @@ class Wake:
         self._mind_forks()
         self._closed.set()
         with self._lock:
-            for pipe in self._peers.values():
-                os.close(pipe)
-            self._peers.clear()
             if not self._waiting:
                 self._end_listening()
             elif self._pipe is not None:
                 os.write(self._pipe, b"!")  # wakes the thread that waits, which then lets go of the pipe itself
 
     def _mind_forks(self) -> None:
-        """In a forked child: close the copies of the parent's pipes, and leave the parent's files alone."""
+        """In a forked child: close the copy of the parent's pipe, and leave the parent's file alone."""
         if os.getpid() == self._pid:
             return
         self._lock = threading.Lock()  # the parent's thread that may hold the old one does not exist here
-        for pipe in [*self._peers.values(), *([] if self._pipe is None else [self._pipe])]:
-            os.close(pipe)
-        self._peers.clear()
+        if self._pipe is not None:
+            os.close(self._pipe)
         self._pipe = self._name = None
         self._waiting = False
         self._pid = os.getpid()

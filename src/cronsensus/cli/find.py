@@ -1,0 +1,54 @@
+"""Find jobs and runs by what somebody typed. Floor 7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cronsensus.cli.errors import CommandError
+from cronsensus.cli.words import shorten
+from cronsensus.errors import UnknownJob
+from cronsensus.model.job import JobView
+from cronsensus.model.occurrence import Occurrence
+from cronsensus.stores.base import Store
+
+_PAGE = 500
+
+
+def every_job(store: Store, *, after: str = "", retired: bool = False) -> Iterator[JobView]:
+    """Yield jobs by name, page by page."""
+    while page := store.jobs(after=after, limit=_PAGE, retired=retired):
+        yield from page
+        after = page[-1].spec.name
+
+
+def require_job(store: Store, name: str) -> JobView:
+    """Return a job.
+
+    Raises:
+        UnknownJob: there is none; names one that was perhaps meant.
+    """
+    view = store.job(name)
+    if view is not None:
+        return view
+    from difflib import get_close_matches
+
+    names = [view.spec.name for view in store.jobs(limit=1000)]
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "see the names: cronsensus jobs list"
+    raise UnknownJob(f"there is no job {shorten(name, 60)!r} in namespace {store.namespace!r}; {hint}")
+
+
+def require_run(store: Store, number: int) -> Occurrence:
+    """Return an occurrence.
+
+    Raises:
+        CommandError: there is none.
+    """
+    found = store.occurrence(number)
+    if found is None:
+        raise CommandError(
+            f"there is no run {number} in namespace {store.namespace!r}",
+            why="it never was, or it was pruned",
+            then="cronsensus runs list",
+        )
+    return found

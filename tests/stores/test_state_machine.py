@@ -1,0 +1,431 @@
+"""Any store against the memory store: the same calls at the same times give the same answers and the same reads.
+
+What a store is free to choose (ids, tokens, keys that it makes up) is not compared but bound: one to one, and for ids and
+tokens in the same order. Of reasons the first word is compared, which is the ledger's; what follows is for people.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import CronsensusError
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.ledger import TrailEntry
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, OccurrenceFilter, Outcome, RunError
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import LockGrant
+from cronsensus.model.states import Origin, State
+from cronsensus.planning import plan
+from cronsensus.stores import Store
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.testing.conformance.scene import MINUTE, SECOND, START, a_session
+from cronsensus.triggers import at, every
+from tests.stores.broken import NoConcurrency, NoTokenInFinish, PrunesWithoutHorizon
+
+IN_MEMORY = Path("/dev/shm")
+
+JOBS = st.sampled_from(["a", "b", "c"])
+KEYS = st.sampled_from([None, "x", "y", "🧨", "'"])
+RELEASES = st.sampled_from(["r1", "r2"])
+LOCKS = st.sampled_from(["l1", "l2"])
+WHICH = st.integers(0, 30)
+"""An index into whatever there is by then."""
+LEASES = st.sampled_from([5 * SECOND, 30 * SECOND, 10 * MINUTE])
+TIMES = st.integers(-3, 15).map(lambda number: START + number * 30 * SECOND)
+TRIGGERS = st.sampled_from(
+    [
+        None,
+        every("30s", start=START),
+        every("1m", start=START),
+        every("5m", start=START, jitter="20s"),
+        at(START + MINUTE),
+    ]
+)
+POLICIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "overlap": st.sampled_from(["skip", "queue_one", "queue", "cancel_previous", "allow"]),
+        "catch_up": st.sampled_from(["none", "latest", "all"]),
+        "catch_up_window": st.sampled_from(["1m", "1d"]),
+        "grace": st.sampled_from([None, "0s", "45s"]),
+        "on_crash": st.sampled_from(["retry", "fail"]),
+        "max_crashes": st.sampled_from([1, 2]),
+        "concurrency": st.sampled_from([None, 1, 2]),
+        "priority": st.sampled_from([-1, 0, 5]),
+        "keep": st.sampled_from(["1m", "30d"]),
+    },
+)
+ENDS = st.sampled_from([State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED, State.PENDING, State.PENDING])
+
+BOUND = {
+    ("Claim", "id"): "occurrence",
+    ("Occurrence", "id"): "occurrence",
+    ("Occurrence", "retry_of"): "occurrence",
+    ("Enqueued", "id"): "occurrence",
+    ("Settled", "id"): "occurrence",
+    ("Takeover", "id"): "occurrence",
+    ("RunView", "occurrence"): "occurrence",
+    ("JobState", "id"): "job",
+    ("JobView", "id"): "job",
+    ("LedgerRange", "id"): "range",
+    ("TrailEntry", "id"): "trail",
+}
+"""What is bound instead of compared, beside every ``token`` and ``key``."""
+FOR_PEOPLE = {"reason", "ended_why"}
+
+
+class AgainstTheOracle(RuleBasedStateMachine):
+    """Two stores on one clock. ``open_other`` says which the second is."""
+
+    def open_other(self, clock: ManualClock) -> Store:
+        raise NotImplementedError
+
+    @initialize()
+    def begin(self) -> None:
+        self.clock = ManualClock(START)
+        self.stores: tuple[Store, Store] = (MemoryStore(clock=self.clock), self.open_other(self.clock))
+        self.bound: dict[str, dict[Any, Any]] = {}
+        self.claims: list[tuple[Claim, Claim]] = []
+        self.plans: list[tuple[Plan, Plan]] = []
+        self.grants: list[tuple[LockGrant, LockGrant]] = []
+        self.sessions: list[str] = []
+        self.numbers = itertools.count(1)
+        self.open_session(release="r1", lease=10 * MINUTE)
+
+    # --- comparing --------------------------------------------------------------------------------------------------
+
+    def both(self, act: Callable[[Store, int], Any]) -> tuple[Any, Any]:
+        """Do the same to both; compare what they answer, or how they refuse."""
+        answers = []
+        for side, store in enumerate(self.stores):
+            try:
+                answers.append(act(store, side))
+            except (CronsensusError, LookupError) as error:
+                answers.append(type(error).__name__)
+        self.compare(*answers)
+        return answers[0], answers[1]
+
+    def compare(self, ours: Any, theirs: Any) -> None:
+        assert type(ours) is type(theirs), (ours, theirs)
+        if isinstance(ours, TrailEntry):
+            self.bind("trail", ours.id, theirs.id)
+            assert (ours.at, ours.by, ours.action, ours.target, ours.why) == (
+                theirs.at, theirs.by, theirs.action, theirs.target, theirs.why,
+            )  # fmt: skip
+            if "occurrence" in ours.details:
+                self.bind("occurrence", ours.details["occurrence"], theirs.details["occurrence"])
+        elif is_dataclass(ours):
+            for field in fields(ours):
+                self.compare_field(
+                    type(ours).__name__, field.name, getattr(ours, field.name), getattr(theirs, field.name)
+                )
+        elif isinstance(ours, (list, tuple)):
+            assert len(ours) == len(theirs), (ours, theirs)
+            for one, other in zip(ours, theirs, strict=True):
+                self.compare(one, other)
+        else:
+            assert ours == theirs
+
+    def compare_field(self, kind: str, name: str, ours: Any, theirs: Any) -> None:
+        if (kind, name) in BOUND:
+            self.bind(BOUND[kind, name], ours, theirs)
+        elif name == "token":
+            self.bind("token", ours, theirs)
+        elif name == "key":
+            self.bind("key", ours, theirs)
+        elif name in FOR_PEOPLE and ours is not None and theirs is not None:
+            assert ours.split(":")[0] == theirs.split(":")[0]
+        elif (kind, name) == ("Renewal", "cancel"):
+            assert [(self.bound["occurrence"][one], why.split(":")[0]) for one, why in ours.items()] == [
+                (one, why.split(":")[0]) for one, why in theirs.items()
+            ]
+        else:
+            self.compare(ours, theirs)
+
+    def bind(self, kind: str, ours: Any, theirs: Any) -> None:
+        """Hold what one store calls ``ours`` and the other ``theirs`` to be the same, from now on."""
+        known = self.bound.setdefault(kind, {})
+        if ours is None or theirs is None or ours == 0:
+            assert ours == theirs
+        elif ours not in known:
+            if kind == "key":
+                made_up = len(ours) == len(theirs) == 36  # a UUID in form
+                assert made_up or ours == theirs
+                assert theirs not in known.values() or not made_up
+            else:
+                assert all((one < ours) == (other < theirs) for one, other in known.items())
+            known[ours] = theirs
+        assert known.get(ours) == theirs, (kind, ours, theirs)
+
+    @property
+    def occurrences(self) -> list[tuple[int, int]]:
+        return [pair for pair in self.bound.get("occurrence", {}).items() if pair[0] is not None]
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    @rule(
+        job=JOBS,
+        trigger=TRIGGERS,
+        policies=POLICIES,
+        release=RELEASES,
+        complete=st.sampled_from([False, False, False, True]),
+        by=st.sampled_from(["", "ann"]),
+        source=st.sampled_from(["code", "code", "runtime"]),
+    )
+    def put(self, job, trigger, policies, release, complete, by, source):
+        spec = JobSpec(
+            name=job, function=f"f{job}", trigger=trigger, args=(job,), policies=Policies.read(policies), source=source
+        )
+        self.both(lambda store, _: store.put_jobs([spec], release=release, complete=complete, by=by))
+
+    @rule(policies=st.lists(POLICIES, min_size=3, max_size=3), trigger=TRIGGERS)
+    def put_all(self, policies, trigger):
+        specs = [
+            JobSpec(name=name, function=f"f{name}", trigger=trigger, args=(name,), policies=Policies.read(chosen))
+            for name, chosen in zip("abc", policies, strict=True)
+        ]
+        self.both(lambda store, _: store.put_jobs(specs, release="r1"))
+
+    @rule(job=JOBS, verb=st.sampled_from(["retire", "pause", "pause", "resume", "resume", "trigger", "trigger"]))
+    def operate(self, job, verb):
+        self.both(lambda store, _: getattr(store, verb)(job, by="ann", why="because"))
+
+    # --- rounds -----------------------------------------------------------------------------------------------------
+
+    def look_and_plan(self) -> tuple[list[Plan], list[Plan]]:
+        ours, theirs = self.both(lambda store, _: store.due())
+        return [plan(job, ours.now) for job in ours.jobs], [plan(job, theirs.now) for job in theirs.jobs]
+
+    @rule()
+    def plan_only(self):
+        self.plans += zip(*self.look_and_plan(), strict=True)
+
+    @rule()
+    def fire(self):
+        plans = self.look_and_plan()
+        self.both(lambda store, side: store.fire(plans[side]))
+
+    @precondition(lambda self: self.plans)
+    @rule(which=WHICH)
+    def fire_late(self, which):
+        pair = self.plans[which % len(self.plans)]
+        self.both(lambda store, side: store.fire([pair[side]]))
+
+    @rule(which=WHICH, limit=st.sampled_from([1, 2, 100]), functions=st.sets(JOBS), lease=LEASES)
+    def claim(self, which, limit, functions, lease):
+        session = self.session(which)
+        names = {f"f{name}" for name in functions or {"a", "b", "c"}}
+        ours, theirs = self.both(lambda store, _: store.claim(session, limit, names, lease=lease))
+        if isinstance(ours, list):
+            self.claims += zip(ours, theirs, strict=True)
+
+    @rule(which=WHICH, job=JOBS, time=TIMES, key=KEYS, lease=LEASES)
+    def acquire(self, which, job, time, key, lease):
+        session = self.session(which)
+        name = {"scheduled_for": time} if key is None else {"key": key}
+        pair = self.both(lambda store, _: store.acquire(session, job, **name, lease=lease))
+        if isinstance(pair[0], Claim):
+            self.claims.append(pair)
+
+    @precondition(lambda self: self.claims)
+    @rule(which=st.lists(WHICH, min_size=1, max_size=4), state=ENDS, delay=st.sampled_from([None, 0, 20]))
+    def finish(self, which, state, delay):
+        chosen = [self.claims[-1 - number % len(self.claims)] for number in which]
+        error = RunError(type="E", message="m") if state is State.FAILED else None
+        wait = None if delay is None else delay * SECOND
+
+        def outcomes(side: int) -> list[Outcome]:
+            return [
+                Outcome(id=pair[side].id, token=pair[side].token, state=state, reason="why", result="1", error=error, retry_in=wait)
+                for pair in chosen
+            ]  # fmt: skip
+
+        self.both(lambda store, side: store.finish(outcomes(side)))
+
+    @precondition(lambda self: self.claims)
+    @rule(which=WHICH)
+    def release(self, which):
+        pair = self.claims[-1 - which % len(self.claims)]
+        self.both(lambda store, side: store.release([pair[side]]))
+
+    @precondition(lambda self: self.claims)
+    @rule(which=WHICH)
+    def note(self, which):
+        pair = self.claims[-1 - which % len(self.claims)]
+        line = LogLine(START, "info", str(next(self.numbers)))
+        self.both(lambda store, side: store.note([Note(pair[side].id, pair[side].token, (1.0, 2.0), (line,))]))
+
+    # --- sessions and locks -----------------------------------------------------------------------------------------
+
+    def session(self, which: int) -> str:
+        """Return one of the latest sessions, alive or not, or one that never was."""
+        latest = [*self.sessions[-3:], "nobody"]
+        return latest[which % len(latest)]
+
+    @rule(release=RELEASES, lease=LEASES)
+    def open_session(self, release, lease):
+        self.sessions.append(f"s{next(self.numbers):03}")
+        self.both(lambda store, _: store.open_session(a_session(self.sessions[-1], release=release), lease=lease))
+
+    @rule(which=WHICH, lease=LEASES)
+    def renew(self, which, lease):
+        session = self.session(which)
+        self.both(lambda store, _: store.renew(session, lease=lease))
+
+    @rule(which=WHICH, verb=st.sampled_from(["close", "drain", "reclaim"]))
+    def end_session(self, which, verb):
+        session = self.session(which)
+        if verb == "close":
+            self.both(lambda store, _: store.close_session(session))
+        elif verb == "drain":
+            self.both(lambda store, _: store.drain(session, by="ann", why=""))
+        else:
+            self.both(lambda store, _: store.reclaim([session, "nobody"]))
+
+    @rule()
+    def reclaim(self):
+        self.both(lambda store, _: store.reclaim())
+
+    @rule(name=LOCKS, ttl=LEASES, which=st.none() | WHICH)
+    def lock(self, name, ttl, which):
+        session = None if which is None else self.session(which)
+        holder = f"h{next(self.numbers)}"
+        pair = self.both(lambda store, _: store.lock(name, holder, ttl=ttl, session=session))
+        if isinstance(pair[0], LockGrant):
+            self.grants.append(pair)
+
+    @precondition(lambda self: self.grants)
+    @rule(which=WHICH, ttl=st.none() | LEASES)
+    def unlock_or_extend(self, which, ttl):
+        pair = self.grants[-1 - which % len(self.grants)]
+        if ttl is None:
+            self.both(lambda store, side: store.unlock(pair[side]))
+        else:
+            self.both(lambda store, side: store.extend(pair[side], ttl=ttl))
+
+    # --- people -----------------------------------------------------------------------------------------------------
+
+    @rule(
+        jobs=st.lists(JOBS, min_size=1, max_size=3),
+        key=KEYS,
+        priority=st.sampled_from([None, 0, 9]),
+        delay=st.sampled_from([0, 0, 10]),
+        expires=st.sampled_from([None, None, 30]),
+        origin=st.sampled_from([Origin.ENQUEUE, Origin.ENQUEUE, Origin.STARTUP]),
+    )
+    def enqueue(self, jobs, key, priority, delay, expires, origin):
+        items = [
+            Item(
+                job=job,
+                key=key,
+                priority=priority,
+                delay=delay * SECOND,
+                expires_in=None if expires is None else expires * SECOND,
+                origin=origin,
+            )
+            for job in jobs
+        ]
+        self.both(lambda store, _: store.enqueue(items))
+
+    @precondition(lambda self: self.occurrences)
+    @rule(which=WHICH, verb=st.sampled_from(["cancel", "retry"]))
+    def act_on_one(self, which, verb):
+        pair = self.occurrences[-1 - which % len(self.occurrences)]
+        self.both(lambda store, side: getattr(store, verb)(pair[side], by="ann", why=""))
+
+    @rule(job=JOBS, times=st.lists(TIMES, min_size=1, max_size=3))
+    def backfill(self, job, times):
+        self.both(lambda store, _: store.backfill(job, times, by="ann"))
+
+    # --- time and care ----------------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([1, 15, 31, 60, 200]))
+    def advance(self, seconds):
+        self.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-90, -20, 90]))
+    def step_clock(self, seconds):
+        self.clock.step(seconds)
+
+    @rule(ago=st.sampled_from([None, -1, 60]))
+    def prune(self, ago):
+        before = None if ago is None else self.clock.now() - ago * SECOND
+        self.both(lambda store, _: store.prune(before, limit=10_000))
+
+    # --- reads ------------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_same_is_there(self):
+        self.both(lambda store, _: store.occurrences(OccurrenceFilter(), limit=1000, newest_first=False))
+        self.both(lambda store, _: store.jobs(retired=True))
+        self.both(lambda store, _: store.due(2))
+
+    def teardown(self) -> None:
+        for read in ("sessions", "locks", "counts", "trail"):
+            self.both(lambda store, _, read=read: getattr(store, read)())
+        self.both(lambda store, _: store.sessions(ended=True))
+        for job in "abc":
+            for read in ("eras", "pauses", "ranges", "job_state"):
+                self.both(lambda store, _, read=read, job=job: getattr(store, read)(job))
+        for pair in self.occurrences:
+            self.both(lambda store, side, pair=pair: store.runs(pair[side]))
+            self.both(lambda store, side, pair=pair: [line[1:] for line in store.logs(pair[side])])
+
+
+class SqliteAgainstTheOracle(AgainstTheOracle):
+    def open_other(self, clock: ManualClock) -> Store:
+        self.folder = TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        store = SqliteStore(f"sqlite:///{self.folder.name}/cronsensus.db", clock=clock)
+        store.migrate()
+        return store
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.stores[1].close()
+            self.folder.cleanup()
+
+
+EXAMPLES = settings(
+    max_examples=25,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def test_sqlite_is_as_the_oracle_says() -> None:
+    run_state_machine_as_test(SqliteAgainstTheOracle, settings=EXAMPLES)
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, NoConcurrency, NoTokenInFinish, PrunesWithoutHorizon])
+def test_the_machine_tells_an_intact_store_from_a_broken_one(kind: type[MemoryStore]) -> None:
+    class Machine(AgainstTheOracle):
+        def open_other(self, clock: ManualClock) -> Store:
+            return kind(clock=clock)
+
+    only_find = settings(EXAMPLES, max_examples=200, phases=[Phase.generate], derandomize=True, database=None)
+    if kind is MemoryStore:
+        run_state_machine_as_test(Machine, settings=only_find)
+    else:
+        with pytest.raises(AssertionError):
+            run_state_machine_as_test(Machine, settings=only_find)
