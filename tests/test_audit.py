@@ -1,7 +1,10 @@
 """The auditor finds what is wrong: each finding is provoked by a ledger that was damaged by hand."""
 
+import contextlib
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import Origin, State
 from cronsensus.planning import plan
+from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
 from cronsensus.triggers import Trigger, any_of, at, cron, every
@@ -29,12 +33,16 @@ SECOND = timedelta(seconds=1)
 
 
 class Ledger:
-    """A memory store with a clock turned by hand, and a small crank that keeps it in good order."""
+    """A store with a clock turned by hand, and a small crank that keeps it in good order."""
 
-    def __init__(self, *specs: JobSpec, start: datetime = START) -> None:
-        self.clock = ManualClock(start)
-        self.store = MemoryStore(clock=self.clock)
+    def __init__(self, *specs: JobSpec, path: Path | None = None) -> None:
+        self.clock = ManualClock(START)
+        self.store: Any = MemoryStore(clock=self.clock)
+        if path is not None:
+            self.store = open_store(f"sqlite:///{path}", clock=self.clock)
+            self.store.migrate()
         self.session = "s1"
+        self.sessions = 1
         self.open("s1")
         self.store.put_jobs(specs, release="r1")
 
@@ -56,7 +64,8 @@ class Ledger:
     def keep(self) -> None:
         """Renew the session, or go on as a new one, as a node does."""
         if not self.store.renew(self.session, lease=LEASE).alive:
-            self.session = f"s{self.store._world.next('session')}x"
+            self.sessions += 1
+            self.session = f"next-{self.sessions}"
             self.open(self.session)
 
     def fire(self) -> None:
@@ -66,7 +75,8 @@ class Ledger:
 
     def claim(self, limit: int = 100) -> list[Claim]:
         self.keep()
-        return self.store.claim(self.session, limit, {"tick", "other"}, lease=LEASE)
+        claims: list[Claim] = self.store.claim(self.session, limit, {"tick", "other"}, lease=LEASE)
+        return claims
 
     def finish(self, claims: list[Claim], state: State = State.SUCCEEDED) -> None:
         self.store.finish([Outcome(id=claim.id, token=claim.token, state=state) for claim in claims])
@@ -99,7 +109,8 @@ class Ledger:
     def double(self, second: int) -> OccurrenceRow:
         """Put a second occurrence of one nominal time into the ledger, as a store without a unique key would."""
         row = replace(self.row(second), id=self.store._world.next("occurrence"), key="other")
-        return self.store._space.insert(row)
+        inserted: OccurrenceRow = self.store._space.insert(row)
+        return inserted
 
     def add_range(self, first: int, last: int, count: int | None, name: str = "tick") -> None:
         verdict = VerdictRange(START + first * SECOND, START + last * SECOND, State.MISSED, "late", count)
@@ -737,12 +748,13 @@ def test_a_badly_damaged_ledger_is_counted_whole_and_told_in_part():
     assert (report.duplicates, report.found, len(report.findings)) == (1200, 1200, 1000)
 
 
-def test_more_rows_than_a_window_holds_are_judged_in_halves():
+def test_more_rows_than_a_window_holds_are_judged_in_halves(monkeypatch):
+    monkeypatch.setattr("cronsensus.audit.verdicts.MOST_ROWS", 100)
     ledger = Ledger(tick(overlap="allow"))
     ledger.pass_seconds(30)
     for second in range(1, 31):
-        for _ in range(250):
-            ledger.double(second).key = f"{second}-{_}"
+        for number in range(10):
+            ledger.double(second).key = f"{second}-{number}"
     report = ledger.audit()
     assert (report.expected, report.ran, report.duplicates, report.missed) == (30, 30, 30, 0)
 
@@ -759,6 +771,45 @@ def test_a_report_is_plain_json():
     assert data["from"] == "2026-03-01T00:00:00Z"
     assert data["findings"][0]["kind"] == "missing"
     assert data["jobs"][0]["job"] == "tick"
+
+
+# --- a damaged file ----------------------------------------------------------------------------------------------
+
+DAMAGE = {
+    "missing": "DELETE FROM cronsensus_occurrences WHERE id = 7",
+    "duplicate": """INSERT INTO cronsensus_occurrences SELECT 99, namespace, job_id, 'other', origin, state, serial,
+        priority, scheduled_for, due_at, expires_at, attempt, crashes, failures, 99, session, node, created_at,
+        started_at, finished_at, cancel_reason, retry_of, progress_done, progress_total, reason, payload, result, error
+        FROM cronsensus_occurrences WHERE id = 7;
+        INSERT INTO cronsensus_runs SELECT 99, 99, attempt, session, node, started_at + 1, finished_at + 1, "end",
+        reason, error FROM cronsensus_runs WHERE occurrence_id = 7""",
+    "stray": "UPDATE cronsensus_occurrences SET scheduled_for = scheduled_for - 1 WHERE id = 7",
+    "early": "UPDATE cronsensus_runs SET started_at = started_at - 1 WHERE occurrence_id = 7",
+    "overlap": "UPDATE cronsensus_runs SET finished_at = finished_at + 1000001 WHERE occurrence_id = 7",
+    "stale_write": "UPDATE cronsensus_occurrences SET token = token - 1 WHERE id = 7",
+}
+
+
+def test_a_good_file_is_in_order(tmp_path):
+    ledger = Ledger(tick(), path=tmp_path / "ledger.db")
+    ledger.pass_seconds(20)
+    report = ledger.audit()
+    assert report.findings == []
+    assert (report.expected, report.ran, report.runs) == (20, 20, 20)
+    ledger.store.close()
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_file_that_was_changed_by_hand_is_found_out(tmp_path, kind):
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(tick(), path=path)
+    ledger.pass_seconds(20)
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.executescript(DAMAGE[kind])
+    found = set(kinds(ledger.audit()))
+    # A time that was moved is a stray where it is now, and missing where it was.
+    assert found == ({"stray", "missing"} if kind == "stray" else {kind})
+    ledger.store.close()
 
 
 # --- any ledger that the planner writes -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
 from cronsensus import Scheduler
 from cronsensus.config import UNSET, Settings, load_settings, mask, misspelt
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption

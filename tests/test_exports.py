@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cronsensus
 import pytest
+
+import cronsensus
 
 SOURCE = Path(cronsensus.__file__)
 

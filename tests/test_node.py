@@ -9,10 +9,12 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+
 from cronsensus import Cancel, Retry, Run, RunFailed, Scheduler, Skip, State, every
 from cronsensus.model.occurrence import OccurrenceFilter
 
@@ -43,10 +45,10 @@ class Recorder:
     """What the jobs themselves saw, beside what the store says."""
 
     def __init__(self) -> None:
-        self.entries: list[object] = []
+        self.entries: list[Any] = []
         self._changed = threading.Condition()
 
-    def add(self, entry: object) -> None:
+    def add(self, entry: Any) -> None:
         with self._changed:
             self.entries.append(entry)
             self._changed.notify_all()
@@ -56,7 +58,7 @@ class Recorder:
             assert self._changed.wait_for(lambda: len(self.entries) >= number, 15), self.entries
 
 
-# --- exactly one ---------------------------------------------------------------------------------------------------------
+# --- exactly one -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["thread", "async"])
@@ -94,7 +96,7 @@ def test_a_process_job_runs_once_between_two_nodes(pair):
         assert [handle.look().attempt for handle in handles] == [1] * 4
 
 
-# --- how attempts end ----------------------------------------------------------------------------------------------------
+# --- how attempts end ------------------------------------------------------------------------------------------------
 
 
 def test_a_failure_is_tried_again_after_growing_waits_and_every_attempt_is_kept(node):
@@ -110,7 +112,7 @@ def test_a_failure_is_tried_again_after_growing_waits_and_every_attempt_is_kept(
         runs = node.store.runs(handle.id)
     assert [(run.attempt, run.end) for run in runs] == [(1, "retry"), (2, "retry"), (3, "succeeded")]
     assert [run.error.message for run in runs[:2]] == ["attempt 1", "attempt 2"]
-    waits = [(later.started_at - run.finished_at).total_seconds() for run, later in zip(runs, runs[1:], strict=False)]
+    waits = [(later.started_at - run.finished_at).total_seconds() for run, later in pairwise(runs)]
     assert waits[0] >= 0.03
     assert waits[1] >= 0.06
     assert len({run.token for run in runs}) == 3
@@ -253,7 +255,7 @@ def test_a_run_tells_what_it_is_and_how_far(node):
         assert handle.result("10s") == ["work", "k", 1, None, "a"]
 
 
-# --- overlap, concurrency, priority --------------------------------------------------------------------------------------
+# --- overlap, concurrency, priority ----------------------------------------------------------------------------------
 
 
 def _ranges(scheduler: Scheduler, job: str) -> set[tuple[str, str]]:
@@ -306,7 +308,7 @@ def test_overlap_queue_keeps_them_all_in_order_one_at_a_time(node):
     go_on, seen = threading.Event(), Recorder()
     running = []
 
-    @node.job(every("50ms"), overlap="queue")
+    @node.job(every("50ms"), overlap="queue", catch_up="all")
     def work(run: Run) -> None:
         running.append(1)
         assert len(running) == 1
@@ -396,7 +398,7 @@ def test_a_node_runs_no_more_than_its_concurrency_and_the_most_urgent_first(url)
     assert order.entries == ["first", "high", "plain", "low"]
 
 
-# --- leaving -------------------------------------------------------------------------------------------------------------
+# --- leaving ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_drain_lets_runs_end_and_takes_nothing_new(node):
@@ -488,7 +490,9 @@ def test_what_ends_in_the_last_moment_is_recorded_and_not_given_back(node):
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            asyncio.current_task().uncancel()
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
         return "just in time"
 
     node.start()
@@ -545,7 +549,9 @@ def test_a_job_that_blocks_the_event_loop_for_longer_than_the_lease_keeps_it(url
             handle = await jobs[0].aenqueue()
             other.start()
             one = await handle.await_("20s")
-            assert scheduler._part.node.tally.sessions == 1
+            node = scheduler._part.node
+            assert node is not None
+            assert node.tally.sessions == 1
             await other.astop()
         assert (one.state, one.attempt) == (State.SUCCEEDED, 1)
 

@@ -1,4 +1,4 @@
-"""A node on a store that fails, hangs, or answers late, and on a clock that is set: nothing is lost, nothing runs twice."""
+"""A node on a store that fails, hangs, or answers late, or whose clock is set: nothing is lost, nothing runs twice."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from cronsensus import LeaseLost, Run, Scheduler, State, StoreUnavailable, every, open_store
 from cronsensus.clock import SystemClock
 from cronsensus.model.occurrence import OccurrenceFilter
@@ -49,8 +50,8 @@ class Weather:
         return answer
 
 
-class Weathered(Store):
-    """A store under some weather."""
+class Weathered:
+    """A store under some weather; it counts as a ``Store``."""
 
     def __init__(self, store: Store, weather: Weather) -> None:
         self.real = store
@@ -80,7 +81,7 @@ def _verb(name: str):
 
 for _name in sorted(Store.__abstractmethods__ - set(vars(Weathered))):
     setattr(Weathered, _name, _verb(_name))
-Weathered.__abstractmethods__ = frozenset()
+Store.register(Weathered)
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def nodes(stores):
     """Make schedulers that are stopped whatever happens."""
     made: list[Scheduler] = []
 
-    def make(store: Store, **options: Any) -> Scheduler:
+    def make(store: Any, **options: Any) -> Scheduler:
         made.append(Scheduler(store, **{"lease": "1s", "fast_evidence": False, **options}))
         return made[-1]
 
@@ -125,7 +126,7 @@ def _await(condition: Callable[[], object], seconds: float = 15.0) -> None:
         pause.wait(0.01)
 
 
-# --- the store goes away and comes back ----------------------------------------------------------------------------------
+# --- the store goes away and comes back ------------------------------------------------------------------------------
 
 
 def test_while_the_store_is_away_nothing_starts_and_it_is_said_once(stores, nodes, weather, caplog):
@@ -147,7 +148,7 @@ def test_while_the_store_is_away_nothing_starts_and_it_is_said_once(stores, node
         healthy.enqueue([_item("work", "second")])
         healthy.notify()
         go_on.set()
-        _await(lambda: node._part.node.tally.store_errors >= 4)
+        _await(lambda: node._part.node.tally.store_errors >= 3)
         assert healthy.occurrence(first.id).state is State.RUNNING
         assert [one.state for one in _all(healthy) if one.id != first.id] == [State.PENDING]
         weather.down = False
@@ -169,9 +170,9 @@ def _all(store: Store):
 
 
 def test_nominal_times_that_pass_while_the_store_is_away_are_caught_up_each_once(stores, nodes, weather):
-    store, healthy = stores
+    store, _ = stores
     node = nodes(store, lease="60s")
-    seen: list[datetime] = []
+    seen: list[Any] = []
 
     @node.job(every("50ms"), overlap="queue", catch_up="all")
     def work(run: Run) -> None:
@@ -210,7 +211,7 @@ def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, we
         node.start()
     if verb not in {"open_session", "put_jobs", "release"}:
         assert weather.struck.acquire(timeout=15)
-    _await(lambda: len(seen) >= 5)
+    _await(lambda: len(seen) >= (2 if verb == "renew" else 5))
     node.stop("5s")
     rows = _all(healthy)
     assert Counter(seen) == Counter(one.scheduled_for for one in rows if one.state is State.SUCCEEDED)
@@ -223,12 +224,13 @@ def test_an_answer_to_enqueue_that_is_lost_is_asked_for_again_by_its_key(stores,
     store, healthy = stores
     scheduler = nodes(store)
     job = scheduler.job(name="work")(lambda: None)
+    job.enqueue(key="the first defines the job")
     weather.lose_answer_of["enqueue"] = 2
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             job.enqueue(key="a")
     assert job.enqueue(key="a").created is False
-    assert len(_all(healthy)) == 1
+    assert len(_all(healthy)) == 2
 
 
 def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes, weather):
@@ -256,7 +258,7 @@ def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes
     assert [line.text for _, _, line in healthy.logs(handle.id)] == ["before", "meanwhile"]
 
 
-# --- the lease -----------------------------------------------------------------------------------------------------------
+# --- the lease -------------------------------------------------------------------------------------------------------
 
 
 def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stores, nodes, weather):
@@ -297,7 +299,7 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
     assert jobs[0].enqueue(key="after").result("10s") == "second"
 
 
-def test_an_async_run_whose_lease_is_lost_is_cancelled_and_the_node_goes_on(stores, nodes, weather):
+def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_node_may_begin(stores, nodes, weather):
     store, healthy = stores
     first, second = nodes(store, node="first"), nodes(healthy, node="second")
     cancelled, told = threading.Event(), threading.Event()
@@ -327,8 +329,8 @@ def test_an_async_run_whose_lease_is_lost_is_cancelled_and_the_node_goes_on(stor
     weather.hold.pop("renew").set()
     second.stop()
     assert jobs[0].enqueue(key="after").result("10s") == "second"
-    assert first._part.node.tally.sessions == 2
-    assert len(set(ran)) == 3
+    # The trust ended before the lease did, so the run was given back in time.
+    assert [run.end for run in healthy.runs(handle.id)] == ["released", "succeeded"]
 
 
 def test_a_session_that_others_ended_stops_its_runs_and_goes_on_as_a_new_one(stores, nodes):
@@ -358,8 +360,8 @@ def test_a_session_that_others_ended_stops_its_runs_and_goes_on_as_a_new_one(sto
 
 
 def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_lost(stores, nodes, weather):
-    """The trust ends before the lease does. If the store answers between the two, the session lives on without its runs."""
-    store, healthy = stores
+    """The trust ends before the lease does. If the store answers between the two, the session lives on without them."""
+    store, _ = stores
     node = nodes(store, lease="3s")
     attempts: list[int] = []
 
@@ -390,7 +392,7 @@ def test_an_idle_session_outlives_the_short_lease(stores, nodes):
         assert healthy.sessions()[0].id == session.id
 
 
-# --- clocks --------------------------------------------------------------------------------------------------------------
+# --- clocks ----------------------------------------------------------------------------------------------------------
 
 
 class Jumpy(SystemClock):
@@ -403,6 +405,10 @@ class Jumpy(SystemClock):
         return super().now() + self.by
 
 
+def _count(first: datetime, last: datetime) -> int:
+    return every("100ms").count_between(first - timedelta(microseconds=1), last, 10**6) or 0
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(tmp_path, nodes, back, caplog):
     caplog.set_level(logging.WARNING, "cronsensus.node")
@@ -410,7 +416,7 @@ def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(t
     store = open_store(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
     store.migrate()
     node = nodes(store, clock=clock)
-    seen: list[datetime] = []
+    seen: list[Any] = []
 
     @node.job(every("100ms"))
     def work(run: Run) -> None:
@@ -432,11 +438,11 @@ def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(t
     assert max(Counter(seen).values()) == 1
     assert seen == sorted(seen)
     # Each nominal time has one verdict: a run, or a place in a range.
-    done = {one.scheduled_for for one in store.occurrences(OccurrenceFilter(job="work"), limit=1000)}
+    rows = store.occurrences(OccurrenceFilter(job="work"), limit=1000)
+    done = {one.scheduled_for for one in rows if one.scheduled_for is not None}
     ranges = [one.range for one in store.ranges("work")]
-    counted = sum(each.count or every("100ms").count_between(each.first - timedelta(microseconds=1), each.last, 10**6) for each in ranges)
-    first, last = min(done), max(done)
-    assert counted + len(done) == every("100ms").count_between(first, last, 10**6) + 1
+    counted = sum(_count(each.first, each.last) for each in ranges)
+    assert counted + len(done) == _count(min(done), max(done))
     assert any("clock was set ahead by" in record.message for record in caplog.records)
     if back:
         assert any("clock was set back by" in record.message for record in caplog.records)

@@ -1,12 +1,12 @@
-"""Start the same code on every replica. Each scheduled occurrence is run by exactly one of them, and the ledger proves it.
+"""Start the same code on every replica. Each scheduled occurrence is run by exactly one, and the ledger proves it.
 
 >>> from cronsensus import Scheduler, cron
 >>> scheduler = Scheduler("memory://")
 >>> @scheduler.job(cron("0 21 * * *", tz="Asia/Shanghai"), timeout="10m", retries=3)
 ... def send_digest() -> None: ...
 
-This module gathers what users touch. A name is imported when it is first used, so that importing the package costs next to nothing
-and starts nothing.
+This module gathers what users touch. A name is imported when it is first used, so that importing the package costs next
+to nothing and starts nothing.
 """
 
 from __future__ import annotations

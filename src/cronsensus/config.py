@@ -1,8 +1,9 @@
 """Settings: where each comes from, and what it may be. Floor 5.
 
-Highest first: a command's flag, an argument of ``Scheduler``, ``CRONSENSUS_*`` in the environment, ``[tool.cronsensus]`` in the
-nearest ``pyproject.toml`` (of the current folder or the first one above that has one), the default. Something not given is not a
-value, so a default on one level never hides what a lower level says. ``DATABASE_URL`` belongs to the application and is not read.
+Highest first: a command's flag, an argument of ``Scheduler``, ``CRONSENSUS_*`` in the environment,
+``[tool.cronsensus]`` in the nearest ``pyproject.toml`` (of the current folder or the first one above that has one), the
+default. Something not given is not a value, so a default on one level never hides what a lower level says.
+``DATABASE_URL`` belongs to the application and is not read.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 LEASE_BOUNDS = (timedelta(seconds=1), timedelta(hours=1))
-"""A third of the shortest still leaves room for a slow commit and a busy interpreter; below it a node would lose its session to its
-own garbage collector. The longest is how long a crash elsewhere may go unnoticed."""
+"""A third of the shortest still leaves room for a slow commit and a busy interpreter; below it a node would lose its
+session to its own garbage collector. The longest is how long a crash elsewhere may go unnoticed."""
 MOST_CONCURRENCY = 10_000
 TABLE = "tool.cronsensus"
 PREFIX = "CRONSENSUS_"
@@ -140,7 +141,8 @@ def load_settings(
         start: the folder where the search for ``pyproject.toml`` begins, instead of the current one.
 
     Raises:
-        InvalidOption: an unknown name (with the nearest known one), or an impossible value; the message names the source.
+        InvalidOption: an unknown name (with the nearest known one), or an impossible value; the message names the
+            source.
         InvalidDuration: likewise.
         ConfigurationError: the ``pyproject.toml`` cannot be read.
     """
@@ -199,7 +201,9 @@ def _from_environment(env: Mapping[str, str]) -> _Layer:
 
 
 def _from_project(start: Path) -> _Layer:
-    path = next((folder / "pyproject.toml" for folder in _upwards(start) if (folder / "pyproject.toml").is_file()), None)
+    path = next(
+        (folder / "pyproject.toml" for folder in _upwards(start) if (folder / "pyproject.toml").is_file()), None
+    )
     if path is None:
         return {}
     try:
@@ -235,7 +239,7 @@ def _require_known(name: str, where: str, written: str | None = None) -> None:
         raise unknown_option(written or name, set(_READERS), where=where)
 
 
-# --- what each setting may be ---------------------------------------------------------------------------------------------
+# --- what each setting may be ----------------------------------------------------------------------------------------
 
 
 def _text(value: object, shown: str) -> str:
@@ -271,8 +275,8 @@ def _lease(value: object, shown: str) -> timedelta:
     least, most = LEASE_BOUNDS
     if not least <= lease <= most:
         raise InvalidOption(
-            f"{shown}={value!r}: a lease lasts from {format_duration(least)} to {format_duration(most)}; a shorter one would be lost "
-            "to a slow commit, a longer one would hide a crash"
+            f"{shown}={value!r}: a lease lasts from {format_duration(least)} to {format_duration(most)}; "
+            "a shorter one would be lost to a slow commit, a longer one would hide a crash"
         )
     return lease
 

@@ -1,7 +1,7 @@
 """What the application's code declares: functions under names, and jobs that call them. Floor 5.
 
-A job is kept as it was written, and becomes a definition when somebody asks, because defaults may still change until the node
-is started (a command's flags come after the import).
+A job is kept as it was written, and becomes a definition when somebody asks, because defaults may still change until
+the node is started (a command's flags come after the import).
 """
 
 from __future__ import annotations
@@ -98,7 +98,11 @@ class Declarations:
             import difflib
 
             close = difflib.get_close_matches(name, self._functions, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "; declare it with @scheduler.function() where every node imports it"
+            hint = (
+                f"; did you mean {close[0]!r}?"
+                if close
+                else "; declare it with @scheduler.function() where every node imports it"
+            )
             raise UnknownJob(f"no function is registered here as {name!r}{hint}")
         return found
 
@@ -162,7 +166,9 @@ def require_trigger(trigger: object) -> Trigger | None:
         raise InvalidTrigger(f"{trigger!r} is text, not a trigger; write cron({trigger!r}), or every('5m')")
     if callable(trigger):
         raise InvalidTrigger("the decorator needs its parentheses: write @scheduler.job()")
-    raise InvalidTrigger(f"{trigger!r} is not a trigger; write cron('0 3 * * *'), every('5m') or at('2026-12-31T00:00:00Z')")
+    raise InvalidTrigger(
+        f"{trigger!r} is not a trigger; write cron('0 3 * * *'), every('5m') or at('2026-12-31T00:00:00Z')"
+    )
 
 
 def check_arguments(
@@ -186,7 +192,7 @@ def renamed(function: Function, name: str) -> Function:
 def _two(name: str, first: Function, second: Function) -> str:
     if first.place == second.place:
         return (
-            f"{name!r} is declared twice at {first.place}: a module that is imported under two names (import it by one), or a loop "
-            "(give each job its own name=…)"
+            f"{name!r} is declared twice at {first.place}: a module that is imported under two names (import it by "
+            "one), or a loop (give each job its own name=…)"
         )
     return f"{name!r} is declared twice, at {first.place} and at {second.place}; give one of them another name=…"

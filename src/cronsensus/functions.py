@@ -1,4 +1,4 @@
-"""Look at a user's function: what it is, where it stands, whether it wants a ``Run``, which arguments it takes. Floor 5.
+"""Look at a user's function: what it is, where it stands, what it wants to be called with. Floor 5.
 
 Nothing is called here. A function is refused, with what to write instead, when no executor could run it.
 """
@@ -71,8 +71,10 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
     """Return what is to know about ``function``.
 
     Args:
+        function: not called.
         name: under which it is registered. Defaults to the function's own.
-        executor: ``"async"``, ``"thread"`` or ``"process"``. Defaults to ``"async"`` for an async function, else ``"thread"``.
+        executor: ``"async"``, ``"thread"`` or ``"process"``. Defaults to ``"async"`` for an async function, else
+            ``"thread"``.
 
     Raises:
         UnsupportedFunction: no function, a generator, or one that this executor cannot run.
@@ -85,7 +87,9 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
     plain = inspect.unwrap(_inner(function))
     place = _place(plain)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise UnsupportedFunction(f"{_called(function)} ({place}) is a generator, which does nothing when called; write no `yield`")
+        raise UnsupportedFunction(
+            f"{_called(function)} ({place}) is a generator, which does nothing when called; write no `yield`"
+        )
     name = _called(function) if name is None else name
     if name == "<lambda>":
         raise UnsupportedFunction(f"the lambda at {place} has no name; give the job one: name=…")
@@ -148,10 +152,10 @@ def _executor(function: Callable[..., Any], executor: str | None, place: str) ->
         from cronsensus.node.executors.importing import require_importable
 
         require_importable(function)
-    return typing.cast(Executor, executor)
+    return typing.cast("Executor", executor)
 
 
-# --- the parameter for the Run --------------------------------------------------------------------------------------------
+# --- the parameter for the Run ---------------------------------------------------------------------------------------
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
@@ -174,7 +178,9 @@ def _wants_run(function: Callable[..., Any], parameter: inspect.Parameter) -> bo
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
         # Each annotation alone, because one name that exists only for type checkers must not hide the others.
-        annotation = typing.get_type_hints(holder, globalns=getattr(inspect.unwrap(_inner(function)), "__globals__", {}))["it"]
+        annotation = typing.get_type_hints(
+            holder, globalns=getattr(inspect.unwrap(_inner(function)), "__globals__", {})
+        )["it"]
     except Exception:  # noqa: BLE001 - an annotation may be any expression, and raise anything
         text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
         return _ONLY_NAMED.fullmatch(text.strip().strip("'\"")) is not None
@@ -190,13 +196,13 @@ def _is_run(annotation: object) -> bool:
 def _run_parameter(
     function: Callable[..., Any], parameters: list[inspect.Parameter] | None, place: str
 ) -> tuple[str | None, int]:
-    """Return the name of the parameter that wants the ``Run``, and how many arguments may stand before it by position."""
+    """Return the name of the parameter that wants the ``Run``, and how many positions lie before it."""
     found, before = None, sys.maxsize
     for index, parameter in enumerate(parameters or ()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and before != sys.maxsize:
             raise UnsupportedFunction(
-                f"{_called(function)} ({place}): the Run is passed by name, so it cannot stand before *{parameter.name}; write "
-                f"`*{parameter.name}, {found}: Run`"
+                f"{_called(function)} ({place}): the Run is passed by name, so it cannot stand before "
+                f"*{parameter.name}; write `*{parameter.name}, {found}: Run`"
             )
         if not _wants_run(function, parameter):
             continue

@@ -35,9 +35,11 @@ class Handle:
     Example:
         >>> from cronsensus.scheduler import Scheduler
         >>> with Scheduler("memory://") as scheduler:
+        ...
         ...     @scheduler.job()
         ...     def double(number: int) -> int:
         ...         return number * 2
+        ...
         ...     double.enqueue(21, key="answer").result("10s")
         42
 
@@ -69,7 +71,9 @@ class Handle:
         """
         occurrence = self._opened.store.occurrence(self.id)
         if occurrence is None:
-            raise LookupError(f"occurrence {self.id} of {self.job!r} is no longer in the store; it was pruned after its `keep`")
+            raise LookupError(
+                f"occurrence {self.id} of {self.job!r} is no longer in the store; it was pruned after its `keep`"
+            )
         return occurrence
 
     def wait(self, timeout: Duration | None = None) -> Occurrence:
@@ -126,7 +130,8 @@ class Handle:
             error = occurrence.error
             why = f"{error.type}: {error.message}" if error is not None else occurrence.reason or "no reason given"
             raise RunFailed(
-                f"occurrence {self.id} of {self.job!r} is {occurrence.state}: {why}; more with `cronsensus runs show {self.id}`",
+                f"occurrence {self.id} of {self.job!r} is {occurrence.state}: {why}; "
+                f"more with `cronsensus runs show {self.id}`",
                 occurrence=occurrence,
             )
         return None if occurrence.result is None else loads(occurrence.result)

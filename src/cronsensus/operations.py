@@ -1,7 +1,7 @@
 """What people and programs do to jobs and occurrences, with or without a node in this process. Floor 5.
 
-Every act is one verb of the store. Around it stand only: checking what was asked, where the caller can see it; defining a
-job that this process declares and the store does not know yet; and a hint to the nodes, so that they look at once.
+Every act is one verb of the store. Around it stand only: checking what was asked, where the caller can see it; defining
+a job that this process declares and the store does not know yet; and a hint to the nodes, so that they look at once.
 
 Each blocking method has an ``a…`` twin that does the same on a thread.
 """
@@ -72,7 +72,7 @@ class Operations(ABC):
     def _who(self, by: str | None) -> str:
         """Return who acts."""
 
-    # --- work -----------------------------------------------------------------------------------------------------------
+    # --- work --------------------------------------------------------------------------------------------------------
 
     def enqueue(
         self,
@@ -91,8 +91,9 @@ class Operations(ABC):
         Args:
             job: a job, or its name.
             args: JSON values. None at all, also no ``kwargs``: the job's own.
-            key: a second call with the same key does nothing and returns the occurrence of the first, also when that is long
-                final. Defaults to a new one. (A parameter of the function that is called ``key`` goes by position.)
+            key: a second call with the same key does nothing and returns the occurrence of the first, also when that is
+                long final. Defaults to a new one. (A parameter of the function that is called ``key`` goes by
+                position.)
             delay: not before this time has passed on the store's clock.
             at: not before this instant; aware.
             priority: higher goes first. Defaults to the job's.
@@ -129,7 +130,10 @@ class Operations(ABC):
             job: a job, or its name.
             items: a tuple holds arguments by position, a dict arguments by name, anything else is the one argument.
             key: called like the function; returns the item's key.
-            delay, at, priority, expires: as for ``enqueue``, for all of them.
+            delay: as for ``enqueue``, for all of them.
+            at: likewise.
+            priority: likewise.
+            expires: likewise.
 
         Raises:
             UnknownJob, InvalidOption, InvalidPayload, StoreError: as ``enqueue``.
@@ -167,7 +171,7 @@ class Operations(ABC):
     def _enqueue(self, job: str, items: Sequence[Item]) -> list[Handle]:
         return [Handle.of(one, self) for one in self._act(job, lambda store: store.enqueue(items))]
 
-    # --- jobs -----------------------------------------------------------------------------------------------------------
+    # --- jobs --------------------------------------------------------------------------------------------------------
 
     def pause(self, job: str | Named, *, reason: str, by: str | None = None) -> bool:
         """Stop firing a job; ``False`` when it is paused already. What passes meanwhile is skipped(paused).
@@ -218,9 +222,10 @@ class Operations(ABC):
         by: str | None = None,
         reason: str = "",
     ) -> list[Handle]:
-        """Run a job for its nominal times from ``start`` to ``end``, both included, that have no active or succeeded run.
+        """Run a job for its nominal times from ``start`` to ``end``, both included.
 
-        The times are those of the trigger that the job has now.
+        Those with an active or a succeeded run are left as they are. The times are those of the
+        trigger that the job has now.
 
         Raises:
             InvalidOption: the job has no trigger, the stretch reaches into the future, or holds more than 10,000 times.
@@ -230,12 +235,16 @@ class Operations(ABC):
         name = _name_of(job)
         since, until = _instant(start, "start"), _instant(end, "end")
         if since > until:
-            raise InvalidOption(f"start={format_instant(since)} is after end={format_instant(until)}; write them the other way")
+            raise InvalidOption(
+                f"start={format_instant(since)} is after end={format_instant(until)}; write them the other way"
+            )
 
         def carry_out(store: Store) -> list[Enqueued]:
             now = store.now()
             if until > now:
-                raise InvalidOption(f"end={format_instant(until)} lies in the future; backfill up to {format_instant(now)}")
+                raise InvalidOption(
+                    f"end={format_instant(until)} lies in the future; backfill up to {format_instant(now)}"
+                )
             times = _nominal_times(name, self._trigger_of(store, name), since, until)
             return store.backfill(name, times, by=self._who(by), why=reason) if times else []
 
@@ -249,7 +258,7 @@ class Operations(ABC):
             raise UnknownJob(_unknown(job))
         return view.spec.trigger
 
-    # --- occurrences ----------------------------------------------------------------------------------------------------
+    # --- occurrences -------------------------------------------------------------------------------------------------
 
     def cancel(self, occurrence: int | Handle, *, reason: str, by: str | None = None) -> State:
         """Cancel a pending occurrence at once, or ask a running one to stop; return where it stands now.
@@ -296,7 +305,9 @@ class Operations(ABC):
         return done
 
 
-_HINT = "; `key`, `delay`, `at`, `priority` and `expires` steer the call itself: a parameter of that name goes by position"
+_HINT = (
+    "; `key`, `delay`, `at`, `priority` and `expires` steer the call itself: a parameter of that name goes by position"
+)
 
 
 def _name_of(job: str | Named) -> str:

@@ -65,13 +65,13 @@ class Participation:
         with self._lock:
             if self._of_the_parent:
                 raise ConfigurationError(
-                    "this scheduler was started before the process was forked, and the node is the parent's; start it in each child "
-                    "instead (gunicorn: in post_fork, or without --preload)"
+                    "this scheduler was started before the process was forked, and the node is the parent's; start "
+                    "it in each child instead (gunicorn: in post_fork, or without --preload)"
                 )
             if self._node is not None:
                 raise ConfigurationError("this scheduler is started already; stop() it before starting it again")
             self._drained = drained or _nothing
-            node = self._new_node(loop, lambda: self._drained())
+            node = self._new_node(loop, self._drained)
             try:
                 node.start()
             except BaseException:
@@ -142,7 +142,9 @@ class Participation:
     def _refuse_on_its_loop(self) -> None:
         loop, asyncio = self._loop, sys.modules.get("asyncio")
         if self._node is not None and loop is not None and asyncio is not None and asyncio._get_running_loop() is loop:  # noqa: SLF001
-            raise ConfigurationError("stop() here would block the event loop on which the async jobs are to end; await astop()")
+            raise ConfigurationError(
+                "stop() here would block the event loop on which the async jobs are to end; await astop()"
+            )
 
     def _at_exit(self) -> None:
         node, self._node = self._node, None

@@ -1,7 +1,7 @@
 """Turn SIGTERM and SIGINT into a drain. Floor 5.
 
-A handler runs between any two instructions of the main thread, also while that holds a lock; so it only puts a number into a
-queue that is made for this (``SimpleQueue``), and whoever waits there decides.
+A handler runs between any two instructions of the main thread, also while that holds a lock; so it only puts a number
+into a queue that is made for this (``SimpleQueue``), and whoever waits there decides.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StopSignals:
         except queue.Empty:
             return None
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         self._count += 1
         if self._count >= PATIENCE:
             os._exit(128 + number)

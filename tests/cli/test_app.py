@@ -213,3 +213,10 @@ def test_namespaces_are_apart(cluster: Any) -> None:
     cluster.every("tick")
     answer = cluster("jobs", "list", "--namespace", "other", "-o", "json")
     assert answer.data["jobs"] == []
+
+
+def test_the_default_file_that_lies_here_is_used_and_named(command: Command) -> None:
+    assert command("db", "upgrade", "--url", "sqlite:///cronsensus.db").code == 0
+    answer = command("db", "check")
+    assert answer.code == 0
+    assert "using sqlite:///cronsensus.db (it lies here)" in answer.err

@@ -195,3 +195,26 @@ def test_every_error_of_a_command_has_three_labels_at_most(command: Command) -> 
     for arguments in (["nope"], ["next", "x y"], ["jobs", "list"], ["run"], ["next", "99 * * * *"]):
         for line in command(*arguments).err.splitlines():
             assert re.match(r"error: |  why: | next: |       ", line), line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--drain-timeout", "soon"], "cannot be read; write seconds"),
+        (["run", "--concurrency", "0"], "0 is not in the range"),
+        (["run", "--log-level", "loud"], "'loud' is not one of"),
+        (["jobs", "list", "-o", "yaml"], "'yaml' is not one of 'table', 'json'"),
+        (["next", "@daily", "-n", "0"], "0 is not in the range"),
+        (["next", "@daily", "--dst", "maybe"], "'maybe' is not one of"),
+    ],
+)
+def test_a_wrong_value_says_what_is_possible(command: Command, arguments: list[str], said: str) -> None:
+    answer = command(*arguments)
+    assert answer.code == 2
+    assert said in answer.text
+    assert f"cronsensus {arguments[0]}" in answer.err
+
+
+def test_a_run_that_vanished_meanwhile_is_no_mistake_of_ours() -> None:
+    assert read(LookupError("there is no occurrence 7")) == ("there is no occurrence 7", "", "cronsensus runs list", 2)
+    assert "a mistake in cronsensus" in read(KeyError("x"))[0]

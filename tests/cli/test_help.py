@@ -37,7 +37,7 @@ def test_every_command_has_a_help_text_with_an_example(path: tuple[str, ...], co
     assert answer.code == 0
     first = answer.out.split("\n\n")[1].strip()
     assert first.endswith((".", "?")), first
-    assert re.search(r"^ +cronsensus ", answer.out, re.MULTILINE), answer.out
+    assert re.search(r"^    cronsensus ", answer.out, re.MULTILINE), answer.out
     assert "--help" in answer.out
 
 
@@ -48,6 +48,43 @@ def test_every_command_takes_the_global_options_after_its_name(
     help_text = command(*path, "--help").out
     for option in ("--app", "--url", "--namespace", "--output", "--debug"):
         assert option in help_text
+
+
+ARGUMENTS = {
+    "next": ["tick"],
+    "explain": ["tick"],
+    "lint": ["myjobs:scheduler"],
+    "jobs show": ["tick"],
+    "jobs pause": ["tick", "--reason", "x"],
+    "jobs resume": ["tick"],
+    "jobs trigger": ["tick"],
+    "jobs backfill": ["tick", "--from", "1m"],
+    "runs show": ["1"],
+    "runs retry": ["1"],
+    "runs cancel": ["2", "--reason", "x"],
+    "runs logs": ["1"],
+    "nodes drain": ["node-1"],
+    "ledger": ["tick"],
+    "why": ["tick", "now"],
+}
+PRINT_NO_DATA = {"run", "demo"}
+"""A node logs, and the demo has tests of its own."""
+
+
+@pytest.mark.parametrize("path", [path for path in LEAVES if path[0] not in PRINT_NO_DATA], ids=" ".join)
+def test_every_command_that_prints_data_prints_one_json_document(
+    path: tuple[str, ...], cluster: Any, write: Any
+) -> None:
+    write("myjobs.py", 'from cronsensus import Scheduler\nscheduler = Scheduler("memory://")\n')
+    cluster.every("tick", "1m", overlap="queue")
+    cluster.join()
+    cluster.advance(60)
+    cluster.run_once()
+    cluster.advance(60)
+    cluster.fire()
+    answer = cluster(*path, *ARGUMENTS.get(" ".join(path), []), "-o", "json")
+    assert answer.code in {0, 1}, answer
+    assert isinstance(json.loads(answer.out), dict)
 
 
 def test_the_table_names_every_command_of_the_contract() -> None:

@@ -198,3 +198,16 @@ def test_an_unknown_job_is_a_usage_error(cluster: Any, arguments: list[str]) -> 
     assert answer.code == 2
     assert "there is no job 'nope' in namespace 'default'" in answer.err
     assert "cronsensus jobs list" in answer.err
+
+
+@pytest.mark.parametrize(("typed", "created", "code"), [("n\n", 0, 1), ("", 0, 1), ("y\n", 3, 0)])
+def test_a_backfill_at_a_terminal_asks_first(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, typed: str, created: int, code: int
+) -> None:
+    monkeypatch.setattr("cronsensus.cli.backfill._somebody_is_there", lambda: True)
+    cluster.every("tick", "1m")
+    answer = cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", stdin=typed)
+    assert answer.code == code, answer
+    assert "Run tick 3 times?" in answer.err
+    assert len(cluster.store.occurrences(OccurrenceFilter())) == created
+    assert cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", "--yes").code == 0

@@ -420,3 +420,12 @@ def test_a_one_off_in_the_past_has_its_answer_too(cluster: Any) -> None:
     said = why(cluster, "2026-11-20 11:00", job="once")
     assert "Yes: it ran" in said
     assert "It started 1h after its nominal time." in said
+
+
+def test_the_nearest_times_are_those_of_the_trigger_that_held_then(cluster: Any) -> None:
+    cluster.every("tick", "7m")
+    cluster.advance(540)
+    cluster.every("tick", "1h")
+    cluster.advance(7200)
+    data = cluster("why", "tick", "2026-11-20 12:30", "-o", "json").data
+    assert (data["before"], data["after"]) == ("2026-11-20T12:03:00Z", "2026-11-20T13:00:00Z")

@@ -81,12 +81,8 @@ def on_a_terminal(*arguments: str, cwd: Path, **env: str) -> str:
     environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "100", "HOME": str(cwd), **env}
     process = subprocess.Popen(
         [sys.executable, "-m", "cronsensus", *arguments],
-        stdout=slave,
-        stderr=subprocess.DEVNULL,
-        stdin=slave,
-        cwd=cwd,
-        env=environment,
-    )
+        stdin=slave, stdout=slave, stderr=subprocess.PIPE, cwd=cwd, env=environment,
+    )  # fmt: skip
     os.close(slave)
     shown = b""
     while True:
@@ -97,8 +93,9 @@ def on_a_terminal(*arguments: str, cwd: Path, **env: str) -> str:
         if not part:
             break
         shown += part
+    _, errors = process.communicate(timeout=60)
     os.close(master)
-    assert process.wait(60) == 0
+    assert process.returncode == 0, errors.decode()
     return shown.decode()
 
 
@@ -160,3 +157,23 @@ def test_a_terminal_that_cannot_show_a_name_shows_its_escapes(empty_folder: Path
     assert done.returncode == 2
     assert b"is not a known time zone" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_watching_draws_anew_at_each_hint_until_ctrl_c(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from rich.console import Console
+
+    output = Output()
+    output.terminal = True
+    output._console = Console(file=io.StringIO(), force_terminal=True)
+    drawn: list[int] = []
+
+    def wait(_store: Any, _timeout: float) -> bool:
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        return True
+
+    monkeypatch.setattr(type(cluster.store), "wait", wait)
+    output.show(cluster.store, lambda: drawn.append(1), again=True)
+    assert len(drawn) == 2

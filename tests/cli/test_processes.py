@@ -21,6 +21,7 @@ log = logging.getLogger("shop")
 def tick():
     log.info("tick \\x1b[31mred")
 """
+URL = "sqlite:///jobs.db"
 
 
 def environment() -> dict[str, str]:
@@ -64,25 +65,24 @@ def read_until(process: subprocess.Popen[str], wanted: str) -> list[str]:
     raise AssertionError(f"no {wanted!r} in: {''.join(lines)}")
 
 
-def test_a_node_greets_runs_and_drains(start: Any, empty_folder: Path) -> None:
+def test_a_node_greets_runs_and_drains(start: Any, command: Callable[..., Any]) -> None:
     node = start("--node", "web-1", "--concurrency", "3")
     lines = "".join(read_until(node, "tick"))
     assert "using jobs:scheduler (found in jobs.py)" in lines
     assert "jobs:scheduler: node web-1, store sqlite:///jobs.db, 1 job\n" in lines
     assert "Ctrl-C drains" in lines
     assert "shop [tick #1]: tick \\x1b[31mred" in "".join(read_until(node, "shop"))
-    health = program("health", "--node", "web-1", "--url", "sqlite:///jobs.db", cwd=empty_folder)
-    assert (health.returncode, health.stdout) == (0, "ok: the store answers, 1 live node\n")
-    listed = json.loads(program("nodes", "list", "-o", "json", cwd=empty_folder).stdout)
+    health = command("health", "--node", "web-1", "--url", URL)
+    assert (health.code, health.out) == (0, "ok: the store answers, 1 live node\n")
+    listed = command("nodes", "list", "-o", "json", "--url", URL).data
     assert [(one["node"], one["concurrency"]) for one in listed["nodes"]] == [("web-1", 3)]
     node.send_signal(signal.SIGTERM)
     node.communicate(timeout=30)
     assert node.returncode == 0
-    after = program("health", "--url", "sqlite:///jobs.db", cwd=empty_folder)
-    assert after.returncode == 1
-    audited = program("audit", "-o", "json", cwd=empty_folder)
-    assert audited.returncode == 0
-    assert json.loads(audited.stdout)["duplicates"] == 0
+    assert command("health", "--url", URL).code == 1
+    audited = command("audit", "-o", "json", "--url", URL)
+    assert audited.code == 0
+    assert audited.data["duplicates"] == 0
 
 
 def test_json_log_lines_carry_the_run(start: Any) -> None:
@@ -104,15 +104,13 @@ def test_ctrl_c_drains_a_node(start: Any) -> None:
     assert "Traceback" not in err
 
 
-def test_an_operator_pauses_a_running_job_and_drains_its_node(start: Any, empty_folder: Path) -> None:
+def test_an_operator_pauses_a_running_job_and_drains_its_node(start: Any, command: Callable[..., Any]) -> None:
     node = start("--node", "web-1")
     read_until(node, "shop")
-    assert (
-        program("jobs", "pause", "tick", "--reason", "x", "--app", "jobs:scheduler", cwd=empty_folder).returncode == 0
-    )
-    listed = json.loads(program("jobs", "list", "-o", "json", cwd=empty_folder).stdout)
+    assert command("jobs", "pause", "tick", "--reason", "x", "--app", "jobs:scheduler").code == 0
+    listed = command("jobs", "list", "-o", "json", "--url", URL).data
     assert listed["jobs"][0]["paused"]["reason"] == "x"
-    assert program("nodes", "drain", "web-1", cwd=empty_folder).returncode == 0
+    assert command("nodes", "drain", "web-1", "--url", URL).code == 0
     node.communicate(timeout=30)
     assert node.returncode == 0
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
 
 CANDIDATES = ("jobs.py", "tasks.py", "app.py", "main.py")
+DEFAULT_FILE = "cronsensus.db"
 HOW_TO_SAY = "name it: cronsensus --app MODULE:ATTR …, or CRONSENSUS_APP, or app in [tool.cronsensus]"
 
 
@@ -62,7 +63,7 @@ def application(name: str | None = None, **flags: Any) -> Application:
     Raises:
         CommandError: there is none, or it cannot be imported; says what to type.
     """
-    name = name or Invocation.current().app or settings().value("app")
+    name = name or Invocation.current().app or settings().app
     found = load(name) if name else _discover()
     if found is None:
         raise CommandError(
@@ -114,19 +115,22 @@ def _store() -> tuple[Store, bool]:
 
     invocation = Invocation.current()
     known = settings()
-    named = invocation.app or known.value("app")
+    named = invocation.app or known.app
     # With --url on the command line nothing of the application can change the answer; else its own url may come first.
     if invocation.url is None and (named or known.source("url") == "default"):
         found = load(named) if named else _discover()
         if found is not None:
             found.scheduler.configure(invocation.flags())
             return found.scheduler.store, False
+        if Path(DEFAULT_FILE).exists():
+            message(f"using {known.url} (it lies here)")
+            return open_store(known.url, namespace=known.namespace), True
         raise CommandError(
             "no store was named",
             why=f"there is no --url, no CRONSENSUS_URL, and no application in {Path.cwd()}",
             then="cronsensus --url sqlite:///cronsensus.db …, or " + HOW_TO_SAY,
         )
-    return open_store(known.value("url"), namespace=known.value("namespace")), True
+    return open_store(known.url, namespace=known.namespace), True
 
 
 def load(name: str) -> Application:

@@ -61,8 +61,12 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
             if output.as_json and not dry_run:
                 output.document({"job": job, "created": [], "unchanged": len(times)})
             return
-        ask = not yes and not output.as_json and sys.stdin.isatty() and sys.stdout.isatty()
-        if ask and not click.confirm(f"Run {clean(job)} {len(missing)} times?", err=True):
+        if (
+            not yes
+            and not output.as_json
+            and _somebody_is_there()
+            and not click.confirm(f"Run {clean(job)} {len(missing)} times?", err=True)
+        ):
             raise CommandError("nothing was done", code=FAILED)
         answers = []
         for index in range(0, len(missing), _AT_ONCE):
@@ -74,6 +78,10 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
         return
     output.line(f"created {len(created)} runs of {job}")
     message(f"watch them: cronsensus runs list --job {job}")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _times(job: str, trigger: Trigger, since: datetime, until: datetime, now: datetime) -> list[datetime]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ OVERDUE = timedelta(seconds=60)
 LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
 """Free bytes below which it fails, and below which it is worth a look."""
 _LOOKED_AT = 200
+_SHARED = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
+"""File systems that several hosts may have mounted. The store refuses them unless its URL allows it."""
 _TOLD_ELSEWHERE = {
     "store", "namespace", "schema", "clock", "lease_clock", "busy_timeout", "wake_ups", "synchronous", "bytes",
 }  # fmt: skip
@@ -168,16 +171,13 @@ def _durability(described: dict[str, Any]) -> Iterator[Check]:
     elif synchronous:
         yield Check("durability", OK_LEVEL, f"synchronous is {synchronous}: what is committed survives a power failure")
     kind = described.get("file_system")
-    if isinstance(kind, str):
-        from cronsensus.stores.sql.filesystems import is_network
-
-        if is_network(kind):
-            yield Check(
-                "file system",
-                FAIL,
-                f"the file lies on {kind}: SQLite's locks do not hold between machines",
-                "put the file on a local disk, and use it from one host",
-            )
+    if isinstance(kind, str) and _SHARED.search(kind):
+        yield Check(
+            "file system",
+            WARN,
+            f"the file lies on {kind}, where SQLite's locks do not hold between machines",
+            "use it from this host only, or put it on a local disk",
+        )
 
 
 def _space(described: dict[str, Any]) -> Iterator[Check]:

@@ -85,6 +85,9 @@ def read(error: BaseException) -> tuple[str, str, str, int]:
         case errors.CronsensusError():
             what, _, then = str(error).partition("; ")
             return what, _cause(error), then or _next(error), code_of(error)
+        case LookupError() if type(error) is LookupError:
+            # The store's word for a run that was pruned while we looked.
+            return str(error), "", "cronsensus runs list", USAGE
         case OSError():
             return f"{type(error).__name__}: {error}", "", "", USAGE
         case _:

@@ -8,6 +8,7 @@ too. They are added when a command is loaded, so a command's file declares nothi
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ OTHER_WORDS = {
 def _keep_examples(text: str | None) -> str | None:
     """Mark the paragraphs of a help text that are commands to type, so that click does not fill their lines."""
     paragraphs = []
-    for part in (text or "").split("\n\n"):
+    for part in inspect.cleandoc(text or "").split("\n\n"):
         lines = [line.strip() for line in part.splitlines()]
         is_example = bool(lines) and all(line.startswith("cronsensus ") for line in lines)
         paragraphs.append("\b\n" + "\n".join(f"  {line}" for line in lines) if is_example else part)

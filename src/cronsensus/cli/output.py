@@ -164,7 +164,7 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
         for column in columns:
             table.add_column(Text(column), overflow="fold")
         for row in rows:

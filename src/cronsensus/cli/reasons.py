@@ -78,12 +78,12 @@ class Inquiry:
         """Return the nearest nominal times before and after."""
         after = self._nominals.next_after(self._at)
         before = None
-        for era in self._store.eras(self._job):
-            if era.trigger is None or era.since >= self._at:
-                continue
-            found = era.trigger.latest_until(self._at - MICROSECOND, max(era.since, self._at - _LONG))
-            if found is not None and self._nominals.has(found):
-                before = found
+        eras = self._store.eras(self._job)
+        ends = [era.since for era in eras[1:]] + [self._at]
+        for era, end in zip(eras, ends, strict=True):
+            top = min(end, self._at - MICROSECOND)
+            if era.trigger is not None and era.since < top:
+                before = era.trigger.latest_until(top, max(era.since, top - _LONG)) or before
         return before, after
 
     def _not_nominal(self, answer: Answer, born: datetime | None) -> None:

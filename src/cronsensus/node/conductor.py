@@ -89,8 +89,7 @@ class Tally:
 
 
 class Conductor:
-    """Turns one node's crank. ``step`` returns the seconds until it wants to be turned again (or sooner, after
-    ``wake``)."""
+    """Turns one node's crank; ``step`` returns the seconds until it wants to be turned again, if not woken before."""
 
     def __init__(
         self,
@@ -110,6 +109,9 @@ class Conductor:
         """Make a conductor.
 
         Args:
+            store: a handle of its own.
+            clock: its monotonic side measures waits and trust; its wall clock decides nothing.
+            settings: what the node was told.
             registry: functions by name; may grow while the node runs.
             executors: by the names of ``Registered.executor``.
             new_session: describes a session with a new id.
@@ -174,7 +176,7 @@ class Conductor:
 
     def ended(self, call: Call, ending: Ending) -> None:
         """Take the end of an attempt from an executor."""
-        # A run that was told that its lease is lost may have stopped for that, and just returned: no result of it counts.
+        # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
         self._wake()
 
@@ -332,28 +334,33 @@ class Conductor:
             for answer in answers:
                 outcome = self._outcomes.pop((answer.id, answer.token))
                 self.tally.settled += answer.accepted
-                self.tally.refused += not answer.accepted
                 if not answer.accepted:
-                    _log.warning(
-                        "refused the result of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
-                        answer.id, answer.token, outcome.state,
-                    )  # fmt: skip
+                    self._refused(answer.id, answer.token, outcome.state)
         if self._given_back:
-            self._store.release(self._given_back)
+            for claim, accepted in zip(self._given_back, self._store.release(self._given_back), strict=True):
+                if not accepted:
+                    self._refused(claim.id, claim.token, State.PENDING)
             self._given_back.clear()
             self._store.notify()
+
+    def _refused(self, occurrence: int, token: int, wanted: State) -> None:
+        self.tally.refused += 1
+        _log.warning(
+            "refused the end of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
+            occurrence, token, wanted,
+        )  # fmt: skip
 
     def _fire(self, glance: Glance) -> tuple[int, bool, datetime | None]:
         """Plan for the jobs that are due and carry the plans out.
 
-        Returns how many occurrences this node created, whether more is due already, and when the next of what it fired is
-        due: the glance was taken before and cannot know.
+        Returns how many occurrences this node created, whether more is due already, and when the next of what it fired
+        is due: the glance was taken before and cannot know.
         """
         plans = []
         for job in glance.jobs:
             try:
                 plans.append(plan(job, glance.now))
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 # One job's broken definition must not keep the others from firing; it stays due and visible.
                 _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
         answers = self._store.fire(plans)
@@ -416,13 +423,13 @@ class Conductor:
             for one in page:
                 job = self._store.job(one.job) if (one.id, one.token) not in known else None
                 if job is not None:
-                    _log.info("occurrence %d of %r was claimed although the answer was lost: it runs here", one.id, one.job)
+                    _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", one.id, one.job)
                     self._start(_claim_again(one, job.spec, lease), lease)
                     self.tally.claimed += 1
         self._claims_in_doubt = False
 
     def _overlooks(self, lease: SessionLease, glance: Glance) -> bool:
-        """Whether this session holds more than this node knows of: a claim was carried out after its answer was lost."""
+        """Whether this session holds more than this node knows of: a claim was made after its answer was lost."""
         held = next((holder.holds for holder in glance.holders if holder.id == lease.session), 0)
         running = sum(call.claim.session == lease.session for call in self._active.values())
         return held > running + len(self._outcomes) + len(self._given_back)
@@ -437,7 +444,7 @@ class Conductor:
         self._active[(claim.id, claim.token)] = call
         try:
             self._executors[registered.executor].start(call)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged
             # A claim that nobody runs and nobody gives back would wait for the end of this session.
             _log.exception("cannot start %r", run)
             failed = RunError(type=type(error).__name__, message=f"the node could not start it: {error}")
@@ -496,7 +503,7 @@ class Conductor:
         if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
             waits.append(not_yet.total_seconds())
         else:
-            if self._expected is not None and self._expected <= glance.now:
+            if self._expected is not None and self._expected <= glance.now and len(glance.sessions) > 1:
                 # Whoever stood before this node may have claimed just after this look. Without another one nobody would
                 # know that it runs something, nor notice its death before the next due time.
                 waits.append(WATCH)
@@ -505,9 +512,8 @@ class Conductor:
             if self._expected is not None:
                 turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
                 waits.append((turn - glance.now).total_seconds())
-        for holder in glance.holders:
-            if holder.id != lease.session:
-                waits.append(min(WATCH, max(0.0, holder.expires_in.total_seconds())))
+        others = [holder.expires_in.total_seconds() for holder in glance.holders if holder.id != lease.session]
+        waits += [min(WATCH, max(0.0, left)) for left in others]
         if not_yet <= timedelta(0) and glance.backlog and self._free():
             # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
             waits.append(WATCH * 2 ** min(max(0, self._fruitless - 1), 10))
@@ -518,8 +524,7 @@ class Conductor:
         return max(0.0, min(waits) - elapsed)
 
     def _compare_clocks(self, read_at: float, now: datetime) -> None:
-        """Say so when the store's clock was set: ahead is downtime (catch-up), back is a delay; neither repeats
-        anything."""
+        """Say so when the store's clock was set: ahead is downtime, back is a delay; neither repeats anything."""
         if self._last_reading is not None:
             passed = timedelta(seconds=read_at - self._last_reading[0])
             moved = now - self._last_reading[1]

@@ -1,5 +1,4 @@
-"""Keeps the session alive: on a thread and a connection of its own, so that nothing a job does can starve a lease.
-Floor 4.
+"""Keeps the session alive, on a thread and a connection of its own, which no job can starve. Floor 4.
 
 ::
 
@@ -89,8 +88,8 @@ class Keeper:
         every = min(self._lease / 3, IDLE_RENEWAL) if busy else IDLE_RENEWAL
         ttl = self._lease if busy else max(self._lease, IDLE_LEASE)
         asked_at = self._clock.monotonic()
-        # Counted from the lease itself and not from the last renewal: a claim sets it too, and what was short while the node
-        # worked is too short for an idle one.
+        # Counted from the lease itself and not from the last renewal: a claim sets it too, and what was short while the
+        # node worked is too short for an idle one.
         wait = lease.trusted_for - (ttl.total_seconds() * (1 - MARGIN) - every.total_seconds())
         if self._hinted:
             wait = min(wait, self._looked_at + (QUICK_LOOK if busy else IDLE_LOOK) - asked_at)
@@ -134,7 +133,7 @@ class Keeper:
                 return
             try:
                 wait = self.step()
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 # The thread outlives any mistake of ours: without it the lease would run out.
                 _log.exception("a mistake in cronsensus; please report it. The session is kept")
                 wait = AFTER_A_BUG

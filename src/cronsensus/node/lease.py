@@ -36,8 +36,7 @@ class SessionLease:
         self._lost = False
 
     def confirm(self, asked_at: float, lease: timedelta) -> None:
-        """Note that a question asked at ``asked_at`` (monotonic seconds) was answered: the lease is ``lease`` long
-        from then."""
+        """Note that a question asked at ``asked_at`` was answered: the lease is ``lease`` long from then, or longer."""
         seconds = lease.total_seconds()
         with self._lock:
             self._trusted_until = asked_at + seconds * (1 - MARGIN)

@@ -33,8 +33,7 @@ LAST_WORDS = 2.0
 
 
 class Node:
-    """Takes part: fires, claims, runs, takes over. ``start`` and ``stop`` once each; ``stop`` may be called at any
-    time."""
+    """Takes part: fires, claims, runs, takes over. ``start`` once, and ``stop`` once, at any time."""
 
     def __init__(
         self,
@@ -51,6 +50,12 @@ class Node:
         """Make a node on handles of its own on ``store``.
 
         Args:
+            store: the node opens siblings of it.
+            clock: for waits and trust.
+            settings: name, lease, concurrency.
+            registry: functions by name; may grow while the node runs.
+            new_session: describes a session with a new id.
+            declare: puts the application's jobs; returns whether it must be called again later.
             loop: the application's event loop, if its async jobs are to run there.
             on_drained: told once, when the node takes nothing new and nothing runs any more, whoever asked for it.
         """
@@ -185,7 +190,7 @@ class Node:
             except CronsensusError:
                 _log.exception("this round failed; the next one tries again")
                 wait = AFTER_A_BUG
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = AFTER_A_BUG
@@ -225,7 +230,7 @@ class Node:
         stopped = self.conductor.lose_session(lease)
         if stopped:
             _log.error(
-                "the lease could not be renewed in time: stopping what runs (%d), because another node may take it over",
+                "the lease could not be renewed in time: stopping what runs (%d), another node may take it over",
                 stopped,
             )
 

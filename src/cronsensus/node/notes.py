@@ -1,7 +1,7 @@
 """What running attempts say of themselves, gathered for the node's next round. Floor 4.
 
-Progress and log lines are worth a write now and then, not one each. What the store could not take is kept for the next time; what
-it refuses, because the run is no longer current, is nobody's.
+Progress and log lines are worth a write now and then, not one each. What the store could not take is kept for the next
+time; what it refuses, because the run is no longer current, is nobody's.
 """
 
 from __future__ import annotations

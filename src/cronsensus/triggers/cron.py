@@ -117,7 +117,7 @@ def cron(
     ========  ================  ============================  ==================================
 
     "Once, right after the gap" is the first instant after it, one nominal time however many times of the day fell into
-    the gap, and however long it was. Each policy gives all that the one below it in "both", "cron", "skip" gives.
+    the gap, and however long it was. "both" gives all that "cron" gives, and "cron" all that "skip" gives.
     Source: Debian cron(8), with two differences: there the rule ends at changes of three hours (here a day that a
     zone leaves out is a gap like any other), and it knows no seconds.
 

@@ -34,6 +34,10 @@ class Handle:
     def _lease_end(self, lease: timedelta) -> float:
         return self._monotonic() + lease.total_seconds()
 
+    def _set_lease(self, session: SessionRow, lease: timedelta, now: datetime) -> None:
+        """Set the end of a lease, also to an earlier moment."""
+        session.until, session.renewed_at = self._lease_end(lease), now
+
     # --- alive, held, current -----------------------------------------------------------------------------------------
 
     def _alive(self, session: SessionRow) -> bool:

@@ -126,7 +126,7 @@ class RoundVerbs(Handle):
             self._space.expire(now)
             claims = [self._start(row, holder, now) for row in self._choose(limit, frozenset(functions), now)]
             if claims:
-                holder.until = self._lease_end(lease)
+                self._set_lease(holder, lease, now)
             return claims
 
     def _choose(self, limit: int, functions: frozenset[str], now: datetime) -> list[OccurrenceRow]:
@@ -199,7 +199,7 @@ class RoundVerbs(Handle):
                     row.watermark = scheduled_for
             elif found.state is not State.PENDING:
                 return None
-            holder.until = self._lease_end(lease)
+            self._set_lease(holder, lease, now)
             return self._start(found, holder, now)
 
     # --- finish -------------------------------------------------------------------------------------------------------

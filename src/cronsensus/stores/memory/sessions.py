@@ -25,7 +25,7 @@ class SessionVerbs(Handle):
             if row is not None:
                 if not self._alive(row):
                     raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
-                row.until, row.renewed_at = self._lease_end(lease), now
+                self._set_lease(row, lease, now)
                 return now
             row = SessionRow(session, self._lease_end(lease), now, now)
             self._space.sessions[session.id] = self._space.open[session.id] = row
@@ -39,7 +39,7 @@ class SessionVerbs(Handle):
             row = self._space.sessions.get(session)
             if row is None or not self._alive(row):
                 return Renewal(alive=False, cancel={}, drain=False, now=now)
-            row.until, row.renewed_at = self._lease_end(lease), now
+            self._set_lease(row, lease, now)
             held = (self._space.occurrences[occurrence] for occurrence in row.running)
             cancel = {occurrence.id: occurrence.cancel for occurrence in held if occurrence.cancel is not None}
             return Renewal(alive=True, cancel=cancel, drain=row.draining, now=now)

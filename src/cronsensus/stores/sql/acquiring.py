@@ -11,7 +11,8 @@ from cronsensus.errors import InvalidOption, OccurrenceTooOld
 from cronsensus.model.instants import as_utc, format_instant, from_micros, to_micros
 from cronsensus.model.occurrence import Claim, check_key, scheduled_key
 from cronsensus.model.states import Origin
-from cronsensus.stores.sql.claiming import CLAIMED, expire, start
+from cronsensus.stores.sql.choosing import CLAIMED
+from cronsensus.stores.sql.claiming import expire, start
 from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
 from cronsensus.stores.sql.occurrencerows import insert_absent, new_row, write_payload
 from cronsensus.stores.sql.schema import jobs, occurrences
@@ -67,7 +68,7 @@ def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: time
     origin = Origin.ENQUEUE if scheduled_for is None else Origin.SCHEDULE
     at = None if scheduled_for is None else to_micros(scheduled_for)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    new = new_row(tx, row.id, spec, wanted.key, origin, tx.now, payload, scheduled_for=at)
+    new = new_row(tx, row.id, spec, wanted.key, origin, due_at=tx.now, payload=payload, scheduled_for=at)
     created = insert_absent(tx, [new]) == 1
     standing = tx.row(_STANDING, job=row.id, name=wanted.key)
     if standing is None or standing.state != "pending":
@@ -83,6 +84,6 @@ def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> Non
     """Raise if what is known of a nominal time may have been deleted."""
     if horizon is not None and to_micros(scheduled_for) <= horizon:
         raise OccurrenceTooOld(
-            f"{job!r} at {format_instant(scheduled_for)}: everything up to {format_instant(from_micros(horizon))} may have been "
-            "pruned, so nobody can prove that it never ran"
+            f"{job!r} at {format_instant(scheduled_for)}: everything up to {format_instant(from_micros(horizon))} "
+            "may have been pruned, so nobody can prove that it never ran"
         )

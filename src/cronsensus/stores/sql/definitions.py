@@ -1,6 +1,6 @@
 """Parsed definitions of jobs, kept between transactions. Floor 3.
 
-A revision of a job never changes, so ``(job, revision)`` is a key that cannot go stale. The cache is bounded: a node
+A revision of a job never changes, so ``(job, revision)`` is a key that cannot go stale. What is kept is bounded: a node
 that looks after a hundred thousand jobs keeps the few thousand that it met last.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from cronsensus.codec import loads
 from cronsensus.errors import CronsensusError, StoreCorrupt
@@ -16,25 +16,20 @@ from cronsensus.model.job import Era, JobSpec
 
 MOST_KEPT = 4096
 
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A job's definition and, once somebody asked for them, the eras that hold after its watermark."""
-
-    spec: JobSpec
-    eras: tuple[Era, ...] | None = None
+Value = TypeVar("Value")
 
 
-class DefinitionCache:
-    """Least recently used definitions by (job id, revision). Safe to share between threads."""
+class Recent(Generic[Value]):
+    """What was used last, by (job id, revision). Safe to share between threads."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int) -> None:
+        """Keep at most ``most`` values."""
         self._most = most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], Definition] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], Value] = OrderedDict()
 
-    def get(self, job: int, revision: int) -> Definition | None:
-        """Return what is known of a revision."""
+    def get(self, job: int, revision: int) -> Value | None:
+        """Return what is kept of a revision."""
         key = (job, revision)
         with self._lock:
             found = self._kept.get(key)
@@ -42,13 +37,27 @@ class DefinitionCache:
                 self._kept.move_to_end(key)
             return found
 
-    def put(self, job: int, revision: int, definition: Definition) -> None:
-        """Keep a definition, and forget the one that was not used for longest."""
+    def put(self, job: int, revision: int, value: Value) -> None:
+        """Keep a value, and forget the one that was not used for longest."""
         with self._lock:
-            self._kept[job, revision] = definition
+            self._kept[job, revision] = value
             self._kept.move_to_end((job, revision))
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
+
+
+class Definitions:
+    """What one handle knows of jobs.
+
+    Attributes:
+        specs: definitions.
+        eras: the eras of a revision, from the one on that held at the watermark when they were read.
+    """
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        """Keep the definitions and the eras of at most ``most`` revisions."""
+        self.specs: Recent[JobSpec] = Recent(most)
+        self.eras: Recent[tuple[Era, ...]] = Recent(most)
 
 
 def read_spec(text: str) -> JobSpec:

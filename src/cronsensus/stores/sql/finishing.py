@@ -1,6 +1,4 @@
-"""Verbs that end attempts: finish and release; and note, which speaks of a running one. All under its token. Floor
-3.
-"""
+"""Verbs that end attempts: finish, release; and note, which speaks of a running one. Each asks for a token. Floor 3."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from cronsensus.model.states import State, require_transition
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrencerows import clean, cleaned, write_error
 from cronsensus.stores.sql.schema import logs, occurrences, runs
-from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, run_of
+from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, run_of
 from cronsensus.stores.sql.transaction import Transaction
 
 _o = occurrences.c
@@ -111,31 +109,36 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     Safe when a takeover happens at the same instant: the UPDATE writes only where the occurrence is running under that
     very token, and the number of rows that it touched is checked. A result that comes second finds another token.
     """
-    standing = _standing(tx, (outcome.id for outcome in outcomes))
+    standing = _standing(tx, [outcome.id for outcome in outcomes])
+    now = tx.now
     answers: list[Settled | None] = []
     done: set[int] = set()
-    closed: list[dict[str, Any]] = []
-    later: list[dict[str, Any]] = []
-    ended: list[dict[str, Any]] = []
+    closed: list[tuple[Any, ...]] = []
+    later: list[tuple[Any, ...]] = []
+    ended: list[tuple[Any, ...]] = []
     for outcome in outcomes:
-        row = standing.get(outcome.id)
-        if row is None or row.state != "running" or row.token != outcome.token or row.id in done:
+        number, token, state = outcome.id, outcome.token, outcome.state
+        row = standing.get(number)
+        if row is None or row.state != "running" or row.token != token or number in done:
             answers.append(None)
             continue
-        done.add(row.id)
-        state, reason, error = outcome.state, cleaned(outcome.reason), write_error(outcome.error)
+        done.add(number)
+        reason, error = cleaned(outcome.reason), write_error(outcome.error)
         if state is State.PENDING and row.cancel_reason is not None:
             state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
-        change = {"occurrence": row.id, "held": row.token, "because": reason, "wrong": error}
         if state is State.PENDING:
             wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
-            later.append({**change, "due": tx.now + wait})
+            later.append((now + wait, reason, error, number, token))
         else:
-            closed.append({**change, "became": state.value, "gave": outcome.result, "now": tx.now})
-        ended.append(run_of(tx, row, _RUN_ENDS[state], reason, error))
-        answers.append(Settled(outcome.id, outcome.token, accepted=True, state=state))
-    _require_all(tx.change_many(_CLOSE, closed) + tx.change_many(_RETRY_LATER, later), len(done))
-    tx.change_many(INSERT_RUN, ended)
+            closed.append((state.value, reason, outcome.result, error, now, number, token))
+        ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))
+        answers.append(Settled(number, token, accepted=True, state=state))
+    written = tx.change_tuples(_CLOSE, ("became", "because", "gave", "wrong", "now", "occurrence", "held"), closed)
+    written += tx.change_tuples(_RETRY_LATER, ("due", "because", "wrong", "occurrence", "held"), later)
+    _require_all(written, len(done))
+    tx.change_tuples(INSERT_RUN, RUN, ended)
+    if len(done) == len(outcomes):
+        return [answer for answer in answers if answer is not None]
     refused = [outcome for outcome, answer in zip(outcomes, answers, strict=True) if answer is None]
     again = iter(_answer_again(tx, refused))
     return [next(again) if answer is None else answer for answer in answers]
@@ -166,7 +169,7 @@ def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
     answers: list[bool] = []
     back: list[dict[str, Any]] = []
     cancelled: list[dict[str, Any]] = []
-    ended: list[dict[str, Any]] = []
+    ended: list[tuple[Any, ...]] = []
     done: set[int] = set()
     for claim in claims:
         row = standing.get(claim.id)
@@ -179,10 +182,10 @@ def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
             cancelled.append({**change, "because": row.cancel_reason, "now": tx.now})
         else:
             back.append({**change, "due": min(row.due_at, tx.now)})
-        ended.append(run_of(tx, row, "released"))
+        ended.append(run_of(row, tx.now, "released"))
         answers.append(True)
     _require_all(tx.change_many(_GIVE_BACK, back) + tx.change_many(_GIVE_UP, cancelled), len(done))
-    tx.change_many(INSERT_RUN, ended)
+    tx.change_tuples(INSERT_RUN, RUN, ended)
     return answers
 
 

@@ -1,6 +1,4 @@
-"""The verb that carries plans out: occurrences, verdicts, watermark and next due time in one step, or nothing. Floor
-3.
-"""
+"""The verb that carries plans out: occurrences, verdicts, watermark and next due time in one step. Floor 3."""
 
 from __future__ import annotations
 
@@ -109,8 +107,8 @@ def fire(tx: Transaction, plans: Sequence[Plan]) -> list[bool]:
                 spec,
                 scheduled_key(planned.scheduled_for),
                 Origin.SCHEDULE,
-                to_micros(planned.due_at),
-                payload,
+                due_at=to_micros(planned.due_at),
+                payload=payload,
                 scheduled_for=to_micros(planned.scheduled_for),
                 expires_at=micros(planned.expires_at),
             )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Select, bindparam, insert, select
 
 from cronsensus.codec import loads
-from cronsensus.errors import UnknownJob
+from cronsensus.errors import CronsensusError, StoreCorrupt, UnknownJob
 from cronsensus.model.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.stores.sql.definitions import Definition, read_spec
+from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import eras, jobs
 from cronsensus.stores.sql.transaction import Transaction
@@ -94,14 +95,14 @@ def specs_of(tx: Transaction, revisions: Mapping[int, int]) -> dict[int, JobSpec
     found: dict[int, JobSpec] = {}
     missing: list[int] = []
     for job, revision in revisions.items():
-        known = tx.definitions.get(job, revision)
+        known = tx.definitions.specs.get(job, revision)
         if known is None:
             missing.append(job)
         else:
-            found[job] = known.spec
+            found[job] = known
     for row in tx.rows_in(_SPECS, "ids", missing):
         spec = read_spec(row.spec)
-        tx.definitions.put(row.id, row.revision, Definition(spec))
+        tx.definitions.specs.put(row.id, row.revision, spec)
         found[row.id] = spec
     return found
 
@@ -109,21 +110,18 @@ def specs_of(tx: Transaction, revisions: Mapping[int, int]) -> dict[int, JobSpec
 def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
     """Return, by job id, the eras that still matter: the one that holds at the watermark, and those after it.
 
-    A revision's eras never change, so they are kept with its definition; only the watermark moves on.
-
-    Args:
-        rows: jobs, with ``id``, ``revision`` and ``watermark``.
+    The eras up to a revision never change, so they are kept; only the watermark moves on. ``rows`` are jobs, with
+    ``id``, ``revision`` and ``watermark``.
     """
-    specs = specs_of(tx, {row.id: row.revision for row in rows})
-    known = {row.id: tx.definitions.get(row.id, row.revision) for row in rows}
-    unknown = [row for row in rows if (found := known[row.id]) is None or found.eras is None]
-    read: dict[int, list[Era]] = {row.id: [] for row in unknown}
+    known = {row.id: tx.definitions.eras.get(row.id, row.revision) for row in rows}
+    read: dict[int, list[Era]] = {job: [] for job, found in known.items() if found is None}
     for era in tx.rows_in(_ERAS, "ids", read):
         read[era.job_id].append(read_era(era))
-    for row in unknown:
-        known[row.id] = definition = Definition(specs[row.id], tuple(read[row.id]))
-        tx.definitions.put(row.id, row.revision, definition)
-    return {row.id: holding(getattr(known[row.id], "eras", None) or (), row.watermark) for row in rows}
+    for row in rows:
+        if row.id in read:
+            known[row.id] = found = tuple(read[row.id])
+            tx.definitions.eras.put(row.id, row.revision, found)
+    return {row.id: holding(known[row.id] or (), row.watermark) for row in rows}
 
 
 def holding(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
@@ -134,8 +132,18 @@ def holding(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
 
 
 def read_era(row: AnyRow) -> Era:
-    """Return an era from its row."""
-    trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
+    """Return an era from its row.
+
+    Raises:
+        StoreCorrupt: its trigger cannot be read; a newer version of cronsensus may have written it.
+    """
+    try:
+        trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
+    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise StoreCorrupt(
+            f"the store holds a trigger that this version cannot read ({error}): {row.trigger[:200]}; "
+            "upgrade cronsensus here, or define the job again"
+        ) from error
     return Era(from_micros(row.since), trigger, row.revision)
 
 
@@ -145,3 +153,21 @@ def names_of(tx: Transaction, ids: Iterable[int]) -> dict[int, str]:
 
 
 _NAMES = select(_j.id, _j.name).where(_j.id.in_(bindparam("ids", expanding=True)))
+
+
+_LAST_ERAS = (
+    select(eras.c.job_id, eras.c.since)
+    .where(eras.c.job_id.in_(bindparam("ids", expanding=True)))
+    .order_by(eras.c.job_id, eras.c.since)
+)
+INSERT_ERAS = insert(eras)
+
+
+def era_row(job: int, since: int, revision: int, trigger: str | None) -> dict[str, Any]:
+    """Return an era as the values of a row."""
+    return {"job_id": job, "since": since, "revision": revision, "trigger": trigger}
+
+
+def last_eras(tx: Transaction, rows: Iterable[AnyRow]) -> dict[int, int]:
+    """Return when the last era of each job began."""
+    return {row.job_id: row.since for row in tx.rows_in(_LAST_ERAS, "ids", [row.id for row in rows])}

@@ -124,7 +124,9 @@ def job_state(tx: Transaction, name: str) -> JobState | None:
 def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
     """Return the states of due jobs. One that cannot be read is left out and named, so that the others still fire."""
     try:
-        eras_after(tx, rows)  # all in one or two statements; from here on they are known
+        # All in two statements; from here on they are known.
+        specs_of(tx, {row.id: row.revision for row in rows})
+        eras_after(tx, rows)
         return [_state(tx, row) for row in rows]
     except StoreCorrupt:
         pass

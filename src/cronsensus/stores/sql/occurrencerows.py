@@ -25,6 +25,10 @@ RUNNING: ColumnElement[bool] = _o.state == literal_column("'running'")
 ACTIVE: ColumnElement[bool] = _o.finished_at.is_(None)
 SERIAL: ColumnElement[bool] = _o.serial == literal_column("1")
 
+# job_id is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job.
+OF_JOBS = (_o.job_id + literal_column("0")).in_(bindparam("ids", expanding=True))
+_HERE = _o.namespace == bindparam("space")
+
 _UNIQUE = ("job_id", "key")
 _BY_KEYS = select(_o.id, _o.job_id, _o.key, _o.state).where(
     tuple_(_o.job_id, _o.key).in_(bindparam("keys", expanding=True))
@@ -48,9 +52,9 @@ def new_row(
     spec: JobSpec,
     key: str,
     origin: Origin,
+    *,
     due_at: int,
     payload: str | None,
-    *,
     scheduled_for: int | None = None,
     expires_at: int | None = None,
     priority: int | None = None,

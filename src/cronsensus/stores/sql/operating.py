@@ -103,8 +103,8 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
                 specs[job],
                 new_id() if item.key is None else item.key,
                 item.origin,
-                due_at,
-                payload,
+                due_at=due_at,
+                payload=payload,
                 expires_at=None if item.expires_in is None else due_at + item.expires_in // _MICROSECOND,
                 priority=item.priority,
             )
@@ -115,9 +115,7 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
 def create(
     tx: Transaction, wanted: Sequence[dict[str, Any]], names: Sequence[str], *, given: Sequence[bool]
 ) -> list[Enqueued]:
-    """Insert occurrences that are absent; answer for each of them in order. ``given``: whether the caller chose the
-    key.
-    """
+    """Insert occurrences that are absent; answer for each in order. ``given``: whether the caller chose its key."""
     keys = [(row["job_id"], row["key"]) for row in wanted]
     before = find_keys(tx, {key for key, chosen in zip(keys, given, strict=True) if chosen})
     new: dict[tuple[int, str], dict[str, Any]] = {}
@@ -146,7 +144,7 @@ def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:
     row = living(job, find_locked(tx, job))
     spec = spec_of(tx, row.id, row.revision)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, tx.now, payload)
+    new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, due_at=tx.now, payload=payload)
     [answer] = create(tx, [new], [job], given=[False])
     record(tx, by, "trigger", job, why, occurrence=answer.id)
     return answer
@@ -189,8 +187,8 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
         spec_of(tx, row.id, row.revision),
         new_id(),
         Origin.MANUAL if origin in SERIAL_ORIGINS else origin,
-        tx.now,
-        old.payload,
+        due_at=tx.now,
+        payload=old.payload,
         scheduled_for=old.scheduled_for,
         priority=old.priority,
         retry_of=old.id,
@@ -222,8 +220,8 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
             spec,
             new_id() if (row.id, scheduled_key(time)) in taken else scheduled_key(time),
             Origin.BACKFILL,
-            tx.now,
-            payload,
+            due_at=tx.now,
+            payload=payload,
             scheduled_for=moment,
         )
         for moment, time in at.items()

@@ -107,7 +107,7 @@ def pauses(tx: Transaction, name: str) -> list[Stretch]:
 
 
 def ranges(
-    tx: Transaction, name: str, since: datetime | None, until: datetime | None, after: int, limit: int
+    tx: Transaction, name: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
 ) -> list[LedgerRange]:
     """Return the verdict ranges that touch [since, until], by id."""
     row = find(tx, name)

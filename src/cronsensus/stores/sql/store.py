@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection
-
-from cronsensus.errors import CronsensusError
 from cronsensus.model.instants import from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, check_name
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
@@ -30,161 +25,57 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
-from cronsensus.stores.base import Glance, PutResult, Store, StoreCapabilities
+from cronsensus.stores.base import Glance, PutResult
 from cronsensus.stores.sql import (
     acquiring,
     claiming,
+    defining,
     finishing,
     firing,
-    jobs,
     locks,
     looking,
     migrations,
     operating,
+    pausing,
     pruning,
     reading,
     reading_jobs,
+    retiring,
     sessions,
 )
-from cronsensus.stores.sql.connections import Connections
-from cronsensus.stores.sql.definitions import DefinitionCache
-from cronsensus.stores.sql.dialect import Dialect
-from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.sql.handle import SqlHandle
 
 
-class SqlStore(Store):
-    """A store on a SQL database; a subclass brings the dialect, the connections and the wake-ups."""
-
-    def __init__(self, *, namespace: str, where: str, dialect: Dialect, connect: Callable[[], Connection]) -> None:
-        """Make a handle; nothing is opened before the first verb."""
-        self.namespace = check_name(namespace, what="namespace")
-        self._where = where
-        self._dialect = dialect
-        self._connections = Connections(connect, where=where)
-        self._definitions = DefinitionCache()
-
-    @property
-    def capabilities(self) -> StoreCapabilities:
-        """Return what this store can do."""
-        return self._dialect.capabilities
-
-    @abstractmethod
-    def sibling(self) -> SqlStore:
-        """Return a handle with connections of its own."""
-
-    # --- transactions -------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _writing(self) -> Iterator[Transaction]:
-        with self._step(self._dialect.begin_write, self._dialect.end_write) as tx:
-            yield tx
-
-    @contextmanager
-    def _reading(self) -> Iterator[Transaction]:
-        with self._step(self._dialect.begin_read, None) as tx:
-            yield tx
-
-    @contextmanager
-    def _step(self, begin: Callable[[Connection], None], ended: Callable[[], None] | None) -> Iterator[Transaction]:
-        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one."""
-        with self._errors_explained():
-            connection = self._connections.take()
-            try:
-                with connection.begin():
-                    begin(connection)
-                    yield Transaction(connection, self._dialect, self.namespace, self._definitions)
-            except (CronsensusError, LookupError):
-                # A verb's own "no": rolled back, and the connection is as good as before.
-                self._connections.give_back(connection)
-                raise
-            except BaseException:
-                self._connections.throw_away(connection)
-                raise
-            else:
-                self._connections.give_back(connection)
-            finally:
-                if ended is not None:
-                    ended()
-
-    @contextmanager
-    def _errors_explained(self) -> Iterator[None]:
-        try:
-            yield
-        except CronsensusError:
-            raise
-        except Exception as error:
-            explained = self._dialect.translate(error)
-            if explained is None:
-                raise
-            raise explained from error
-
-    # --- set-up -------------------------------------------------------------------------------------------------------
-
-    def migrate(self) -> list[str]:
-        """Bring the schema up to date.
-
-        Safe when several processes start at once: each step reads the version again under the migration lock.
-        """
-        applied: list[str] = []
-        while True:
-            with self._reading() as look:
-                if migrations.next_step(look.connection, self._where) is None:
-                    return applied
-            with self._writing() as tx:
-                self._dialect.lock_migrations(tx.connection)
-                step = migrations.next_step(tx.connection, self._where)
-                if step is None:
-                    return applied
-                migrations.take(step, tx.connection, tx.now)
-            applied.append(step[1])
-
-    def check(self) -> None:
-        """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
-        with self._reading() as tx:
-            version = migrations.version_of(tx.connection)
-        migrations.refuse_newer(version, self._where)
-        migrations.refuse_older(version, self._where)
-        self._check_writable()
-
-    def _check_writable(self) -> None:
-        """Raise if a write would fail; by default nothing is tried."""
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self._connections.close()
-
-    def now(self) -> datetime:
-        """Return the store's clock."""
-        with self._reading() as tx:
-            return from_micros(tx.now)
+class SqlStore(SqlHandle):
+    """The verbs."""
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
         """Define jobs; first look without the write lock whether there is anything to write at all."""
-        declared = jobs.declare(specs, release=release, complete=complete, by=by)
+        declared = defining.declare(specs, release=release, complete=complete, by=by)
         with self._reading() as tx:
-            nothing_to_do = jobs.already_so(tx, declared)
+            nothing_to_do = defining.already_so(tx, declared)
         if nothing_to_do is not None:
             return nothing_to_do
-        jobs.prepare(declared, from_micros(tx.now))
+        defining.prepare(declared, from_micros(tx.now))
         with self._writing() as tx:
-            return jobs.put(tx, declared)
+            return defining.put(tx, declared)
 
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         with self._writing() as tx:
-            return jobs.retire(tx, job, by=by, why=why)
+            return retiring.retire(tx, job, by=by, why=why)
 
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job."""
         with self._writing() as tx:
-            return jobs.pause(tx, job, by=by, why=why)
+            return pausing.pause(tx, job, by=by, why=why)
 
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
         """End a pause."""
         with self._writing() as tx:
-            return jobs.resume(tx, job, by=by, why=why)
+            return pausing.resume(tx, job, by=by, why=why)
 
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
@@ -396,7 +287,7 @@ class SqlStore(Store):
     ) -> list[LedgerRange]:
         """Return verdict ranges."""
         with self._reading() as tx:
-            return reading_jobs.ranges(tx, job, since, until, after, limit)
+            return reading_jobs.ranges(tx, job, since=since, until=until, after=after, limit=limit)
 
     def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
         """Return sessions."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.sql.base import Executable
 
-from cronsensus.stores.sql.definitions import DefinitionCache
+from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow, Dialect
 
 Value = TypeVar("Value")
@@ -25,7 +25,7 @@ class Transaction:
 
     __slots__ = ("connection", "definitions", "dialect", "epoch", "lease_now", "namespace", "now")
 
-    def __init__(self, connection: Connection, dialect: Dialect, namespace: str, definitions: DefinitionCache) -> None:
+    def __init__(self, connection: Connection, dialect: Dialect, namespace: str, definitions: Definitions) -> None:
         reading = dialect.read_clocks(connection)
         self.connection = connection
         self.dialect = dialect
@@ -58,8 +58,14 @@ class Transaction:
         return self.connection.execute(statement, parameters).rowcount
 
     def change_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Run a statement for each of ``rows``; return how many rows it touched in all."""
-        return self.dialect.execute_many(self.connection, statement, rows) if rows else 0
+        """Run a constant statement for each of ``rows``, which have the same keys; return how many rows it touched."""
+        if not rows:
+            return 0
+        return self.change_tuples(statement, tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+    def change_tuples(self, statement: Executable, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> int:
+        """Do ``change_many`` with rows whose values are in the order of ``names``, for paths that must be fast."""
+        return self.dialect.execute_many(self.connection, statement, names, rows) if rows else 0
 
     def rows_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> list[AnyRow]:
         """Return the rows of a query with ``… IN (:name)``, asked in pieces that the database accepts."""

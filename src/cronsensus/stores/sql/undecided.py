@@ -13,8 +13,7 @@ from cronsensus.planning import MOST_COUNTED, next_nominal
 def undecided_until(eras: tuple[Era, ...], watermark: datetime, now: datetime) -> VerdictRange | None:
     """Return the nominal times in (watermark, now] as missed(retired); ``None``: there are none.
 
-    Args:
-        eras: the one that holds at the watermark, and those after it.
+    ``eras`` are the one that holds at the watermark, and those after it.
     """
     first = next_nominal(eras, watermark)
     if first is None or first > now:

@@ -105,7 +105,9 @@ class Crank:
         self._count()
         self._woken, self._turning = False, True
         world = self.node.world
-        if not world.scenario.batons or ((self.fault is None or self.fault.kind in INSTANT) and not self.node.suspended):
+        if not world.scenario.batons or (
+            (self.fault is None or self.fault.kind in INSTANT) and not self.node.suspended
+        ):
             world.current = self
             try:
                 self._body()

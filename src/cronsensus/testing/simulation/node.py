@@ -1,4 +1,4 @@
-"""A node whose cranks the simulation turns: the real conductor, the real keeper, and what ``Node`` does between them. Floor 6."""
+"""A node whose cranks the simulation turns: conductor, keeper and what ``Node`` does between them are real. Floor 6."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SimulatedNode(Node):
         self.mutex = Mutex(self)
         self._thaw_at = 0
         self._sessions = 0
-        wire = cast(Store, Wire(world))
+        wire = cast("Store", Wire(world))
         executor = SimulatedExecutor(self)
         registered = {
             function: Registered(function, _never, world.scenario.executors[function]) for function in sorted(functions)
@@ -63,11 +63,11 @@ class SimulatedNode(Node):
         self._store = wire
         self._on_drained = self._ask_to_leave
         self._drained = threading.Event()
-        self._deadlines = cast(Any, Watchdog(self))
+        self._deadlines = cast("Any", Watchdog(self))
         self._trust_lock = threading.Lock()
         self._trust_watch = None
         self._trust_until = 0.0
-        self._wake_event = cast(Any, _Waker(self.turning))
+        self._wake_event = cast("Any", _Waker(self.turning))
         self.conductor = world.parts.conductor(
             wire,
             clock,
@@ -89,12 +89,12 @@ class SimulatedNode(Node):
             on_renewal=self._on_renewal,
             on_trust_lost=self._on_trust_lost,
         )
-        self._keeper._wake = cast(Any, _Waker(self.keeping))  # noqa: SLF001 - the keeper's thread waits for this event
+        self._keeper._wake = cast("Any", _Waker(self.keeping))  # noqa: SLF001 - the keeper's thread waits for this event
 
-    # --- what the process does ------------------------------------------------------------------------------------------
+    # --- what the process does ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start: as ``Node.start``, which fails when the store does not answer and is tried again by whoever runs it."""
+        """Start, and try again for as long as the store does not answer."""
         self.turning.wake()
         self.keeping.wake()
 
@@ -123,10 +123,6 @@ class SimulatedNode(Node):
         """Whether the process stands still."""
         return self.world.clock.micros < self._thaw_at
 
-    def thaw(self) -> None:
-        """Go on now."""
-        self._thaw_at = self.world.clock.micros
-
     def hint(self) -> None:
         """Take a wake-up from the store."""
         if not self.gone:
@@ -145,7 +141,7 @@ class SimulatedNode(Node):
 
         self.world.at(self.world.clock.micros + micros, act)
 
-    # --- the cranks -------------------------------------------------------------------------------------------------------
+    # --- the cranks --------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
         wait = self.conductor.step()
@@ -190,11 +186,11 @@ class SimulatedNode(Node):
         self.executor.die()
         world.node_gone(self)
 
-    # --- what it tells the conductor ----------------------------------------------------------------------------------------
+    # --- what it tells the conductor ---------------------------------------------------------------------------------
 
     def _on_session(self, lease: SessionLease) -> None:
         self.mutex = Mutex(self)
-        lease.changing = cast(Any, self.mutex)
+        lease.changing = cast("Any", self.mutex)
         super()._on_session(lease)
 
     def _new_session(self) -> SessionSpec:

@@ -12,7 +12,7 @@ from cronsensus.model.states import ACTIVE
 from cronsensus.testing.simulation.clocks import SECOND
 
 if TYPE_CHECKING:
-    from cronsensus.testing.simulation.books import Record
+    from cronsensus.testing.simulation.judge.books import Record
     from cronsensus.testing.simulation.world import World
 
 
@@ -24,14 +24,17 @@ class People:
         self._rng = world.rng
         self._acts: list[Callable[[str], None]] = [
             self._pause, self._resume, self._resume, self._trigger, self._trigger, self._cancel, self._retry,
-            self._backfill, self._enqueue, self._enqueue, self._enqueue, self._retire, self._prune, self._drain,
+            self._backfill, self._enqueue, self._enqueue, self._enqueue, self._retire,
         ]  # fmt: skip
 
     def act(self) -> None:
         """Do one thing; what is refused is refused."""
         job = self._rng.choice(self._world.scenario.names)
         try:
-            self._rng.choice(self._acts)(job)
+            if self._rng.random() < 0.1:
+                self._rng.choice([self._prune, self._drain])()
+            else:
+                self._rng.choice(self._acts)(job)
         except (CoordinationError, UnknownJob) as error:
             self._world.trace.add(self._world.clock.micros, "people", "refused", error)
         self._world.hint_all("people")
@@ -94,11 +97,13 @@ class People:
         if rng.random() < 0.2:
             self.do("enqueue", items)
 
-    def _prune(self, job: str) -> None:
-        before = None if self._rng.random() < 0.5 else self._world.clock.now() - timedelta(seconds=self._rng.randint(0, 60))
+    def _prune(self) -> None:
+        before = (
+            None if self._rng.random() < 0.5 else self._world.clock.now() - timedelta(seconds=self._rng.randint(0, 60))
+        )
         self.do("prune", before, limit=self._rng.choice([3, 1000]))
 
-    def _drain(self, job: str) -> None:
+    def _drain(self) -> None:
         nodes = [node for node in self._world.nodes if node.session is not None]
         if nodes and self._rng.random() < 0.3:
             self.do("drain", self._rng.choice(nodes).session, by="people", why="simulated")

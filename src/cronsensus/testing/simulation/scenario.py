@@ -39,7 +39,7 @@ class Scenario:
         """Whether suspended turns have threads of their own: slower, and any order is possible."""
         self.nodes = rng.randint(2, 4)
         self.watch = rng.choice([0.5, 2.0, 4.0, 4.0, 4.0])
-        """Seconds between looks at others' runs. Most looks find nothing, so most nights have fewer of them than a day."""
+        """Seconds between looks at others' runs. Most looks find nothing, so most nights have few of them."""
         self.fast_evidence = rng.random() < 0.5
         self.rough = rng.random() < 0.85
         self.seconds_between_faults = rng.choice([2.0, 4.0, 8.0])
@@ -49,12 +49,14 @@ class Scenario:
 
 
 def _shape(rng: Random) -> Shape:
-    return rng.choice([
-        Shape(0.01, 0.5, 1.0),
-        Shape(0.1, 3.0, 0.8),
-        Shape(1.0, 12.0, 0.9),
-        Shape(5.0, 40.0, 0.9),
-    ])
+    return rng.choice(
+        [
+            Shape(0.01, 0.5, 1.0),
+            Shape(0.1, 3.0, 0.8),
+            Shape(1.0, 12.0, 0.9),
+            Shape(5.0, 40.0, 0.9),
+        ]
+    )
 
 
 def _next_release(rng: Random, before: list[JobSpec]) -> list[JobSpec]:

@@ -1,4 +1,4 @@
-"""What happened, in order: kept as plain values while it happens, written as text only when somebody reads it. Floor 6."""
+"""What happened, in order: plain values while it happens, text only when somebody reads it. Floor 6."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     Claim: lambda one: f"#{one.id} {one.job} attempt {one.attempt} token {one.token}",
     Outcome: lambda one: f"#{one.id} token {one.token} {one.state}({one.reason})",
     Settled: lambda one: f"#{one.id} token {one.token} {'accepted' if one.accepted else 'refused'} {one.state}",
-    Renewal: lambda one: f"{'alive' if one.alive else 'dead'} cancel{sorted(one.cancel)}{' drain' if one.drain else ''}",
+    Renewal: lambda one: (
+        f"{'alive' if one.alive else 'dead'} cancel{sorted(one.cancel)}{' drain' if one.drain else ''}"
+    ),
     Takeover: lambda one: f"#{one.id} {one.job} token {one.token} of {one.session} became {one.became}",
     Enqueued: lambda one: f"#{one.id} {one.job} {one.key} {'new' if one.created else 'known'} {one.state}",
     Item: lambda one: f"{one.job} {one.key} in {one.delay.total_seconds():g}s",

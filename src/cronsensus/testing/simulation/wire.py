@@ -11,9 +11,8 @@ fault               what the node sees, and what the store did
 ``hang``            an error after a while; nothing happened
 ``hang_lost``       an error after a while; it was done at once
 ``late``            an error after a while; it is done some time after that
-``slow``            the answer, late; it was done at once
-``wait``            the answer, late; it was done late (as behind a lock)
-``freeze``          as ``slow`` or ``wait``, and the whole process stood still
+``slow``            the answer, late; it was done at once, or late (as behind a lock)
+``freeze``          as ``slow``, and the whole process stood still
 ``crash``           nothing: the process is gone, before or after it was done
 ``linger``          the answer, a little late, at every verb, so that others come in between
 ==================  ===================================================================================
@@ -23,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
 from cronsensus.testing.simulation.batons import Crashed
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from cronsensus.testing.simulation.cranks import Crank
     from cronsensus.testing.simulation.world import World
 
-Kind = Literal["fail", "lost", "hang", "hang_lost", "late", "slow", "wait", "freeze", "crash", "linger"]
+Kind = Literal["fail", "lost", "hang", "hang_lost", "late", "slow", "freeze", "crash", "linger"]
 INSTANT: frozenset[Kind] = frozenset({"fail", "lost", "crash"})
 """Faults for which nobody has to wait."""
 
@@ -59,7 +58,7 @@ class Wire:
         def call(*args: Any, **kwargs: Any) -> Any:
             crank = world.current
             if crank is None:
-                return world.commit("nobody", verb, args, kwargs)
+                raise AssertionError(f"{verb} is called by nobody")
             fault = crank.fault
             if fault is None:
                 return world.commit(crank.name, verb, args, kwargs)
@@ -70,49 +69,68 @@ class Wire:
             if fault.verb >= 0:
                 return world.commit(crank.name, verb, args, kwargs)
             crank.fault = None
-            return _bite(world, crank, fault, verb, tuple(list(arg) if isinstance(arg, list) else arg for arg in args), kwargs)
+            return _Request(world, crank, verb, world.copied(args), kwargs).meet(fault)
 
         self.__dict__[verb] = call
         return call
 
 
-def _bite(world: World, crank: Crank, fault: Fault, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    world.trace.add(world.clock.micros, crank.name, "FAULT", fault.kind, verb, f"{fault.micros / SECOND:g}s")
-    world.faults += 1
-    match fault.kind:
-        case "fail":
-            raise StoreUnavailable("simulated: refused")
-        case "lost":
-            world.commit(crank.name, verb, args, kwargs)
-            raise StoreUnavailable("simulated: the answer is lost")
-        case "hang" | "hang_lost":
-            if fault.kind == "hang_lost":
-                world.commit(crank.name, verb, args, kwargs)
-            crank.suspend(fault.micros)
-            raise StoreBusy("simulated: no answer in time")
-        case "late":
-            world.at(world.clock.micros + 2 * fault.micros, lambda: world.commit_late(crank.name, verb, args, kwargs))
-            crank.suspend(fault.micros)
-            raise StoreBusy("simulated: no answer in time")
-        case "wait":
-            crank.suspend(fault.micros)
-            return world.commit(crank.name, verb, args, kwargs)
-        case "slow":
-            answer = world.commit(crank.name, verb, args, kwargs)
-            crank.suspend(fault.micros)
-            return answer
-        case "freeze":
-            crank.node.freeze(fault.micros)
-            if world.rng.random() < 0.5:
-                crank.suspend(1)
-                return world.commit(crank.name, verb, args, kwargs)
-            answer = world.commit(crank.name, verb, args, kwargs)
-            crank.suspend(1)
-            return answer
-        case "crash":
-            if world.rng.random() < 0.5:
-                world.commit(crank.name, verb, args, kwargs)
-            crank.node.crash()
-            raise Crashed
-        case "linger":
-            raise AssertionError("lingering has no single verb")
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A verb on its way to the store, that does not get there as it should, or whose answer does not come back so."""
+
+    world: World
+    crank: Crank
+    verb: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def meet(self, fault: Fault) -> Any:
+        """Let the fault bite."""
+        world, micros = self.world, fault.micros
+        world.trace.add(world.clock.micros, self.crank.name, "FAULT", fault.kind, self.verb, f"{micros / SECOND:g}s")
+        world.faults += 1
+        match fault.kind:
+            case "fail":
+                raise StoreUnavailable("simulated: refused")
+            case "lost":
+                self.commit()
+                raise StoreUnavailable("simulated: the answer is lost")
+            case "crash":
+                return self._crash()
+            case "hang":
+                return self._give_up_after(micros)
+            case "hang_lost":
+                self.commit()
+                return self._give_up_after(micros)
+            case "late":
+                world.late_renewals += self.verb == "renew"
+                world.after(2 * micros, lambda: world.commit_late(self.crank.name, self.verb, self.args, self.kwargs))
+                return self._give_up_after(micros)
+            case "freeze":
+                self.crank.node.freeze(micros)
+                return self._before_or_after(1)
+            case _:
+                return self._before_or_after(micros)
+
+    def commit(self) -> Any:
+        """Let the store carry it out."""
+        return self.world.commit(self.crank.name, self.verb, self.args, self.kwargs)
+
+    def _before_or_after(self, micros: int) -> Any:
+        if self.world.rng.random() < 0.5:
+            self.crank.suspend(micros)
+            return self.commit()
+        answer = self.commit()
+        self.crank.suspend(micros)
+        return answer
+
+    def _give_up_after(self, micros: int) -> NoReturn:
+        self.crank.suspend(micros)
+        raise StoreBusy("simulated: no answer in time")
+
+    def _crash(self) -> NoReturn:
+        if self.world.rng.random() < 0.5:
+            self.commit()
+        self.crank.node.crash()
+        raise Crashed

@@ -1,4 +1,4 @@
-"""Work that takes virtual time: an executor whose jobs end by events, obey or do not, and keep a count of their own. Floor 6."""
+"""Work that takes virtual time: an executor whose jobs end by events, and obey or do not. Floor 6."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
+from cronsensus.testing.simulation.judge.reckoning import nothing_is_left, reckon
 from cronsensus.testing.simulation.node import SimulatedNode, is_gone
 from cronsensus.testing.simulation.people import People
-from cronsensus.testing.simulation.reckoning import nothing_is_left, reckon
 from cronsensus.testing.simulation.scenario import Scenario
 from cronsensus.testing.simulation.trace import Trace
 from cronsensus.testing.simulation.troubles import Troubles
@@ -33,6 +33,9 @@ AFTERWARDS = 30 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""
 PATIENCE = 150 * SECOND
 """How long everything that is due may take from then on to come to its end."""
+LONG_PATIENCE = 330 * SECOND
+"""The same where a renewal was carried out long after its node gave it up: it may have made a working node's lease as
+long as an idle one's, and so delayed a takeover by as much."""
 LOOK = 10 * SECOND
 MOST_EVENTS = 200_000
 
@@ -64,6 +67,9 @@ class World:
         self.calm = False
         self.over = False
         self.faults = 0
+        self.late_renewals = 0
+        self.punctual = 1.0 + self.scenario.watch
+        """Seconds by which anything may be late where nothing goes wrong."""
         self.verbs = 0
         self.turns = 0
         self.release = 0
@@ -73,7 +79,7 @@ class World:
         self._order = 0
         self._events: list[tuple[int, float, int, Callable[[], None]]] = []
 
-    # --- time -----------------------------------------------------------------------------------------------------------
+    # --- time --------------------------------------------------------------------------------------------------------
 
     def at(self, micros: int, action: Callable[[], None]) -> None:
         """Do something at a moment; what is due in one moment is done in an order that is drawn."""
@@ -126,13 +132,11 @@ class World:
 
     def _finish(self) -> None:
         self.people.leave_alone()
-        since, until = self.clock.now(), self.clock.micros + PATIENCE
+        patience = LONG_PATIENCE if self.late_renewals else PATIENCE
+        since, until = self.clock.now(), self.clock.micros + patience
 
         def look() -> None:
-            if self.clock.micros >= until:
-                nothing_is_left(self, since)
-                self.over = True
-            elif all(record.final for record in self.judge.records.values()):
+            if self.clock.micros >= until or all(record.final for record in self.judge.records):
                 nothing_is_left(self, since)
                 self.over = True
             else:
@@ -140,7 +144,7 @@ class World:
 
         self.after(LOOK, look)
 
-    # --- nodes ----------------------------------------------------------------------------------------------------------
+    # --- nodes -------------------------------------------------------------------------------------------------------
 
     def start_node(self, name: str) -> None:
         """Start a process."""
@@ -171,12 +175,13 @@ class World:
         """Return whether the process of a session is certainly gone."""
         return is_gone(session, self._gone)
 
-    # --- the store ------------------------------------------------------------------------------------------------------
+    # --- the store ---------------------------------------------------------------------------------------------------
 
     def commit(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let the store carry a verb out, under the eyes of the judge."""
         self.verbs += 1
-        args = tuple(list(arg) if isinstance(arg, list) else arg for arg in args)
+        if verb == "release":
+            args = self.copied(args)  # the conductor goes on with its list
         try:
             answer = getattr(self.store, verb)(*args, **kwargs)
         except (CronsensusError, LookupError) as error:
@@ -188,6 +193,11 @@ class World:
         else:
             self.judge.saw(verb, args, kwargs, answer)
         return answer
+
+    @staticmethod
+    def copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments as they are now."""
+        return tuple(list(arg) if isinstance(arg, list) else arg for arg in args)
 
     def commit_late(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Let the store carry a verb out for which nobody waits any more."""

@@ -36,8 +36,8 @@ def is_busy(error: BaseException | None) -> bool:
 def busy(path: Path, seconds: float) -> StoreBusy:
     """Return the error for a write lock that did not come free in time."""
     return StoreBusy(
-        f"{path} stayed locked by another process for {seconds:g} s; if none is hung (see: fuser -v '{path}'), allow more time "
-        f"with ?busy_timeout={max(10, round(seconds * 2))}"
+        f"{path} stayed locked by another process for {seconds:g} s; if none is hung (see: fuser -v '{path}'), "
+        f"allow more time with ?busy_timeout={max(10, round(seconds * 2))}"
     )
 
 
@@ -57,7 +57,8 @@ def translate(error: BaseException, path: Path, seconds: float) -> StoreError | 
             return full(path) if _free_bytes(path) < _LITTLE else _io_error(path, error)
         case sqlite3.SQLITE_NOTADB:
             return StoreCorrupt(
-                f"{path} is not an SQLite database; give another path in the URL, or move that file away if it is not needed"
+                f"{path} is not an SQLite database; give another path in the URL, "
+                "or move that file away if it is not needed"
             )
         case sqlite3.SQLITE_CORRUPT:
             return StoreCorrupt(
@@ -86,7 +87,8 @@ def cannot_open(path: Path, text: str) -> StoreError:
     if not path.exists():
         if not os.access(path.parent, os.W_OK) or _mounted_read_only(path.parent):
             return StoreReadOnly(
-                f"{path} cannot be created: {path.parent} is read-only for this user; choose another path or allow writing"
+                f"{path} cannot be created: {path.parent} is read-only for this user; "
+                "choose another path or allow writing"
             )
         return no_schema(path)
     if not os.access(path, os.R_OK):
@@ -108,8 +110,8 @@ def read_only(path: Path) -> StoreReadOnly:
         )
     if not os.access(path.parent, os.W_OK):
         return StoreReadOnly(
-            f"{path} cannot be written: SQLite keeps its journal beside it and {path.parent} is read-only for this user; "
-            f"allow it: chmod u+w '{path.parent}' (or chown)"
+            f"{path} cannot be written: SQLite keeps its journal beside it and {path.parent} is read-only for "
+            f"this user; allow it: chmod u+w '{path.parent}' (or chown)"
         )
     return StoreReadOnly(
         f"{path} can be read but not written; is {path.parent} on a read-only mount? Remount it, or choose another path"

@@ -21,7 +21,7 @@ import threading
 from itertools import islice
 from pathlib import Path
 
-from cronsensus.stores.sql.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 _STARTING = ".new-"
 """How names begin that are not yet to be written to."""

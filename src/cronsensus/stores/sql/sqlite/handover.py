@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cronsensus.stores.sql.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 NAME = "writers"
 STEP_BACK = 0.0003

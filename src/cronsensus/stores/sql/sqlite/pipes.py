@@ -57,8 +57,8 @@ def tell(pipe: Path) -> bool:
             return False
         raise
     try:
-        # A reader of our own, for a moment: should the other one go right now, the write must not end in a SIGPIPE, which
-        # kills a process whose author restored that signal's default.
+        # A reader of our own, for a moment: should the other one go right now, the write must not end in a SIGPIPE,
+        # which kills a process whose author restored that signal's default.
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
             os.write(writer, b"!")

@@ -21,8 +21,7 @@ here."""
 def kind_of(path: Path, mounts: str | None = None) -> str | None:
     """Return the kind of file system that ``path`` (which need not exist) lies on; ``None``: cannot be told here.
 
-    Args:
-        mounts: the text of ``/proc/self/mountinfo``, for tests.
+    ``mounts`` is the text of ``/proc/self/mountinfo``, for tests.
     """
     if mounts is None:
         try:
@@ -38,7 +37,7 @@ def kind_of(path: Path, mounts: str | None = None) -> str | None:
         if not separator or len(fields) < 5:
             continue
         point = fields[4].replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
-        inside = point == "/" or real == point or real.startswith(point + "/")
+        inside = point in {"/", real} or real.startswith(point + "/")
         if inside and len(point) >= best:  # of equal ones the later mount covers the earlier
             best, kind = len(point), right.split(" ")[0]
     return kind

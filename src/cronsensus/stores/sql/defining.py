@@ -1,32 +1,30 @@
-"""Verbs on definitions: define, retire, pause, resume. Floor 3."""
+"""The verb that defines jobs: new ones, new revisions, and those that are not declared any more. Floor 3."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, exists, insert, literal_column, select, update
+from sqlalchemy import and_, bindparam, exists, select, update
 
-from cronsensus.codec import dumps
 from cronsensus.errors import DuplicateJob, StoreUnavailable
 from cronsensus.model.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.model.states import SERIAL_ORIGINS, Reason
+from cronsensus.model.states import SERIAL_ORIGINS
 from cronsensus.planning import next_nominal
 from cronsensus.stores.base import PutResult
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
-from cronsensus.stores.sql.jobrows import BY_NAME_LOCKED, eras_after, find_locked, living
-from cronsensus.stores.sql.occurrencerows import PENDING, RUNNING, clean, micros, write_payload
-from cronsensus.stores.sql.schema import eras, jobs, occurrences, pauses, releases, sessions
+from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, eras_after, last_eras
+from cronsensus.stores.sql.occurrencerows import OF_JOBS, PENDING, RUNNING, micros, write_payload
+from cronsensus.stores.sql.retiring import retire_all
+from cronsensus.stores.sql.schema import jobs, occurrences, releases, sessions
 from cronsensus.stores.sql.sessions import ALIVE, know_release
-from cronsensus.stores.sql.trail import entry, record, record_all
+from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.sql.undecided import undecided_until
 
 _j, _o, _s = jobs.c, occurrences.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -55,7 +53,6 @@ _LATER_RELEASE_LIVES = select(
 _OTHER_RELEASE_LIVES = select(
     exists().where(_s.namespace == bindparam("space"), ALIVE, _s.release != bindparam("name"))
 )
-_INSERT_ERAS = insert(eras)
 _REDEFINE = (
     update(jobs)
     .where(_j.id == bindparam("job"), _j.revision == bindparam("of_revision"))
@@ -70,54 +67,24 @@ _REDEFINE = (
         | {"retired_at": None}
     )
 )  # fmt: skip
-_RETIRE = (
-    update(jobs)
-    .where(_j.id == bindparam("job"), _j.revision == bindparam("of_revision"), _j.retired_at.is_(None))
-    .values(
-        retired_at=bindparam("now"),
-        revision=_j.revision + 1,
-        watermark=bindparam("decided"),
-        next_due=None,
-        wake_at=None,
-    )
-)
-_LAST_ERA = (
-    select(eras.c.job_id, eras.c.since)
-    .where(eras.c.job_id.in_(bindparam("ids", expanding=True)))
-    .order_by(eras.c.job_id, eras.c.since)
-)
-# job_id is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job.
-_OF_JOBS = (_o.job_id + literal_column("0")).in_(bindparam("ids", expanding=True))
-_HERE = _o.namespace == bindparam("space")
-_CANCEL_PENDING = (
-    update(occurrences)
-    .where(_HERE, PENDING, _OF_JOBS)
-    .values(state="cancelled", reason=Reason.RETIRED, finished_at=bindparam("now"))
-)
 _SERIAL = _o.origin.in_(sorted(origin.value for origin in SERIAL_ORIGINS))
 _SET_SERIAL = tuple(
-    update(occurrences).where(_HERE, state, _OF_JOBS, _SERIAL).values(serial=bindparam("is_serial"))
+    update(occurrences)
+    .where(_o.namespace == bindparam("space"), state, OF_JOBS, _SERIAL)
+    .values(serial=bindparam("is_serial"))
     for state in (PENDING, RUNNING)
 )
-_PAUSE = (
-    update(jobs)
-    .where(_j.id == bindparam("job"), _j.paused_at.is_(None))
-    .values(paused_at=bindparam("now"), paused_by=bindparam("who"), paused_why=bindparam("because"), wake_at=None)
-)
-_RESUME = (
-    update(jobs)
-    .where(_j.id == bindparam("job"), _j.paused_at.is_not(None))
-    .values(
-        paused_at=None,
-        paused_by=None,
-        paused_why=None,
-        wake_at=_j.next_due,
-        pause_ended_at=bindparam("until"),
-    )
-)
-_INSERT_PAUSE = insert(pauses)
-_OPEN_PAUSE = select(pauses.c.id, pauses.c.start).where(pauses.c.job_id == bindparam("job"), pauses.c.end.is_(None))
-_END_PAUSE = update(pauses).where(pauses.c.id == bindparam("pause")).values(end=bindparam("until"))
+
+
+class Prepared(NamedTuple):
+    """What takes long and needs no lock.
+
+    ``first`` is the first nominal time after a moment just before the lock is taken.
+    """
+
+    text: str
+    trigger: str | None
+    first: datetime | None
 
 
 @dataclass(slots=True)
@@ -130,9 +97,7 @@ class Declared:
     complete: bool
     by: str
     differing: list[str] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
-    first: dict[str, datetime | None] = field(default_factory=dict)
-    """The first nominal time after a moment just before the lock: a search that need not be done while others wait."""
+    prepared: dict[str, Prepared] = field(default_factory=dict)
 
 
 def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str) -> Declared:
@@ -168,9 +133,15 @@ def already_so(tx: Transaction, declared: Declared) -> PutResult | None:
 def prepare(declared: Declared, now: datetime) -> None:
     """Do for the definitions that differ what takes long and needs no lock."""
     for name in declared.differing:
-        spec = declared.specs[name]
-        declared.texts[name] = _text(spec)
-        declared.first[name] = None if spec.trigger is None else spec.trigger.next_after(now)
+        declared.prepared[name] = _prepare(declared.specs[name], now)
+
+
+def _prepare(spec: JobSpec, now: datetime) -> Prepared:
+    # Arguments were checked and bounded in declare(); the rest is ours.
+    data = spec.to_json()
+    trigger = None if data["trigger"] is None else json.dumps(data["trigger"], separators=(",", ":"))
+    first = None if spec.trigger is None else spec.trigger.next_after(now)
+    return Prepared(json.dumps(data, ensure_ascii=False, separators=(",", ":")), trigger, first)
 
 
 def put(tx: Transaction, declared: Declared) -> PutResult:
@@ -192,6 +163,9 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
             did["superseded"].append(name)
         else:
             did["created" if row is None else "changed"].append(name)
+    for name in (*did["created"], *did["changed"]):
+        if name not in declared.prepared:  # it changed between the look and the lock
+            declared.prepared[name] = _prepare(declared.specs[name], from_micros(tx.now))
     _create(tx, declared, did["created"])
     _redefine(tx, declared, [standing[name] for name in did["changed"]])
     if declared.complete:
@@ -199,7 +173,7 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
         if gone and _lives(tx, _OTHER_RELEASE_LIVES, name=declared.release):
             did["kept"] = [row.name for row in gone]
         else:
-            _retire(tx, gone)
+            retire_all(tx, gone)
             did["retired"] = [row.name for row in gone]
     if declared.by:
         record_all(
@@ -260,8 +234,8 @@ def _create(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
         )
     ids = {row.name: row.id for row in tx.rows_in(_IDS, "names", names, space=tx.namespace)}
     tx.change_many(
-        _INSERT_ERAS,
-        [_era_row(ids[row["name"]], row["watermark"], 1, declared.specs[row["name"]]) for row in rows],
+        INSERT_ERAS,
+        [era_row(ids[row["name"]], row["watermark"], 1, declared.prepared[row["name"]].trigger) for row in rows],
     )
 
 
@@ -270,7 +244,7 @@ def _first(declared: Declared, name: str, now: datetime) -> tuple[datetime, date
     trigger = declared.specs[name].trigger
     if trigger is None:
         return now, None
-    first = declared.first.get(name)
+    first = declared.prepared[name].first
     if first is None or first <= now:
         first = trigger.next_after(now)
     if first is not None:
@@ -286,7 +260,7 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
     if not rows:
         return
     known = eras_after(tx, rows)
-    began = _last_eras(tx, rows)
+    began = last_eras(tx, rows)
     changes: list[dict[str, Any]] = []
     new_eras: list[dict[str, Any]] = []
     serial: dict[int, list[int]] = {0: [], 1: []}
@@ -306,12 +280,12 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
         changes.append(
             {"job": row.id, "of_revision": row.revision} | {f"new_{name}": value for name, value in columns.items()}
         )
-        new_eras.append(_era_row(row.id, since, revision, spec))
+        new_eras.append(era_row(row.id, since, revision, declared.prepared[row.name].trigger))
         if (row.overlap == "allow") != (spec.policies.overlap == "allow"):
             serial[int(spec.policies.overlap != "allow")].append(row.id)
     if tx.change_many(_REDEFINE, changes) != len(changes):
         raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
-    tx.change_many(_INSERT_ERAS, new_eras)
+    tx.change_many(INSERT_ERAS, new_eras)
     for is_serial, ids in serial.items():
         for statement in _SET_SERIAL:
             tx.change_in(statement, "ids", ids, space=tx.namespace, is_serial=is_serial)
@@ -325,89 +299,8 @@ def _columns(declared: Declared, name: str) -> dict[str, Any]:
         "function": spec.function,
         "source": spec.source,
         "digest": declared.digests[name],
-        "spec": declared.texts.get(name) or _text(spec),
+        "spec": declared.prepared[name].text,
         "overlap": policies.overlap,
         "concurrency": policies.concurrency,
         "keep": policies.keep // _MICROSECOND,
     }
-
-
-def _text(spec: JobSpec) -> str:
-    # Arguments were checked and bounded in declare(); the rest is ours.
-    return json.dumps(spec.to_json(), ensure_ascii=False, separators=(",", ":"))
-
-
-def _era_row(job: int, since: int, revision: int, spec: JobSpec | None) -> dict[str, Any]:
-    trigger = None if spec is None or spec.trigger is None else dumps(spec.trigger.to_json(), what="trigger")
-    return {"job_id": job, "since": since, "revision": revision, "trigger": trigger}
-
-
-def _last_eras(tx: Transaction, rows: Iterable[AnyRow]) -> dict[int, int]:
-    """Return when the last era of each job began."""
-    return {row.job_id: row.since for row in tx.rows_in(_LAST_ERA, "ids", [row.id for row in rows])}
-
-
-# --- the end of a job -------------------------------------------------------------------------------------------------
-
-
-def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
-    row = tx.row(BY_NAME_LOCKED, space=tx.namespace, name=job)
-    if row is None or row.retired_at is not None:
-        return False
-    _retire(tx, [row])
-    record(tx, by, "retire", job, why)
-    return True
-
-
-def _retire(tx: Transaction, rows: Sequence[AnyRow]) -> None:
-    """Retire jobs: cancel what waits, write down what nobody decided, and begin an era without a trigger."""
-    if not rows:
-        return
-    now = from_micros(tx.now)
-    tx.change_in(_CANCEL_PENDING, "ids", [row.id for row in rows], space=tx.namespace, now=tx.now)
-    known = eras_after(tx, rows)
-    began = _last_eras(tx, rows)
-    ranges: list[dict[str, Any]] = []
-    changes: list[dict[str, Any]] = []
-    new_eras: list[dict[str, Any]] = []
-    for row in rows:
-        watermark = row.watermark
-        undecided = undecided_until(known[row.id], from_micros(watermark), now)
-        if undecided is not None:
-            ranges.append(verdict_row(tx, row.id, undecided))
-            watermark = to_micros(undecided.last)
-        changes.append({"job": row.id, "of_revision": row.revision, "now": tx.now, "decided": watermark})
-        new_eras.append(_era_row(row.id, max(tx.now, watermark, began[row.id]), row.revision + 1, None))
-    if tx.change_many(_RETIRE, changes) != len(changes):
-        raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
-    tx.change_many(INSERT_VERDICTS, ranges)
-    tx.change_many(_INSERT_ERAS, new_eras)
-
-
-# --- pauses -----------------------------------------------------------------------------------------------------------
-
-
-def pause(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """Stop firing a job. Safe: only the UPDATE that found it unpaused goes on."""
-    row = living(job, find_locked(tx, job))
-    if tx.change(_PAUSE, job=row.id, now=tx.now, who=clean(by), because=clean(why)) != 1:
-        return False
-    tx.change_many(_INSERT_PAUSE, [{"job_id": row.id, "start": tx.now}])
-    record(tx, by, "pause", job, why)
-    return True
-
-
-def resume(tx: Transaction, job: str, *, by: str, why: str) -> bool:
-    """End a pause. Safe: only the UPDATE that found it paused goes on."""
-    row = living(job, find_locked(tx, job))
-    if row.paused_at is None:
-        return False
-    opened = tx.row(_OPEN_PAUSE, job=row.id)
-    until = tx.now if opened is None else max(opened.start, tx.now)
-    if tx.change(_RESUME, job=row.id, until=max(until, row.pause_ended_at or until)) != 1:
-        return False
-    if opened is not None:
-        tx.change(_END_PAUSE, pause=opened.id, until=until)
-    record(tx, by, "resume", job, why)
-    return True

@@ -7,11 +7,18 @@ from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
-from cronsensus.testing.simulation.clocks import START
+from cronsensus.testing.simulation.clocks import SECOND, START
 from cronsensus.triggers import Trigger
 
 MICROSECOND = timedelta(microseconds=1)
 LONG_BEFORE = START - timedelta(days=400)
+FUZZ = 1000
+"""Microseconds within which the store's floats and the judge's integers may differ about the end of a lease."""
+
+
+def to_micros(duration: timedelta) -> int:
+    """Return a duration in microseconds."""
+    return round(duration.total_seconds() * SECOND)
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +33,7 @@ class Record:
         adopted: made by hand ahead of its nominal time, which then came.
     """
 
+    id: int
     job: str
     key: str
     origin: Origin
@@ -33,7 +41,6 @@ class Record:
     due_at: datetime
     scheduled_for: datetime | None
     expires_at: datetime | None
-    id: int = 0
     state: State = State.PENDING
     token: int = 0
     session: str = ""
@@ -66,7 +73,6 @@ class SessionBook:
     """A session; ``until`` is the end of its lease in true microseconds."""
 
     id: str
-    pid: int
     until: int
     ended: bool = False
 
@@ -80,6 +86,7 @@ class JobBook:
 
     def __init__(self, spec: JobSpec, now: datetime) -> None:
         self.spec = spec
+        self.declared_at = now
         self.watermark = now
         if spec.trigger is not None and spec.trigger.next_after(now) is None:
             last = spec.trigger.latest_until(now, LONG_BEFORE)

@@ -1,0 +1,287 @@
+"""Define jobs: in code, by decorators, and at run time, by name. Floor 5."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, Unpack, cast
+
+from cronsensus.config import UNSET, Unset
+from cronsensus.declared import Declaration, Declarations, check_arguments, declare, require_trigger
+from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob
+from cronsensus.functions import Function, look_at
+from cronsensus.job import Job
+from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
+from cronsensus.operations import Named, Operations
+from cronsensus.triggers import Trigger
+from cronsensus.twins import twin
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_JOB_OPTIONS = {"trigger", "name", "executor", "args", "kwargs", *PolicyOptions.__annotations__}
+
+
+class Definitions(Operations):
+    """The jobs of a scheduler, and how they come to be, change and go."""
+
+    def __init__(self) -> None:
+        self._declared = Declarations()
+        self._jobs: dict[str, Job[..., Any]] = {}
+        self._added: dict[str, JobSpec] = {}
+
+    @property
+    @abstractmethod
+    def started(self) -> bool:
+        """Whether a node of this scheduler takes part."""
+
+    @property
+    @abstractmethod
+    def release(self) -> str:
+        """The release under which this process declares its jobs."""
+
+    # --- declaring ---------------------------------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> dict[str, Job[..., Any]]:
+        """The jobs that this process's code declares, by name."""
+        return dict(self._jobs)
+
+    def job(
+        self,
+        trigger: Trigger | None = None,
+        *,
+        name: str | None = None,
+        executor: Executor | None = None,
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **policies: Unpack[PolicyOptions],
+    ) -> Callable[[Callable[P, R]], Job[P, R]]:
+        """Declare a job. The function stays what it was: calling it calls it.
+
+        A parameter annotated with ``Run`` is given the run. On a started scheduler the job is put into the store at
+        once, and counts
+        as added at run time: no release declares it, and it stays until ``remove_job``.
+
+        Args:
+            trigger: when it runs by itself. ``None``: only when told to.
+            name: unique in the namespace. Defaults to the function's own.
+            executor: ``"async"``, ``"thread"`` or ``"process"``. Defaults to ``"async"`` for an async function, else
+                ``"thread"``.
+            args: JSON values that each scheduled run passes by position.
+            kwargs: JSON values that each scheduled run passes by name.
+            policies: see ``Policies``; durations may be seconds, ``timedelta``, or text like ``"15m"``.
+
+        Raises:
+            DuplicateJob: the name is taken; the message names both places.
+            InvalidOption: an unknown or impossible option.
+            InvalidTrigger: ``trigger`` is something else.
+            InvalidPayload: arguments that are not JSON.
+            UnsupportedFunction: no function, or one that the executor cannot run.
+        """
+        _require_job_options(policies)
+
+        def decorate(function: Callable[P, R]) -> Job[P, R]:
+            plain: Callable[P, R] = function.function if isinstance(function, Job) else function
+            looked_at = look_at(plain, name=name, executor=executor)
+            declaration = declare(looked_at, trigger, args, kwargs, policies)
+            if self.started:
+                return cast("Job[P, R]", self._declare_late(declaration))
+            self._declared.add_job(declaration)
+            made = Job(looked_at.name, plain, self, lambda: self._declared.specs_by_name[looked_at.name])
+            self._jobs[looked_at.name] = made
+            return made
+
+        return decorate
+
+    def function(self, *, name: str | None = None, executor: Executor | None = None) -> Callable[[F], F]:
+        """Register a function for jobs that are added at run time; the function itself comes back.
+
+        Args:
+            name: what ``add_job`` calls it. Defaults to the function's own.
+            executor: as for ``job``.
+
+        Raises:
+            DuplicateJob, InvalidOption, UnsupportedFunction: as ``job``.
+        """
+
+        def register(function: F) -> F:
+            plain = function.function if isinstance(function, Job) else function
+            self._declared.add_function(look_at(plain, name=name, executor=executor))
+            return function
+
+        return register
+
+    # --- jobs at run time --------------------------------------------------------------------------------------------
+
+    def add_job(
+        self,
+        function: str | Named | Callable[..., Any],
+        trigger: Trigger | None = None,
+        *,
+        name: str,
+        args: tuple[Any, ...] | list[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        **policies: Unpack[PolicyOptions],
+    ) -> Job[..., Any]:
+        """Add a job while running: a name, the name of a registered function, and JSON.
+
+        Every node that has the function runs it.
+
+        Idempotent: the same definition again changes nothing.
+
+        Args:
+            function: registered here by ``function`` or ``job``: its name, the job, or the function itself.
+            trigger: as for ``job``.
+            name: unique in the namespace.
+            args: JSON values that each run passes by position, unless it was enqueued with others.
+            kwargs: likewise, by name.
+            by: who; defaults to this node's name.
+            policies: as for ``job``.
+
+        Raises:
+            UnknownJob: no such function is registered here.
+            DuplicateJob: the name is taken by a job with another definition.
+            InvalidOption, InvalidTrigger, InvalidPayload: as ``job``.
+            StoreError: the store could not do it.
+        """
+        _require_job_options(policies)
+        found = self._find_function(function)
+        given, named = check_arguments(found, require_trigger(trigger), tuple(args), kwargs or {})
+        spec = JobSpec(
+            name=name,
+            function=found.name,
+            trigger=trigger,
+            args=given,
+            kwargs=named,
+            policies=Policies.read(dict(policies), self._declared.base),
+            executor=found.registered.executor,
+            source="runtime",
+        )
+        if name in self._declared:
+            raise DuplicateJob(
+                f"{name!r} is declared in code at {self._declared.function(name).place}; choose another name"
+            )
+        view = self._ready().job(name)
+        if view is not None and view.retired_at is None and view.spec.digest != spec.digest:
+            raise DuplicateJob(
+                f"there is a job {name!r} already, with another definition; use change_job, or another name"
+            )
+        self._define(spec, by)
+        return self._added_job(spec, found)
+
+    aadd_job = twin(add_job)
+
+    def change_job(
+        self,
+        name: str,
+        *,
+        trigger: Trigger | Unset | None = UNSET,
+        args: tuple[Any, ...] | list[Any] | Unset = UNSET,
+        kwargs: Mapping[str, Any] | Unset = UNSET,
+        by: str | None = None,
+        **policies: Unpack[PolicyOptions],
+    ) -> None:
+        """Change what is given of a job that was added at run time; the rest stays.
+
+        Nominal times already decided stay decided.
+
+        Raises:
+            UnknownJob: there is none.
+            InvalidOption: it is declared in code, or an option makes no sense.
+            InvalidTrigger, InvalidPayload: as ``job``.
+            StoreError: the store could not do it.
+        """
+        _require_job_options(policies)
+        old = self._runtime_spec(name, "change it there and deploy, or pause it")
+        changed = dataclasses.replace(
+            old,
+            trigger=old.trigger if isinstance(trigger, Unset) else require_trigger(trigger),
+            args=old.args if isinstance(args, Unset) else tuple(args),
+            kwargs=old.kwargs if isinstance(kwargs, Unset) else dict(kwargs),
+            policies=Policies.read(dict(policies), old.policies),
+        )
+        found = self._declared.find_function(old.function)
+        if found is not None:
+            given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
+            changed = dataclasses.replace(changed, args=given, kwargs=named)
+        self._define(changed, by)
+        if name in self._added:
+            self._added[name] = changed
+
+    achange_job = twin(change_job)
+
+    def remove_job(self, name: str, *, by: str | None = None, why: str = "") -> bool:
+        """Retire a job that was added at run time; ``False`` when it is retired already. Its ledger stays.
+
+        Raises:
+            UnknownJob: there is none.
+            InvalidOption: this process declares it in code.
+            StoreError: the store could not do it.
+        """
+        if name in self._declared:
+            raise InvalidOption(
+                f"{name!r} is declared in code at {self._declared.function(name).place}; remove it there, or pause it"
+            )
+        if self._ready().job(name) is None:
+            raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
+        self._added.pop(name, None)
+        return self._act(None, lambda store: store.retire(name, by=self._who(by), why=why))
+
+    aremove_job = twin(remove_job)
+
+    def _find_function(self, function: str | Named | Callable[..., Any]) -> Function:
+        if isinstance(function, str):
+            return self._declared.function(function)
+        if isinstance(function, Job):
+            return self._declared.function(function.spec.function)
+        found = self._declared.registered_as(function)
+        if found is None:
+            raise UnknownJob(f"{function!r} is not registered here; put @scheduler.function() above it")
+        return found
+
+    def _runtime_spec(self, name: str, instead: str) -> JobSpec:
+        view = self._ready().job(name)
+        if view is None or view.retired_at is not None:
+            raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
+        if view.spec.source == "code":
+            raise InvalidOption(f"{name!r} is declared in code; {instead}")
+        return view.spec
+
+    def _declare_late(self, declaration: Declaration) -> Job[..., Any]:
+        """Declare a job on a started scheduler: other nodes of this release may not know it, so no release owns it."""
+        spec = dataclasses.replace(declaration.spec(self._declared.base), source="runtime")
+        self._declared.add_function(declaration.function)
+        self._define(spec, None)
+        made = self._added_job(spec, declaration.function)
+        self._jobs[spec.name] = made
+        return made
+
+    def _added_job(self, spec: JobSpec, function: Function) -> Job[..., Any]:
+        self._added[spec.name] = spec
+        return Job(spec.name, function.registered.function, self, lambda: self._spec_here(spec.name) or spec)
+
+    def _define(self, spec: JobSpec, by: str | None) -> None:
+        store = self._ready()
+        store.put_jobs([spec], release=self.release, by=self._who(by))
+        store.notify()
+
+    def _spec_here(self, job: str) -> JobSpec | None:
+        return self._added.get(job) or self._declared.spec(job)
+
+    def _known_here(self, job: str) -> JobSpec | None:
+        # Not those added at run time: somebody may have removed them, and they must not come back by being used.
+        return self._declared.spec(job)
+
+    def _function_of(self, job: str) -> Function | None:
+        spec = self._spec_here(job)
+        return None if spec is None else self._declared.find_function(spec.function)
+
+
+def _require_job_options(policies: Mapping[str, Any]) -> None:
+    for name in policies:
+        if name not in _JOB_OPTIONS:
+            raise unknown_option(name, _JOB_OPTIONS)

@@ -1,0 +1,202 @@
+"""Which pending occurrences a node may take: in order, within what policies allow. Floor 3.
+
+::
+
+    for each priority that has work due, highest first:
+        read due entries of the pending index, oldest first, a page at a time
+        pass over what this node cannot run, what waits its turn, what is full; remember their jobs
+        further pages leave those jobs out in the index itself, so a long queue of one of them costs little
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Select, and_, bindparam, exists, func, not_, or_, select, tuple_
+
+from cronsensus.errors import StoreCorrupt
+from cronsensus.model.job import JobSpec
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL
+from cronsensus.stores.sql.schema import jobs, occurrences, sessions
+from cronsensus.stores.sql.sessions import ALIVE
+from cronsensus.stores.sql.transaction import Transaction
+
+_log = logging.getLogger("cronsensus.stores")
+_o, _j, _s = occurrences.c, jobs.c, sessions.c
+MOST_PAGE = 500
+MOST_LEFT_OUT = 200
+"""Most jobs that a page is asked to leave out; beyond, they are passed over here."""
+
+CLAIMED = (
+    _o.id,
+    _o.job_id,
+    _o.serial,
+    _o.key,
+    _o.origin,
+    _o.scheduled_for,
+    _o.due_at,
+    _o.attempt,
+    _o.crashes,
+    _o.failures,
+    _o.payload,
+)
+NOT_EXPIRED = or_(_o.expires_at.is_(None), _o.expires_at >= bindparam("now"), _o.attempt > 0)
+
+_JOBS = select(
+    _j.id,
+    _j.revision,
+    _j.function,
+    _j.concurrency,
+    # The earliest waiting one of those that overlap rules, if none of them runs: the only one whose turn it can be.
+    select(func.min(_o.id))
+    .where(_o.job_id == _j.id, SERIAL, ACTIVE, PENDING)
+    .correlate(jobs)
+    .scalar_subquery()
+    .label("head"),
+    exists().where(_o.job_id == _j.id, SERIAL, ACTIVE, RUNNING).correlate(jobs).label("busy"),
+).where(_j.id.in_(bindparam("ids", expanding=True)))
+_RUNNING_NOW = (
+    select(_o.job_id, func.count().label("runs"))
+    .join_from(sessions, occurrences, and_(_o.session == _s.id, RUNNING))
+    .where(_s.namespace == bindparam("space"), ALIVE, _o.job_id.in_(bindparam("ids", expanding=True)))
+    .group_by(_o.job_id)
+)
+
+
+@cache
+def _page(*, further: bool) -> Select[tuple[Any, ...]]:
+    """Return the query for due entries at one priority: the first page, or a further one that leaves jobs out."""
+    page = (
+        select(*CLAIMED)
+        .where(
+            _o.namespace == bindparam("space"),
+            PENDING,
+            _o.priority == bindparam("level"),
+            _o.due_at <= bindparam("now"),
+            NOT_EXPIRED,
+        )
+        .order_by(_o.due_at, _o.id)
+        .limit(bindparam("size"))
+        .with_for_update(skip_locked=True)
+    )
+    if further:
+        page = page.where(
+            tuple_(_o.due_at, _o.id) > tuple_(bindparam("after_due"), bindparam("after_id")),
+            _o.job_id.not_in(bindparam("full", expanding=True)),
+            or_(
+                not_(and_(SERIAL, _o.job_id.in_(bindparam("blocked", expanding=True)))),
+                _o.id.in_(bindparam("heads", expanding=True)),
+            ),
+        )
+    return page
+
+
+@dataclass(slots=True)
+class Choice:
+    """What one claim has chosen so far, and what it learned about jobs on the way."""
+
+    functions: AbstractSet[str]
+    limit: int
+    chosen: list[AnyRow] = field(default_factory=list)
+    jobs: dict[int, AnyRow] = field(default_factory=dict)
+    specs: dict[int, JobSpec] = field(default_factory=dict)
+    room: dict[int, int] = field(default_factory=dict)
+    """How many more runs of a job its ``concurrency`` allows, where it sets one."""
+    left_out: set[int] = field(default_factory=set)
+    """Jobs that are full, or that this node cannot run."""
+    blocked: dict[int, int] = field(default_factory=dict)
+    """Jobs with occurrences that wait their turn, and the one whose turn it is (0: nobody's)."""
+
+    @property
+    def wanted(self) -> int:
+        """How many more may be chosen."""
+        return self.limit - len(self.chosen)
+
+    def consider(self, row: AnyRow) -> None:
+        """Choose an entry, or learn why not."""
+        job = self.jobs[row.job_id]
+        if job.function not in self.functions:
+            self.left_out.add(job.id)
+        if job.id in self.left_out:
+            return
+        if row.serial:
+            if job.busy or job.head != row.id:
+                self.blocked.setdefault(job.id, 0 if job.busy else job.head)
+            elif self._take_room(job.id):
+                self.blocked[job.id] = 0
+                self.chosen.append(row)
+        elif self._take_room(job.id):
+            self.chosen.append(row)
+
+    def _take_room(self, job: int) -> bool:
+        left = self.room.get(job)
+        if left is None:
+            return True
+        if left <= 0:
+            self.left_out.add(job)
+            return False
+        self.room[job] = left - 1
+        return True
+
+
+def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
+    """Choose among the entries of one priority, page by page."""
+    here = {"space": tx.namespace, "level": level, "now": tx.now}
+    size = min(choice.wanted, MOST_PAGE)
+    page = tx.rows(_page(further=False), **here, size=size)
+    while page:
+        _learn(tx, choice, page)
+        for row in page:
+            choice.consider(row)
+            if choice.wanted <= 0:
+                return
+        if len(page) < size:
+            return
+        size = min(2 * size + 32, MOST_PAGE)
+        page = tx.rows(
+            _page(further=True),
+            **here,
+            size=size,
+            after_due=page[-1].due_at,
+            after_id=page[-1].id,
+            full=list(islice(choice.left_out, MOST_LEFT_OUT)),
+            blocked=list(islice(choice.blocked, MOST_LEFT_OUT)),
+            heads=list(islice(choice.blocked.values(), MOST_LEFT_OUT)),
+        )
+
+
+def _learn(tx: Transaction, choice: Choice, page: Sequence[AnyRow]) -> None:
+    """Read of the jobs on a page what decides: function, turn, and room."""
+    unknown = {row.job_id for row in page} - choice.jobs.keys()
+    if not unknown:
+        return
+    found = tx.rows_in(_JOBS, "ids", unknown)
+    choice.jobs.update((row.id, row) for row in found)
+    able = [row for row in found if row.function in choice.functions]
+    limited = {row.id: row.concurrency for row in able if row.concurrency is not None}
+    if limited:
+        counted = tx.rows_in(_RUNNING_NOW, "ids", limited, space=tx.namespace, **tx.clocks)
+        runs = {row.job_id: row.runs for row in counted}
+        choice.room.update((job, most - runs.get(job, 0)) for job, most in limited.items())
+    try:
+        choice.specs.update(specs_of(tx, {row.id: row.revision for row in able}))
+    except StoreCorrupt:
+        _leave_out_unreadable(tx, choice, able)
+
+
+def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Sequence[AnyRow]) -> None:
+    """Leave out the jobs whose definition cannot be read, and name them, so that the others still run."""
+    for row in able:
+        try:
+            choice.specs.update(specs_of(tx, {row.id: row.revision}))
+        except StoreCorrupt as error:
+            choice.left_out.add(row.id)
+            _log.error("work waits that cannot be run: %s", error)

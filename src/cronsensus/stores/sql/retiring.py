@@ -1,0 +1,74 @@
+"""The verb that stops a job for good, keeping its watermark and its ledger. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, update
+
+from cronsensus.errors import StoreUnavailable
+from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.model.states import Reason
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
+from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, eras_after, find_locked, last_eras
+from cronsensus.stores.sql.occurrencerows import OF_JOBS, PENDING
+from cronsensus.stores.sql.schema import jobs, occurrences
+from cronsensus.stores.sql.trail import record
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.sql.undecided import undecided_until
+
+_j, _o = jobs.c, occurrences.c
+
+_RETIRE = (
+    update(jobs)
+    .where(_j.id == bindparam("job"), _j.revision == bindparam("of_revision"), _j.retired_at.is_(None))
+    .values(
+        retired_at=bindparam("now"),
+        revision=_j.revision + 1,
+        watermark=bindparam("decided"),
+        next_due=None,
+        wake_at=None,
+    )
+)
+_CANCEL_PENDING = (
+    update(occurrences)
+    .where(_o.namespace == bindparam("space"), PENDING, OF_JOBS)
+    .values(state="cancelled", reason=Reason.RETIRED, finished_at=bindparam("now"))
+)
+
+
+def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
+    """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
+    row = find_locked(tx, job)
+    if row is None or row.retired_at is not None:
+        return False
+    retire_all(tx, [row])
+    record(tx, by, "retire", job, why)
+    return True
+
+
+def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
+    """Retire jobs: cancel what waits, write down what nobody decided, and begin an era without a trigger."""
+    if not rows:
+        return
+    now = from_micros(tx.now)
+    tx.change_in(_CANCEL_PENDING, "ids", [row.id for row in rows], space=tx.namespace, now=tx.now)
+    known = eras_after(tx, rows)
+    began = last_eras(tx, rows)
+    ranges: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
+    new_eras: list[dict[str, Any]] = []
+    for row in rows:
+        watermark = row.watermark
+        undecided = undecided_until(known[row.id], from_micros(watermark), now)
+        if undecided is not None:
+            ranges.append(verdict_row(tx, row.id, undecided))
+            watermark = to_micros(undecided.last)
+        changes.append({"job": row.id, "of_revision": row.revision, "now": tx.now, "decided": watermark})
+        new_eras.append(era_row(row.id, max(tx.now, watermark, began[row.id]), row.revision + 1, None))
+    if tx.change_many(_RETIRE, changes) != len(changes):
+        raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
+    tx.change_many(INSERT_VERDICTS, ranges)
+    tx.change_many(INSERT_ERAS, new_eras)

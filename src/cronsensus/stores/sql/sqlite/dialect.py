@@ -1,0 +1,182 @@
+"""What is particular about SQLite: its one write lock, its clocks, its settings. Floor 3."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import Connection, Insert, Table
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.errors import StoreError
+from cronsensus.model.instants import to_micros
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.sql.dialect import TAKE_TOKENS, Dialect, Reading
+from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sqlite.filesystems import kind_of
+from cronsensus.stores.sql.sqlite.handover import Handover
+from cronsensus.stores.sql.sqlite.url import SqliteUrl
+
+PATIENCE = SystemClock()
+"""What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
+BETWEEN_TRIES = 0.003
+"""Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
+_RETURNING_SINCE = (3, 35, 0)
+_TAKE_TOKENS = TAKE_TOKENS.returning(counters.c.value)
+
+
+class SqliteDialect(Dialect):
+    """What is particular about SQLite."""
+
+    def __init__(self, url: SqliteUrl, clock: Clock | None, pause: Callable[[float], object]) -> None:
+        """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
+        super().__init__()
+        self.url = url
+        self._clock: Clock = clock or SystemClock()
+        self._epoch = _boot_id() if isinstance(self._clock, SystemClock) else "injected"
+        self._handover = Handover(url.path, pause)
+        self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
+        self.wakes = True
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what an SQLite store can do."""
+        return StoreCapabilities(
+            name="sqlite",
+            clock="host",
+            lease_clock="monotonic",
+            hosts="one",
+            notify=self.wakes,
+            transactional_finish=False,
+            survives=(
+                "a killed process and a power cut (as far as the disk keeps what it was told to keep)"
+                if self.url.synchronous == "full"
+                else "a killed process; a power cut may lose the last commits"
+            ),
+        )
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def begin_read(self, connection: Connection) -> None:
+        """Begin on one snapshot; a reader waits for nobody, but for a recovery after a crash."""
+        driver = _driver(connection)
+        self._set_busy_timeout(connection, driver, round(self.url.busy_timeout * 1000))
+        self._check_same_file(connection)
+        driver.execute("BEGIN")
+
+    def begin_write(self, connection: Connection) -> None:
+        """Take the write lock, now: one that begins by reading and writes later could be overtaken in between."""
+        driver = _driver(connection)
+        self._set_busy_timeout(connection, driver, 0)
+        self._check_same_file(connection)
+        self._handover.step_back()
+        if _try_to_begin(driver):
+            return
+        deadline = PATIENCE.monotonic() + self.url.busy_timeout
+        with self._handover.waiting() as wait:
+            while not _try_to_begin(driver):
+                if PATIENCE.monotonic() >= deadline:
+                    raise errors.busy(self.url.path, self.url.busy_timeout)
+                wait(BETWEEN_TRIES * random.uniform(0.5, 1.0))
+
+    def end_write(self) -> None:
+        """Tell who waits that the write lock is free."""
+        self._handover.released()
+
+    def _set_busy_timeout(self, connection: Connection, driver: sqlite3.Connection, millis: int) -> None:
+        if connection.info.get("busy_timeout") != millis:
+            driver.execute(f"PRAGMA busy_timeout={millis}")
+            connection.info["busy_timeout"] = millis
+
+    def _check_same_file(self, connection: Connection) -> None:
+        """Raise if the path leads to another file than the one that is open: what is written there would be lost."""
+        try:
+            found = self.url.path.stat()
+        except FileNotFoundError:
+            raise errors.replaced(self.url.path) from None
+        if (found.st_dev, found.st_ino) != connection.info["file"]:
+            raise errors.replaced(self.url.path)
+
+    def lock_migrations(self, connection: Connection) -> None:
+        """Do nothing: the one write lock is held already."""
+
+    def read_clocks(self, connection: Connection) -> Reading:  # noqa: ARG002 - they are not the database's
+        """Read the host's clocks."""
+        return Reading(to_micros(self._clock.now()), round(self._clock.monotonic() * 1_000_000), self._epoch)
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
+        """Return INSERT … ON CONFLICT (…) DO NOTHING."""
+        key = (table.name, tuple(unique))
+        found = self._inserts.get(key)
+        if found is None:
+            found = self._inserts[key] = sqlite_insert(table).on_conflict_do_nothing(index_elements=list(unique))
+        return found
+
+    def next_tokens(self, connection: Connection, count: int) -> range:
+        """Take fencing tokens, in one statement where SQLite can."""
+        if sqlite3.sqlite_version_info < _RETURNING_SINCE:
+            return super().next_tokens(connection, count)
+        last = int(connection.execute(_TAKE_TOKENS, {"count": count}).scalar_one())
+        return range(last - count + 1, last + 1)
+
+    # --- trouble and looks --------------------------------------------------------------------------------------------
+
+    def translate(self, error: Exception) -> StoreError | None:
+        """Return what an error of the driver means to the user."""
+        cause = getattr(error, "orig", None) or error
+        return errors.translate(cause, self.url.path, self.url.busy_timeout)
+
+    def describe(self, connection: Connection) -> dict[str, Any]:
+        """Return the settings that matter."""
+        driver = _driver(connection)
+
+        def pragma(name: str) -> Any:
+            return driver.execute(f"PRAGMA {name}").fetchone()[0]
+
+        return {
+            "file": str(self.url.path),
+            "bytes": pragma("page_count") * pragma("page_size"),
+            "file_system": kind_of(self.url.path),
+            "sqlite": sqlite3.sqlite_version,
+            "journal_mode": pragma("journal_mode"),
+            "synchronous": self.url.synchronous,
+            "busy_timeout": self.url.busy_timeout,
+            "clock": type(self._clock).__name__,
+            "lease_clock": f"monotonic, of boot {self._epoch}",
+            "wake_ups": "named pipes beside the file" if self.wakes else "none here: nodes look by themselves",
+        }
+
+
+def _try_to_begin(driver: sqlite3.Connection) -> bool:
+    """Take the write lock if it is free."""
+    try:
+        driver.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if errors.is_busy(error):
+            return False
+        raise
+    return True
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    """Return the driver's own connection."""
+    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
+
+
+def _boot_id() -> str:
+    """Return what tells this boot of the host from any other: monotonic clocks begin anew with each."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    import psutil
+
+    # Derived from two clocks, so it wavers by a second or so; a quarter of an hour is shorter than any reboot cycle
+    # that matters.
+    return f"boot-{round(psutil.boot_time() / 900)}"

@@ -1,0 +1,151 @@
+"""The SQLite store: opening its file, and waking others. Floor 3."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreUnavailable
+from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
+from cronsensus.stores.sql.sqlite.filesystems import is_network, kind_of
+from cronsensus.stores.sql.sqlite.url import read_url
+from cronsensus.stores.sql.sqlite.wake import Wake
+from cronsensus.stores.sql.store import SqlStore
+
+_WAL_LIMIT = 64 * 1024 * 1024
+_OLDEST_SQLITE = (3, 24, 0)
+
+
+class SqliteStore(SqlStore):
+    """A store in one SQLite file, shared by the processes of one host.
+
+    Example:
+        >>> store = SqliteStore("sqlite:///jobs.db?busy_timeout=10s")
+        >>> store.capabilities.hosts
+        'one'
+    """
+
+    def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
+        """Make a handle on the file that ``url`` names; nothing is opened or created yet.
+
+        Raises:
+            InvalidOption: the URL names no file, or an option that does not exist.
+        """
+        self._url = read_url(url)
+        self._given = (url, clock)
+        self._closing = threading.Event()
+        dialect = SqliteDialect(self._url, clock, self._closing.wait)
+        self._sqlite = dialect
+        self._engine: Engine | None = None
+        self._may_create = False
+        super().__init__(namespace=namespace, where=str(self._url.path), dialect=dialect, connect=self._connect)
+        self._wake = Wake(self._url.path, namespace)
+        dialect.wakes = self._wake.supported
+
+    def sibling(self) -> SqliteStore:
+        """Return a handle with connections and a wake-up pipe of its own."""
+        url, clock = self._given
+        return type(self)(url, namespace=self.namespace, clock=clock)
+
+    def migrate(self) -> list[str]:
+        """Create the file if there is none, and bring its schema up to date."""
+        self._may_create = True
+        try:
+            self._connections.forget_idle()
+            return super().migrate()
+        finally:
+            self._may_create = False
+
+    def close(self) -> None:
+        """Let go of connections and of the wake-up pipe."""
+        self._closing.set()
+        self._wake.close()
+        super().close()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for a hint."""
+        hinted = self._wake.wait(timeout)
+        self._sqlite.wakes = self._wake.supported
+        return hinted
+
+    def notify(self) -> None:
+        """Wake the other handles of this namespace on this host."""
+        self._wake.notify()
+
+    def _check_writable(self) -> None:
+        """Try to begin a write: a read-only file or directory is found now rather than by the first job."""
+        with self._writing():
+            pass
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> Connection:
+        """Open a connection, in autocommit mode: transactions are begun by us alone, never behind our back."""
+        if self._engine is None:
+            self._engine = create_engine("sqlite://", creator=self._open, poolclass=NullPool)
+        connection = self._engine.connect()
+        file = self._url.path.stat()
+        connection.info["file"] = (file.st_dev, file.st_ino)
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        url = self._url
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise StoreUnavailable(
+                f"SQLite {sqlite3.sqlite_version} is too old, 3.24 is the least; use a Python that brings a newer one"
+            )
+        kind = None if url.allow_network_fs else kind_of(url.path.parent)
+        if is_network(kind):
+            raise StoreUnavailable(
+                f"{url.path} lies on a network file system ({kind}), where SQLite's locks do not hold between hosts; "
+                "use a local disk, or a server (postgresql://…). If only one host ever uses it: ?allow_network_fs=1"
+            )
+        if not self._may_create and not url.path.exists():
+            raise errors.cannot_open(url.path, "no such file")
+        mode = "rwc" if self._may_create else "rw"
+        driver = sqlite3.connect(
+            f"file:{quote(str(url.path))}?mode={mode}",
+            uri=True,
+            timeout=url.busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        try:
+            if self._may_create:
+                self._use_write_ahead_log(driver)
+            driver.execute(f"PRAGMA synchronous={url.synchronous}")
+            driver.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
+            driver.execute("PRAGMA temp_store=memory")
+        except BaseException:
+            driver.close()
+            raise
+        return driver
+
+    def _use_write_ahead_log(self, driver: sqlite3.Connection) -> None:
+        """Set the journal mode, which the file keeps.
+
+        Several processes may do so in the same instant, and SQLite answers "locked" to all but one, without waiting.
+        """
+        deadline = PATIENCE.monotonic() + self._url.busy_timeout
+        while True:
+            try:
+                [mode] = driver.execute("PRAGMA journal_mode").fetchone()
+                if mode != "wal":
+                    [mode] = driver.execute("PRAGMA journal_mode=wal").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                if not errors.is_busy(error) or PATIENCE.monotonic() >= deadline:
+                    raise
+            self._closing.wait(BETWEEN_TRIES)
+        if mode != "wal":
+            raise StoreUnavailable(
+                f"{self._url.path} cannot use a write-ahead log here (journal mode {mode}): "
+                "its file system has no shared memory; choose a path on a local disk"
+            )

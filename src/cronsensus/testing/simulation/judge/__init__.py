@@ -1,0 +1,54 @@
+"""A count kept outside the system: what may happen at each verb, reckoned from what happened before. Floor 6.
+
+The judge sees every verb in the moment in which the store carried it out (not when, or whether, a node got the
+answer), and every piece of work that begins or ends. It keeps books of its own, in the plainest way, and compares. It
+never asks the store what to think; what the ledger says in the end is compared by ``reckoning``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cronsensus.testing.simulation.judge.bench import Seen
+from cronsensus.testing.simulation.judge.creating import CreatingRules
+from cronsensus.testing.simulation.judge.running import RunningRules
+from cronsensus.testing.simulation.judge.sessions import SessionRules
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.world import World
+
+__all__ = ["Judge"]
+
+
+class Judge(CreatingRules, RunningRules, SessionRules):
+    """Looks at everything. ``violations`` holds what must not have been."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._looks: dict[str, Callable[[Seen], None]] = {
+            "put_jobs": self.put_jobs,
+            "retire": self.retire,
+            "pause": self.pause,
+            "resume": self.resume,
+            "fire": self.fire,
+            "enqueue": self.enqueue,
+            "trigger": self.trigger,
+            "retry": self.retry,
+            "backfill": self.backfill,
+            "cancel": self.cancel,
+            "prune": self.prune,
+            "claim": self.claim,
+            "finish": self.finish,
+            "release": self.release,
+            "open_session": self.open_session,
+            "renew": self.renew,
+            "close_session": self.close_session,
+            "reclaim": self.reclaim,
+        }
+
+    def saw(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> None:
+        """Look at what the store just did."""
+        look = self._looks.get(verb)
+        if look is not None:
+            look(Seen(args, kwargs, answer))

@@ -1,0 +1,70 @@
+"""What all rules stand on: the books, the clock, and how a violation is named. Floor 6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from cronsensus.model.states import ACTIVE, State
+from cronsensus.testing.simulation.judge.books import JobBook, Record, SessionBook
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A verb that was carried out."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    answer: Any
+
+
+class Bench:
+    """The books, shared by all rules."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.violations: list[str] = []
+        self.jobs: dict[str, JobBook] = {}
+        self.records: list[Record] = []
+        self.by_key: dict[tuple[str, str], Record] = {}
+        self.by_id: dict[int, Record] = {}
+        self.sessions: dict[str, SessionBook] = {}
+
+    def broken(self, rule: str, what: str) -> None:
+        """Name a violation."""
+        self.violations.append(f"{rule}: {what}")
+        self.world.trace.add(self.world.clock.micros, "judge", "VIOLATION", rule, what)
+
+    @property
+    def now(self) -> datetime:
+        """Return the store's clock."""
+        return self.world.clock.now()
+
+    @property
+    def micros(self) -> int:
+        """Return true time."""
+        return self.world.clock.micros
+
+    def active(self, job: str) -> list[Record]:
+        """Return a job's occurrences that its overlap policy is for and that are not over."""
+        return [record for record in self.jobs[job].records if record.serial and record.state in ACTIVE]
+
+    def running(self, job: str) -> list[Record]:
+        """Return a job's occurrences that run."""
+        return [record for record in self.jobs[job].records if record.state is State.RUNNING]
+
+    def go_back(self, record: Record) -> None:
+        """Put a running occurrence back; what was asked to stop does not come back."""
+        record.state = State.CANCELLED if record.cancel else State.PENDING
+        record.due_at = min(record.due_at, self.now)
+
+    def ask_to_cancel(self, record: Record) -> None:
+        """Cancel a pending occurrence, or note that a running one is asked to stop."""
+        if record.state is State.PENDING:
+            record.state = State.CANCELLED
+        elif record.state is State.RUNNING:
+            record.cancel = True

@@ -1,0 +1,172 @@
+"""Rules on who may run what, and on what becomes of it. Floor 6."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from cronsensus.model.ending import EndingKind
+from cronsensus.model.occurrence import Claim, Outcome, Settled
+from cronsensus.model.states import State
+from cronsensus.testing.simulation.judge.bench import Bench, Seen
+from cronsensus.testing.simulation.judge.books import FUZZ, Record, SessionBook, to_micros
+
+if TYPE_CHECKING:
+    from cronsensus.testing.simulation.work import Work
+    from cronsensus.testing.simulation.world import World
+
+
+class RunningRules(Bench):
+    """One run at a time is current, under a new token; only it decides what becomes of its occurrence."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.live: dict[tuple[int, int], Work] = {}
+        """Work under way, zombies included."""
+        self._said: dict[tuple[int, int], tuple[EndingKind, bool, bool]] = {}
+        """How work ended, by its own count: how, whether it had been asked to stop, whether its lease was lost."""
+        self._last_token = 0
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+
+    def claim(self, seen: Seen) -> None:
+        """Look at each claim, then at the lease that it set."""
+        self._expire()
+        session = self.sessions[seen.args[0]]
+        for claim in seen.answer:
+            record = self.by_id.get(claim.id)
+            if record is None or (record.job, record.key) != (claim.job, claim.key):
+                self.broken("claim", f"{claim.job} {claim.key} was never created")
+                continue
+            self._may_claim(record, claim, session)
+            if claim.spec.function not in seen.args[2]:
+                self.broken("claim", f"{record} needs a function that its node does not have")
+            record.state, record.token, record.session = State.RUNNING, claim.token, session.id
+            record.once = claim.spec.policies.on_crash == "fail"
+            record.attempts += 1
+            self._last_token = max(self._last_token, claim.token)
+        if seen.answer:
+            session.until = self.micros + to_micros(seen.kwargs["lease"])
+
+    def _expire(self) -> None:
+        """A claim first gives up what never started and is too late by now."""
+        now = self.now
+        for record in self.records:
+            if (
+                record.expires_at is not None
+                and record.expires_at < now
+                and record.state is State.PENDING
+                and record.attempts == 0
+            ):
+                record.state = State.MISSED
+
+    def _may_claim(self, record: Record, claim: Claim, session: SessionBook) -> None:
+        if not session.alive(self.micros - FUZZ):
+            self.broken("claim", f"{record} for the session {session.id}, which is dead")
+        if record.state is not State.PENDING:
+            self.broken("claim", f"{record} is {record.state}, and was given to {session.id}")
+        if record.due_at > self.now:
+            self.broken("early", f"{record} is due at {record.due_at} and was claimed at {self.now}")
+        if claim.token <= self._last_token:
+            self.broken("token", f"{record} got the token {claim.token} after {self._last_token}")
+        if (claim.attempt, claim.failures, claim.crashes) != (record.attempts + 1, record.failures, record.crashes):
+            self.broken("attempts", f"{record}: attempt {claim.attempt} is not {record.attempts + 1}")
+        self._there_is_room(record)
+        for work in self.live.values():
+            if work.call.run.id == record.id and not work.node.frozen and not work.call.run.lease_lost.is_set():
+                self.broken("lease_lost", f"{record} is taken over from {work.node.name}, where nobody told the run")
+
+    def _there_is_room(self, record: Record) -> None:
+        policies = self.jobs[record.job].spec.policies
+        if policies.concurrency is not None:
+            running = [one for one in self.running(record.job) if self.sessions[one.session].alive(self.micros)]
+            if len(running) >= policies.concurrency:
+                self.broken("concurrency", f"{record} is run {len(running) + 1} of {policies.concurrency}")
+        if record.serial and policies.overlap != "allow":
+            for other in self.active(record.job):
+                if other is not record and (other.created < record.created or other.state is State.RUNNING):
+                    self.broken("serial", f"{record} was claimed before {other}")
+
+    # --- work --------------------------------------------------------------------------------------------------------
+
+    def work_begins(self, work: Work) -> None:
+        """Look at an attempt that a node starts."""
+        claim = work.call.claim
+        self.world.trace.add(self.micros, work.node.name, "begins", claim.job, claim.id, f"token={claim.token}")
+        record, session = self.by_id[claim.id], self.sessions[claim.session]
+        if not session.alive(self.micros):
+            self.broken("trust", f"{record} was started on {work.node.name} after its lease had run out")
+        elif record.state is not State.RUNNING or record.token != claim.token:
+            self.broken("trust", f"{record} was started on {work.node.name} under the token {claim.token}, not current")
+        if claim.spec.policies.on_crash == "fail":
+            if record.begun:
+                self.broken("at most once", f"{record} was begun under {record.begun} and again under {claim.token}")
+            record.begun.append(claim.token)
+        self.live[claim.id, claim.token] = work
+
+    def work_ends(self, work: Work, kind: EndingKind) -> None:
+        """Look at an attempt that ended by itself."""
+        run = work.call.run
+        self.world.trace.add(self.micros, work.node.name, "ends", run.job, run.id, kind)
+        self.live.pop((run.id, run.token), None)
+        self._said[run.id, run.token] = kind, run.cancelled.is_set(), run.lease_lost.is_set()
+
+    def work_dies(self, work: Work) -> None:
+        """Look at an attempt that ended with its process."""
+        self.live.pop((work.call.run.id, work.call.run.token), None)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def finish(self, seen: Seen) -> None:
+        """Look at each result: accepted if its token is current, or answered as the first time."""
+        for outcome, settled in zip(seen.args[0], seen.answer, strict=True):
+            record = self.by_id[outcome.id]
+            if record.pruned:
+                self._expect(record, settled, accepted=False, state=None)
+            elif record.state is State.RUNNING and record.token == outcome.token:
+                self._accept(record, outcome, settled)
+            else:
+                before = record.answers.get(outcome.token)
+                self._expect(record, settled, accepted=before is not None, state=before or record.state)
+
+    def _accept(self, record: Record, outcome: Outcome, settled: Settled) -> None:
+        self._may_finish(record, outcome)
+        state = State.CANCELLED if outcome.state is State.PENDING and record.cancel else outcome.state
+        record.state = record.answers[outcome.token] = state
+        self._expect(record, settled, accepted=True, state=state)
+        if state is State.PENDING:
+            record.failures += 1
+            record.begun.clear()  # the user's retries may repeat what began
+            record.due_at = self.now + (outcome.retry_in or timedelta(0))
+
+    def _expect(self, record: Record, settled: Settled, *, accepted: bool, state: State | None) -> None:
+        if settled.accepted != accepted or settled.state != state:
+            did, had = ("accepted" if yes else "refused" for yes in (settled.accepted, accepted))
+            what = f"{record}: the token {settled.token} was {did} ({settled.state}) and had to be {had} ({state})"
+            self.broken("result", what)
+
+    def _may_finish(self, record: Record, outcome: Outcome) -> None:
+        """Ask whether the outcome is what the work said, and no invention of the node."""
+        kind, cancelled, lease_lost = self._said.get((outcome.id, outcome.token), (None, False, False))
+        by_itself = {
+            State.SUCCEEDED: kind == "returned",
+            State.SKIPPED: kind == "skipped",
+            State.CANCELLED: record.cancel or (kind == "cancelled" and not cancelled),
+            State.FAILED: kind in {"raised", "timed_out", "retry"} or record.once,
+            State.PENDING: kind in {"raised", "timed_out", "retry"},
+        }
+        if not by_itself[outcome.state]:
+            self.broken("invented", f"{record} became {outcome.state}({outcome.reason}), but the work said {kind}")
+        elif lease_lost and outcome.state is State.SUCCEEDED:
+            self.broken("lease_lost", f"{record} succeeded by a run that was told to stop because its lease was lost")
+
+    def release(self, seen: Seen) -> None:
+        """Look at what was given back."""
+        for claim, given_back in zip(seen.args[0], seen.answer, strict=True):
+            record = self.by_id[claim.id]
+            current = not record.pruned and record.state is State.RUNNING and record.token == claim.token
+            if given_back != current:
+                self.broken("release", f"{record} under the token {claim.token}")
+            if given_back:
+                record.attempts -= 1
+                self.go_back(record)

@@ -1,0 +1,65 @@
+"""Rules on sessions: a dead one is dead for good, and what it held goes on as its job's policies say. Floor 6."""
+
+from __future__ import annotations
+
+from cronsensus.model.occurrence import Takeover
+from cronsensus.model.states import State
+from cronsensus.testing.simulation.judge.bench import Bench, Seen
+from cronsensus.testing.simulation.judge.books import FUZZ, SessionBook, to_micros
+
+
+class SessionRules(Bench):
+    """Leases run on true time; no clock that is set makes one longer or shorter."""
+
+    def open_session(self, seen: Seen) -> None:
+        """Note a session."""
+        spec = seen.args[0]
+        self.sessions[spec.id] = SessionBook(spec.id, self.micros + to_micros(seen.kwargs["lease"]))
+
+    def renew(self, seen: Seen) -> None:
+        """Look at a renewal."""
+        session = self.sessions[seen.args[0]]
+        if not seen.answer.alive:
+            if session.alive(self.micros + FUZZ):
+                self.broken("session", f"{session.id} is alive and was told that it is dead")
+            return
+        if not session.alive(self.micros - FUZZ):
+            self.broken("session", f"{session.id} was dead and is alive again")
+        session.until = self.micros + to_micros(seen.kwargs["lease"])
+        asked = {record.id for record in self.records if record.cancel and record.session == session.id
+                 and record.state is State.RUNNING}  # fmt: skip
+        if asked != set(seen.answer.cancel):
+            self.broken("cancel", f"{session.id} was told to stop {sorted(seen.answer.cancel)}, not {sorted(asked)}")
+
+    def close_session(self, seen: Seen) -> None:
+        """Look at what a session that ends in order leaves behind."""
+        session = self.sessions.get(seen.args[0])
+        if session is not None and not session.ended:
+            self._end(session, seen.answer, crashed=False)
+
+    def reclaim(self, seen: Seen) -> None:
+        """Look at what was taken from the dead."""
+        presumed_dead = seen.args[0] if seen.args else ()
+        for session in self.sessions.values():
+            if not session.ended and (not session.alive(self.micros + FUZZ) or session.id in presumed_dead):
+                self._end(session, seen.answer, crashed=True)
+        for takeover in seen.answer:
+            if not self.sessions[takeover.session].ended:
+                self.broken("takeover", f"#{takeover.id} was taken from {takeover.session}, which is alive")
+
+    def _end(self, session: SessionBook, answer: list[Takeover], *, crashed: bool) -> None:
+        session.ended = True
+        became = {takeover.id: takeover.became for takeover in answer if takeover.session == session.id}
+        for record in self.records:
+            if record.state is not State.RUNNING or record.session != session.id:
+                continue
+            policies = self.jobs[record.job].spec.policies
+            record.crashes += crashed
+            self.go_back(record)
+            given_up = crashed and record.crashes >= policies.max_crashes
+            if not record.cancel and (policies.on_crash == "fail" or given_up):
+                record.state = State.FAILED
+            if became.pop(record.id, None) is not record.state:
+                self.broken("takeover", f"{record} of {session.id}, which is over, did not become {record.state}")
+        if became:
+            self.broken("takeover", f"{sorted(became)} did not run for {session.id}")

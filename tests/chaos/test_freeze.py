@@ -1,0 +1,71 @@
+"""SIGSTOP past the lease: the frozen node's runs go to others, and what it does when it wakes up is refused."""
+
+FREEZES = 3
+FROZEN = 2.5
+"""Seconds; the lease is one."""
+
+
+def test_a_node_that_slept_past_its_lease_cannot_record_a_result(make_cluster, dice):
+    cluster = make_cluster("1s")
+    names = ["a", "b", "c"]
+    cluster.start(*names)
+    cluster.await_all()
+    frozen = []
+    for _ in range(FREEZES):
+        cluster.look()
+        node = _in_the_middle_of_tick_and_pulse(cluster)
+        cluster.freeze(node)
+        for _passed in cluster.for_seconds(FROZEN + dice.random()):
+            cluster.look()
+        cluster.thaw(node)
+        frozen.append(cluster.processes[node].pid)
+        # It goes on as a new session.
+        _until_it_works(cluster, node)
+    until = cluster.settle()
+    sessions = cluster.store.sessions(ended=True, limit=1000)
+    exits = cluster.drain()
+    verdict = cluster.judge(until)
+
+    assert exits == [0, 0, 0]
+    assert verdict.report.takeovers >= 1, "the fault did not bite: nothing was taken over"
+    refused = [line for line in verdict.comparison.unrecorded if line.job == "tick"]
+    assert refused, "the fault did not bite: no sleeper tried to record a result"
+    assert "refused the " in verdict.logs
+    cancelled = [line for line in cluster.lines if line.event == "broken" and line.job == "pulse"]
+    assert cancelled, "no coroutine was cancelled when its node woke up"
+    for pid in frozen:
+        assert len({one.id for one in sessions if one.pid == pid}) >= 2, "it did not go on as a new session"
+    verdict.is_as_promised()
+
+
+def _until_it_works(cluster, node):
+    """Wait until a node starts something again."""
+    mark = len(cluster.lines)
+
+    def works():
+        cluster.look()
+        return any(line.node == node and line.event == "start" for line in cluster.lines[mark:])
+
+    cluster.until(works, f"{node} works again")
+
+
+def _in_the_middle_of_tick_and_pulse(cluster):
+    """Return a node that has just begun both: a thread that will not stop, and a coroutine that can be cancelled."""
+    found: list[str] = []
+
+    def happened():
+        cluster.look()
+        running = {}
+        for line in cluster.lines[-60:]:
+            if line.event == "start":
+                running[line.token] = line
+            else:
+                running.pop(line.token, None)
+        jobs: dict[str, set[str]] = {}
+        for line in running.values():
+            jobs.setdefault(line.node, set()).add(line.job)
+        found[:] = [node for node, at_work in jobs.items() if {"tick", "pulse"} <= at_work]
+        return found
+
+    cluster.until(happened, "some node runs a tick and a pulse")
+    return found[0]

@@ -1,0 +1,335 @@
+"""Safeguards, each removed by a small subclass: the simulation must notice every one of them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.model.occurrence import Settled
+from cronsensus.model.session import Renewal
+from cronsensus.model.states import State
+from cronsensus.node.conductor import Conductor
+from cronsensus.node.keeper import Keeper
+from cronsensus.node.lease import MARGIN, SessionLease
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.simulation import Parts
+
+# --- the store ------------------------------------------------------------------------------------------------------
+
+
+class NoWatermark(MemoryStore):
+    """Carries out a plan although another node was faster."""
+
+    def _still_holds(self, plan, job):
+        return job.fires and plan.revision == job.revision
+
+
+class FiresWhilePaused(MemoryStore):
+    """Carries out a plan although the job was paused or retired meanwhile."""
+
+    def _still_holds(self, plan, job):
+        return (plan.watermark_seen, plan.active_seen) == (job.watermark, job.active)
+
+
+class NoActiveCheck(MemoryStore):
+    """Carries out a plan although other occurrences became active meanwhile."""
+
+    def _still_holds(self, plan, job):
+        return job.fires and (plan.watermark_seen, plan.revision) == (job.watermark, job.revision)
+
+
+class FiresInTwoSteps(MemoryStore):
+    """Writes occurrences and verdicts, and now and then dies before it moves the watermark."""
+
+    def _move_watermark(self, plan, job):
+        if self._world.next("step") % 10:
+            super()._move_watermark(plan, job)
+
+
+class NoTokenCheck(MemoryStore):
+    """Takes a result from whoever brings it."""
+
+    def _current(self, occurrence, token):
+        row = self._space.occurrences.get(occurrence)
+        return row if row is not None and row.state is State.RUNNING else None
+
+
+class ForgetsFirstAnswer(MemoryStore):
+    """Refuses a result that is sent again because its answer was lost."""
+
+    def _answer_again(self, outcome):
+        row = self._space.occurrences.get(outcome.id)
+        return Settled(outcome.id, outcome.token, accepted=False, state=None if row is None else row.state)
+
+
+class ClaimsForTheDead(MemoryStore):
+    """Gives claims without a proof that the session is alive."""
+
+    def _live_session(self, session):
+        return self._space.sessions[session]
+
+
+class NoSerialGuard(MemoryStore):
+    """Lets occurrences of one job overtake one another."""
+
+    def _is_its_turn(self, row):
+        return True
+
+
+class NoConcurrencyLimit(MemoryStore):
+    """Does not count."""
+
+    def _has_room(self, job, chosen):
+        return True
+
+
+class DeadRunsCount(MemoryStore):
+    """Counts runs of dead sessions against a job's concurrency, and never reclaims what holds only one."""
+
+    def _is_its_turn(self, row):
+        return row.job.serial.first() == row.id
+
+
+class LeasesOnTheWallClock(MemoryStore):
+    """Judges leases by a clock that may be set."""
+
+    def _monotonic(self):
+        return self._now().timestamp()
+
+
+class ClaimsEarly(MemoryStore):
+    """Gives out what is due in a second."""
+
+    def _waiting(self, now):
+        return super()._waiting(now + timedelta(seconds=1))
+
+
+class RunsTwiceAtMostOnce(MemoryStore):
+    """Puts back what may have begun and must not begin twice."""
+
+    def _take_over(self, row, session, why, now, *, crashed):
+        before = row.job.spec
+        row.job.spec = _with(before, on_crash="retry")
+        try:
+            return super()._take_over(row, session, why, now, crashed=crashed)
+        finally:
+            row.job.spec = before
+
+
+class NoMostCrashes(MemoryStore):
+    """Lets a job that kills its process walk through the cluster."""
+
+    def _take_over(self, row, session, why, now, *, crashed):
+        before = row.job.spec
+        row.job.spec = _with(before, max_crashes=1000)
+        try:
+            return super()._take_over(row, session, why, now, crashed=crashed)
+        finally:
+            row.job.spec = before
+
+
+class RevivesTheDead(MemoryStore):
+    """Renews a lease that ran out."""
+
+    def renew(self, session, *, lease):
+        with self._changed:
+            row = self._space.sessions[session]
+            if row.ended_at is None:
+                row.until = self._lease_end(lease)
+            return super().renew(session, lease=lease)
+
+
+class NeverReclaims(MemoryStore):
+    """Leaves to the dead what they hold."""
+
+    def reclaim(self, presumed_dead=()):
+        return []
+
+
+class ReclaimsTooEarly(MemoryStore):
+    """Takes from sessions whose lease has not run out."""
+
+    def reclaim(self, presumed_dead=()):
+        return super().reclaim({*presumed_dead, *self._space.open})
+
+
+class ForgetsToCancel(MemoryStore):
+    """Puts back what was asked to stop."""
+
+    def _take_over(self, row, session, why, now, *, crashed):
+        row.cancel = None
+        return super()._take_over(row, session, why, now, crashed=crashed)
+
+
+class PrunesAboveTheWatermark(MemoryStore):
+    """Forgets occurrences whose nominal time is still to come, and so fires them again."""
+
+    def _prune(self, job, before, limit):
+        watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=UTC)
+        try:
+            return super()._prune(job, before, limit)
+        finally:
+            job.watermark = watermark
+
+
+class TokensRepeat(MemoryStore):
+    """Counts tokens per occurrence, and begins anew when its session does."""
+
+    def _start(self, row, session, now):
+        claim = super()._start(row, session, now)
+        return _with_token(row, claim, row.attempt)
+
+
+def _with(spec: Any, **policies: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(spec, policies=dataclasses.replace(spec.policies, **policies))
+
+
+def _with_token(row: Any, claim: Any, token: int) -> Any:
+    import dataclasses
+
+    row.token = token
+    row.runs[-1] = dataclasses.replace(row.runs[-1], token=token)
+    return dataclasses.replace(claim, token=token)
+
+
+# --- the node -------------------------------------------------------------------------------------------------------
+
+
+class TrustsForEver(SessionLease):
+    """Starts work for as long as nobody says that the session is dead."""
+
+    @property
+    def trusted(self):
+        return not self.lost
+
+
+class TrustsFromTheAnswer(SessionLease):
+    """Counts the lease from the answer, not from the question."""
+
+    def confirm(self, asked_at, lease):
+        super().confirm(self._clock.monotonic(), lease + lease * MARGIN)
+
+
+class BelievesWhoeverReturns(Conductor):
+    """Takes the result of a run that was told that its lease is lost."""
+
+    def ended(self, call, ending):
+        self._ended.append((call, ending, False))
+        self._wake()
+
+
+class NeverAdopts(Conductor):
+    """Forgets claims whose answer was lost."""
+
+    def _adopt(self, lease):
+        self._claims_in_doubt = self._answers_lost = False
+
+
+class GivesUpResults(Conductor):
+    """Sends a result once."""
+
+    def _settle(self):
+        try:
+            super()._settle()
+        except StoreError:
+            self._outcomes.clear()
+            raise
+
+
+class CancelsWhatItInterrupts(Conductor):
+    """Calls cancelled what the node itself cut off."""
+
+    def _interrupt(self, call, reason, *, lease_lost=False):
+        self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
+
+
+class TellsNobody(Conductor):
+    """Does not tell its runs that the lease is lost."""
+
+    def lose_session(self, lease):
+        self._wake()
+        return 0
+
+
+class NeverTakesOver(Conductor):
+    """Looks at nobody else's runs."""
+
+    def _take_over(self, lease, glance):
+        return False
+
+
+class FiresAndForgets(Conductor):
+    """Does not look again after a race that it lost, nor after a plan that was cut."""
+
+    def _fire(self, glance):
+        return super()._fire(glance)[0], False, None
+
+
+class NeverRenews(Keeper):
+    """Lets the lease run out."""
+
+    def _renew(self, lease, ttl, asked_at, every):
+        return every.total_seconds()
+
+
+class RenewsLong(Keeper):
+    """Takes a node for idle while it claims."""
+
+    def step(self):
+        self._holds = lambda: False
+        return super().step()
+
+
+class IgnoresTheAnswer(Keeper):
+    """Renews, and does not listen."""
+
+    def _renew(self, lease, ttl, asked_at, every):
+        renewed = self._store.renew(lease.session, lease=ttl)
+        lease.confirm(asked_at, ttl)
+        assert isinstance(renewed, Renewal)
+        return every.total_seconds()
+
+
+def on(store: type[MemoryStore]) -> Parts:
+    """A cluster on that store."""
+
+    def made(clock: Clock) -> MemoryStore:
+        return store(clock=clock)
+
+    return Parts(store=made)
+
+
+STORES: list[type[MemoryStore]] = [
+    NoWatermark,
+    FiresWhilePaused,
+    NoActiveCheck,
+    FiresInTwoSteps,
+    NoTokenCheck,
+    ForgetsFirstAnswer,
+    ClaimsForTheDead,
+    NoSerialGuard,
+    NoConcurrencyLimit,
+    LeasesOnTheWallClock,
+    ClaimsEarly,
+    RunsTwiceAtMostOnce,
+    NoMostCrashes,
+    RevivesTheDead,
+    NeverReclaims,
+    ReclaimsTooEarly,
+    ForgetsToCancel,
+    PrunesAboveTheWatermark,
+    TokensRepeat,
+]
+CONDUCTORS: list[type[Conductor]] = [
+    BelievesWhoeverReturns,
+    NeverAdopts,
+    GivesUpResults,
+    CancelsWhatItInterrupts,
+    TellsNobody,
+    NeverTakesOver,
+    FiresAndForgets,
+]
+KEEPERS: list[type[Keeper]] = [NeverRenews, RenewsLong, IgnoresTheAnswer]
+LEASES: list[type[SessionLease]] = [TrustsForEver, TrustsFromTheAnswer]

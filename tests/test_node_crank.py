@@ -1,0 +1,326 @@
+"""The parts of a node, turned by hand on a clock that moves only when told to."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
+from cronsensus.clock import ManualClock
+from cronsensus.model.ending import Ending
+from cronsensus.model.ids import new_id
+from cronsensus.model.occurrence import Item, LogLine, OccurrenceFilter
+from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.node.conductor import Conductor, NodeSettings
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.keeper import Keeper
+from cronsensus.node.lease import IDLE_LEASE, SessionLease
+from cronsensus.node.notes import Notes
+from cronsensus.stores.memory import MemoryStore
+
+LEASE = timedelta(seconds=10)
+
+
+class Hands(Executor):
+    """Keeps calls until the test ends them."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.stopped: list[Call] = []
+        self.refuse: Exception | None = None
+
+    def start(self, call: Call) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self.calls.append(call)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        call.run.stop(reason, lease_lost=lease_lost)
+        self.stopped.append(call)
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    """One node's parts on one store."""
+
+    def __init__(self, *specs: JobSpec, concurrency: int = 20) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.hands = Hands()
+        self.specs = list(specs)
+        self.lost: list[SessionLease] = []
+        self.keeper = Keeper(
+            self.store,
+            self.clock,
+            lease=LEASE,
+            holds=lambda: self.conductor.holds,
+            on_renewal=self._on_renewal,
+            on_trust_lost=self.lost.append,
+        )
+        self.conductor = Conductor(
+            self.store,
+            self.clock,
+            NodeSettings(name="a", lease=LEASE, concurrency=concurrency),
+            registry={spec.function: Registered(spec.function, lambda: None, "thread") for spec in specs},
+            executors={"thread": self.hands},
+            new_session=self._session,
+            declare=lambda store: bool(store.put_jobs(self.specs, release="1").superseded),
+            on_session=self.keeper.keep,
+        )
+
+    def _session(self) -> SessionSpec:
+        return SessionSpec(
+            id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=20, version="0"
+        )
+
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
+        self.conductor.cancel(renewal.cancel)
+
+    def end(self, number: int = 0) -> None:
+        self.conductor.ended(self.hands.calls.pop(number), Ending(kind="returned"))
+
+    @property
+    def left(self) -> float:
+        """What the store says is left of the lease, in seconds."""
+        (session,) = self.store.sessions()
+        return session.expires_in.total_seconds()
+
+
+def job(name: str = "work", trigger: Any = None, **policies: Any) -> JobSpec:
+    return JobSpec(name=name, function=name, trigger=trigger, policies=Policies.read(policies))
+
+
+# --- the crank -------------------------------------------------------------------------------------------------------
+
+
+def test_after_firing_the_node_sleeps_until_that_job_is_due_again():
+    bench = Bench(job(trigger=every("30s")))
+    assert bench.conductor.step() == pytest.approx(30)
+    bench.clock.advance(30)
+    assert bench.conductor.step() == pytest.approx(30)
+    assert len(bench.hands.calls) == 1
+
+
+def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
+    bench = Bench(job(trigger=every("60s", jitter="20s")))
+    late = []
+    for _ in range(20):
+        bench.clock.advance(bench.conductor.step())
+        bench.keeper.step()
+        for call in bench.hands.calls[:]:
+            late.append(call.claim.claimed_at - call.claim.due_at)
+            bench.end()
+    assert len(late) >= 5
+    assert set(late) == {timedelta(0)}
+
+
+def test_what_one_plan_cannot_hold_is_fired_by_the_next_rounds_at_once():
+    bench = Bench(job(trigger=every("1s"), catch_up="all", overlap="allow"), concurrency=1)
+    bench.conductor.step()
+    bench.clock.advance(2500)
+    rounds = 0
+    while bench.conductor.step() == 0.0:
+        rounds += 1
+    assert rounds == 2
+    assert bench.conductor.tally.fired == 2500
+
+
+def test_jobs_that_only_leave_verdicts_do_not_hide_the_jobs_behind_them():
+    bench = Bench(*(job(f"job-{number:03}", trigger=every("10s")) for number in range(450)), concurrency=500)
+    bench.conductor.step()
+    bench.clock.advance(10)
+    while bench.conductor.step() == 0.0:
+        pass
+    assert bench.conductor.tally.fired == 450
+    bench.clock.advance(10)
+    while bench.conductor.step() == 0.0:
+        pass
+    assert all(len(bench.store.ranges(f"job-{number:03}")) == 1 for number in range(450))
+
+
+def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
+    bench = Bench(job())
+    bench.conductor.step()
+    bench.hands.refuse = RuntimeError("can't start new thread")
+    (item,) = bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+    bench.conductor.step()
+    one = bench.store.occurrence(item.id)
+    assert one is not None
+    assert one.error is not None
+    assert (one.state, one.error.message) == (
+        State.FAILED,
+        "the node could not start it: can't start new thread",
+    )
+
+
+def test_what_waits_for_a_busy_node_is_claimed_when_it_is_free():
+    bench = Bench(job(), concurrency=1)
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work"), Item(job="work")])
+    bench.conductor.step()
+    assert len(bench.hands.calls) == 1
+    bench.end()
+    bench.conductor.step()
+    assert len(bench.hands.calls) == 1
+    assert bench.conductor.tally.settled == 1
+
+
+def test_old_occurrences_are_pruned_in_slices_that_hold_nothing_up():
+    bench = Bench(job(keep="1h"), concurrency=3000)
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work") for _ in range(2500)])
+    bench.conductor.step()
+    for _ in range(2500):
+        bench.end()
+    bench.conductor.step()
+    bench.clock.advance(7300)
+    bench.keeper.step()
+    # The session slept for two hours, so the first of these rounds opens another.
+    rounds = 1
+    while bench.conductor.step() == 0.0:
+        rounds += 1
+    assert rounds >= 3
+    assert bench.store.occurrences(OccurrenceFilter()) == []
+
+
+# --- the keeper ------------------------------------------------------------------------------------------------------
+
+
+def turn(bench: Bench, seconds: float) -> list[float]:
+    """Let the keeper do its rounds for ``seconds``; return what was left of the lease before each."""
+    end = bench.clock.monotonic() + seconds
+    left: list[float] = []
+    while bench.clock.monotonic() + (wait := bench.keeper.step()) < end:
+        bench.clock.advance(wait)
+        left.append(bench.left)
+    return left
+
+
+def test_an_idle_session_is_renewed_rarely_and_never_runs_out():
+    bench = Bench(job())
+    bench.conductor.step()
+    assert bench.left == IDLE_LEASE.total_seconds()
+    left = turn(bench, 3600)
+    assert len(left) <= 40
+    assert min(left) > 0
+
+
+def test_a_working_session_is_renewed_every_third_of_its_lease_until_it_is_idle():
+    bench = Bench(job())
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work")])
+    turn(bench, 200)
+    bench.conductor.step()
+    assert bench.left == LEASE.total_seconds()
+    left = turn(bench, 60)
+    assert min(left) >= LEASE.total_seconds() * 0.6
+    assert max(left) <= LEASE.total_seconds()
+    bench.end()
+    bench.conductor.step()
+    left = turn(bench, 3600)
+    assert min(left) > 0
+    assert max(left) > 100
+
+
+def test_a_long_lease_is_never_set_while_a_claim_sets_a_short_one():
+    bench = Bench(job())
+    bench.conductor.step()
+    lease = bench.conductor.lease
+    assert lease is not None
+    bench.clock.advance(95)
+    with lease.changing:
+        assert bench.keeper.step() < 1
+    assert bench.left == pytest.approx(205)
+
+
+def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
+    bench = Bench(job())
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+    bench.keeper.step()
+    bench.keeper.hint()
+    bench.keeper.step()
+    bench.store.cancel(bench.hands.calls[0].claim.id, by="ada", why="enough")
+    bench.keeper.hint()
+    wait = bench.keeper.step()
+    assert 0 < wait <= 0.5
+    assert not bench.hands.stopped
+    bench.clock.advance(wait)
+    bench.keeper.step()
+    assert [call.run.cancel_reason for call in bench.hands.stopped] == ["operator: enough"]
+
+
+def test_the_end_of_trust_is_told_once(monkeypatch):
+    bench = Bench(job())
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+
+    def away(*_: object, **__: object) -> Renewal:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(bench.store, "renew", away)
+    for _ in range(12):
+        bench.clock.advance(1)
+        bench.keeper.step()
+    assert bench.lost == [bench.conductor.lease]
+
+
+def test_a_mistake_in_a_renewal_does_not_end_the_keeper(monkeypatch):
+    bench = Bench(job())
+    bench.conductor.step()
+    called = threading.Semaphore(0)
+
+    def broken() -> float:
+        called.release()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(bench.keeper, "step", broken)
+    monkeypatch.setattr("cronsensus.node.keeper.AFTER_A_BUG", 0.0)
+    thread = threading.Thread(target=bench.keeper.run)
+    thread.start()
+    assert called.acquire(timeout=10)
+    assert called.acquire(timeout=10)
+    bench.keeper.stop()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeypatch):
+    bench = Bench(job())
+    bench.conductor.step()
+    (item,) = bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+    run = bench.hands.calls[0].run
+    woken: list[int] = []
+    notes = Notes(bench.clock, lambda: woken.append(1))
+    notes.progress(run, 1, 10)
+    notes.progress(run, 2, 10)
+    notes.line(run, LogLine(bench.clock.now(), "INFO", "one"))
+    assert (len(woken), notes.wanted_in) == (1, 0.0)
+
+    def away(*_: object) -> list[bool]:
+        notes.line(run, LogLine(bench.clock.now(), "INFO", "two"))
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "note", away)
+        with pytest.raises(StoreUnavailable):
+            notes.flush(bench.store)
+    notes.progress(run, 3, 10)
+    notes.flush(bench.store)
+    wanted: list[float | None] = [notes.wanted_in]
+    notes.progress(run, 4, 10)
+    wanted.append(notes.wanted_in)
+    assert wanted == [None, 0.5]
+    one = bench.store.occurrence(item.id)
+    assert one is not None
+    assert one.progress == (3.0, 10.0)
+    assert [line.text for _, _, line in bench.store.logs(item.id)] == ["one", "two"]
