@@ -122,14 +122,14 @@ def test_what_is_no_module_name_is_shown_as_one(command: Command, typed: str) ->
 
 
 def test_an_exception_while_importing_shows_the_users_own_lines(command: Command, write: Write) -> None:
-    write("helper.py", "def connect():\n    raise ValueError('no DSN')\n")
-    write("myjobs.py", "import helper\nhelper.connect()\n")
+    write("mailer.py", "def connect():\n    raise ValueError('no DSN')\n")
+    write("myjobs.py", "import mailer\nmailer.connect()\n")
     answer = command("lint", "myjobs:scheduler")
     assert answer.code == 2
     assert "importing 'myjobs' failed" in answer.err
     assert "ValueError: no DSN" in answer.err
-    assert "myjobs.py:2 in <module>:  helper.connect()" in answer.err
-    assert "helper.py:2 in connect:  raise ValueError('no DSN')" in answer.err
+    assert "myjobs.py:2 in <module>:  mailer.connect()" in answer.err
+    assert "mailer.py:2 in connect:  raise ValueError('no DSN')" in answer.err
     assert "importlib" not in answer.err
     assert "cronsensus/cli" not in answer.err
 

@@ -28,16 +28,16 @@ from datetime import datetime, timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.model.ending import Ending
-from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter, Outcome, RunError
+from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
+from cronsensus.node.doubt import unheard_of
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.lease import IDLE_LEASE, SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
-from cronsensus.node.standing import head_start
+from cronsensus.node.waking import IDLE, Waking
 from cronsensus.planning import plan
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Glance, Store
@@ -46,18 +46,11 @@ _log = logging.getLogger("cronsensus.node")
 
 WATCH = 0.5
 """Seconds between looks while another node runs something: how soon its death is noticed."""
-IDLE = 90.0
-"""Most seconds between looks when nothing runs and nothing is due."""
 HOUSEKEEPING = 3600.0
 TIDY = 600.0
 PATIENCE = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""
-STEP_NOTICED = timedelta(seconds=5)
-"""A store's clock that moved this much more or less than time passed was set; that is worth a line in the log."""
-AFTER_A_LOST_RACE = 0.002
-"""Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
 MOST_DUE = 200
-PAGE = 200
 PRUNED_AT_ONCE = 1000
 SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their share."""
@@ -145,16 +138,13 @@ class Conductor:
         self._claims_in_doubt = False
         self._answers_lost = False
         self._half_open: str | None = None
-        self._expected: datetime | None = None
+        self._waking = Waking()
         self._troubles = 0
-        self._last_reading: tuple[float, datetime] | None = None
         self._housekept_at = clock.monotonic()
         self._declared_at = clock.monotonic()
         self._reclaimed_at = clock.monotonic()
         self._backlog_seen = False
         self._looked_at = -1e9
-        self._fruitless = 0
-        self._lost_in_a_row = 0
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
@@ -256,12 +246,13 @@ class Conductor:
         glance = self._store.due(MOST_DUE)
         read_at = (asked_at + self._clock.monotonic()) / 2
         self._looked_at = read_at
-        self._compare_clocks(read_at, glance.now)
+        self._waking.compare_clocks(read_at, glance.now)
         if self._answers_lost and self._overlooks(lease, glance):
             self._adopt(lease)
-        not_yet = self._left_to_others(lease, glance)
+        not_yet = self._waking.left_to_others(lease.session, glance)
         fired, again, coming = 0, False, None
-        self._lost_in_a_row = self._lost_in_a_row if glance.jobs else 0
+        if not glance.jobs:
+            self._waking.lost_in_a_row = 0
         if glance.jobs and not_yet <= timedelta(0):
             fired, again, coming = self._fire(glance)
         claimed = 0
@@ -269,7 +260,7 @@ class Conductor:
             claimed = self._claim(lease, self._fair_share(fired, glance))
         if fired > claimed:
             self._store.notify()
-        self._fruitless = self._fruitless + 1 if glance.backlog and not claimed else 0
+        self._waking.fruitless = self._waking.fruitless + 1 if glance.backlog and not claimed else 0
         self._backlog_seen = claimed > 0 and not self._free()
         if self._notes.wanted_in == 0.0:
             self._notes.flush(self._store)
@@ -372,7 +363,7 @@ class Conductor:
         coming = [each.next_due for each in won if each.next_due is not None]
         coming += [one.due_at for each in won for one in each.occurrences if one.due_at > glance.now]
         # Whoever won the others knows when they are due next; this node has to look.
-        self._lost_in_a_row = self._lost_in_a_row + 1 if lost else 0
+        self._waking.lost_in_a_row = self._waking.lost_in_a_row + 1 if lost else 0
         again = (bool(won) and glance.more) or any(at <= glance.now for at in coming)
         return created, again, min(coming, default=None)
 
@@ -417,15 +408,10 @@ class Conductor:
     def _adopt(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""
         known = self._active.keys() | self._outcomes.keys() | {(claim.id, claim.token) for claim in self._given_back}
-        mine = OccurrenceFilter(states=(State.RUNNING,), session=lease.session)
-        page: list[Occurrence] = []
-        while page := self._store.occurrences(mine, after=page[-1].id if page else None, limit=PAGE):
-            for one in page:
-                job = self._store.job(one.job) if (one.id, one.token) not in known else None
-                if job is not None:
-                    _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", one.id, one.job)
-                    self._start(_claim_again(one, job.spec, lease), lease)
-                    self.tally.claimed += 1
+        for claim in unheard_of(self._store, lease.session, known):
+            _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
+            self._start(claim, lease)
+            self.tally.claimed += 1
         self._claims_in_doubt = False
 
     def _overlooks(self, lease: SessionLease, glance: Glance) -> bool:
@@ -475,13 +461,6 @@ class Conductor:
 
     # --- time ------------------------------------------------------------------------------------------------------
 
-    def _left_to_others(self, lease: SessionLease, glance: Glance) -> timedelta:
-        """Return how long this node still leaves what is due to those who stand before it."""
-        if self._expected is None or self._expected > glance.now:
-            return timedelta(0)
-        turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
-        return turn - glance.now
-
     def _sleep(
         self,
         lease: SessionLease,
@@ -495,45 +474,16 @@ class Conductor:
         """Return the seconds until something wants this node, by what it saw at ``read_at``."""
         if again or self._outcomes or self._given_back or lease.lost:
             return 0.0
-        waits = [IDLE]
-        if self._lost_in_a_row:
-            waits.append(AFTER_A_LOST_RACE * 2 ** min(self._lost_in_a_row, 10))
+        waits = [
+            self._waking.wait(lease.session, glance, not_yet, coming, free=self._free() > 0, watch=WATCH),
+        ]
         if (notes := self._notes.wanted_in) is not None:
             waits.append(notes)
-        if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
-            waits.append(not_yet.total_seconds())
-        else:
-            if self._expected is not None and self._expected <= glance.now and len(glance.sessions) > 1:
-                # Whoever stood before this node may have claimed just after this look. Without another one nobody would
-                # know that it runs something, nor notice its death before the next due time.
-                waits.append(WATCH)
-            times = (glance.next_job, glance.next_pending, coming)
-            self._expected = min((at for at in times if at is not None), default=None)
-            if self._expected is not None:
-                turn = self._expected + head_start(lease.session, glance.sessions, self._expected)
-                waits.append((turn - glance.now).total_seconds())
-        others = [holder.expires_in.total_seconds() for holder in glance.holders if holder.id != lease.session]
-        waits += [min(WATCH, max(0.0, left)) for left in others]
-        if not_yet <= timedelta(0) and glance.backlog and self._free():
-            # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
-            waits.append(WATCH * 2 ** min(max(0, self._fruitless - 1), 10))
         if not lease.trusted:
             self._on_work()
             waits.append(WATCH)
         elapsed = self._clock.monotonic() - read_at
         return max(0.0, min(waits) - elapsed)
-
-    def _compare_clocks(self, read_at: float, now: datetime) -> None:
-        """Say so when the store's clock was set: ahead is downtime, back is a delay; neither repeats anything."""
-        if self._last_reading is not None:
-            passed = timedelta(seconds=read_at - self._last_reading[0])
-            moved = now - self._last_reading[1]
-            if abs(moved - passed) > STEP_NOTICED:
-                _log.warning(
-                    "the store's clock was set %s by %s: due times follow it, nothing is repeated",
-                    "ahead" if moved > passed else "back", abs(moved - passed),
-                )  # fmt: skip
-        self._last_reading = (read_at, now)
 
     def _trouble(self, error: StoreError) -> float:
         self.tally.store_errors += 1
@@ -565,23 +515,3 @@ class Conductor:
         if not more:
             self._housekept_at = now
         return more
-
-
-def _claim_again(one: Occurrence, spec: JobSpec, lease: SessionLease) -> Claim:
-    """Return the claim that stands behind a running occurrence of ours."""
-    return Claim(
-        id=one.id,
-        spec=spec,
-        key=one.key,
-        origin=one.origin,
-        scheduled_for=one.scheduled_for,
-        due_at=one.due_at,
-        attempt=one.attempt,
-        token=one.token,
-        session=lease.session,
-        args=one.args,
-        kwargs=one.kwargs,
-        claimed_at=one.started_at or one.due_at,
-        crashes=one.crashes,
-        failures=one.failures,
-    )

@@ -17,6 +17,8 @@ import psutil
 
 from cronsensus.model.session import SessionView
 
+_LINUX = sys.platform == "linux"
+
 
 @cache
 def host_identity() -> str:
@@ -26,7 +28,7 @@ def host_identity() -> str:
     except OSError:
         boot = f"{os.uname().nodename if hasattr(os, 'uname') else 'host'}-{int(psutil.boot_time()) // 60}"
     try:
-        namespace = os.readlink("/proc/self/ns/pid")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         namespace = "pid"
     return f"{boot}/{namespace}"
@@ -35,7 +37,7 @@ def host_identity() -> str:
 def started_at(pid: int) -> int | None:
     """Return when process ``pid`` started, in the host's own units; ``None`` when it is gone or a zombie."""
     try:
-        if sys.platform == "linux":
+        if _LINUX:
             # Field 22; the name in field 2 may hold spaces and brackets, so count from the last closing one.
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             return None if fields[0] in "ZX" else int(fields[19])

@@ -35,7 +35,7 @@ class Listener:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
                 troubled = True
                 self._stopped.wait(AFTER_TROUBLE)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():
                     _log.exception("a mistake in cronsensus; please report it. Work is found by looking meanwhile")
                 self._stopped.wait(PATIENCE)

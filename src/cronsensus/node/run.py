@@ -53,8 +53,7 @@ class Run:
         self._on_line = on_line
 
     def progress(self, done: float, total: float = 100) -> None:
-        """Say how far the run is; shown beside it, written with the node's next round, and refused once the run is
-        not current."""
+        """Say how far the run is: written within half a second, and refused once the run is not current."""
         if self._on_progress is not None:
             self._on_progress(self, done, total)
 

@@ -277,7 +277,13 @@ class Store(ABC):
 
     @abstractmethod
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
-        """Begin a session whose lease ends at the store's now + ``lease``; return the store's now."""
+        """Begin a session whose lease ends at the store's now + ``lease``; return the store's now.
+
+        Idempotent: said again while the session lives, it only sets the lease.
+
+        Raises:
+            LeaseLost: the id is that of a session that is over.
+        """
 
     @abstractmethod
     def renew(self, session: str, *, lease: timedelta) -> Renewal:

@@ -278,8 +278,8 @@ def refuse_pruned(job: JobRow, time: datetime) -> None:
     """Raise for a nominal time at or below the pruned horizon."""
     if job.horizon is not None and time <= job.horizon:
         raise OccurrenceTooOld(
-            f"{job.spec.name!r} at {format_instant(time)}: everything up to {format_instant(job.horizon)} may be pruned, "
-            "so nobody can prove that it never ran"
+            f"{job.spec.name!r} at {format_instant(time)}: everything up to {format_instant(job.horizon)} "
+            "may be pruned, so nobody can prove that it never ran"
         )
 
 

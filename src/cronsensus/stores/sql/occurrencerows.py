@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, bindparam, literal_column, select, tuple_
+from sqlalchemy import ColumnElement, bindparam, literal_column, select
 
 from cronsensus.codec import dumps, loads
 from cronsensus.model.instants import from_micros, to_micros
@@ -30,10 +30,7 @@ OF_JOBS = (_o.job_id + literal_column("0")).in_(bindparam("ids", expanding=True)
 _HERE = _o.namespace == bindparam("space")
 
 _UNIQUE = ("job_id", "key")
-_BY_KEYS = select(_o.id, _o.job_id, _o.key, _o.state).where(
-    tuple_(_o.job_id, _o.key).in_(bindparam("keys", expanding=True))
-)
-_KEYS_OF_JOB = select(_o.id, _o.job_id, _o.key, _o.state).where(
+_KEYS_OF_JOB = select(_o.id, _o.key, _o.state).where(
     _o.job_id == bindparam("job"), _o.key.in_(bindparam("keys", expanding=True))
 )
 
@@ -99,13 +96,9 @@ def find_keys(tx: Transaction, keys: Iterable[tuple[int, str]]) -> dict[tuple[in
     for job, key in keys:
         by_job.setdefault(job, []).append(key)
     found: dict[tuple[int, str], tuple[int, State]] = {}
-    if len(by_job) == 1:
-        [(job, names)] = by_job.items()
-        rows = tx.rows_in(_KEYS_OF_JOB, "keys", names, job=job)
-    else:
-        rows = tx.rows_in(_BY_KEYS, "keys", [(job, key) for job, names in by_job.items() for key in names])
-    for row in rows:
-        found[row.job_id, row.key] = (row.id, State(row.state))
+    for job, names in by_job.items():  # job by job: for pairs in one list, SQLite would read the whole table
+        for row in tx.rows_in(_KEYS_OF_JOB, "keys", names, job=job):
+            found[job, row.key] = (row.id, State(row.state))
     return found
 
 

@@ -36,10 +36,11 @@ _ALIVE_LOCKED = select(_s.node).where(MINE, ALIVE).with_for_update()
 _FIND = select(_s.id, ALIVE.label("alive")).where(MINE)
 _OPEN_SESSION = insert(sessions)
 _SET_LEASE = update(sessions).where(MINE, ALIVE).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
-_ASKED_TO_STOP = select(_o.id, _o.cancel_reason).where(
-    _o.session == bindparam("session"), RUNNING, _o.cancel_reason.is_not(None)
+_ASKED = (
+    select(_s.draining, _o.id, _o.cancel_reason)
+    .select_from(sessions.outerjoin(occurrences, and_(_o.session == _s.id, RUNNING, _o.cancel_reason.is_not(None))))
+    .where(MINE)
 )
-_DRAINING = select(_s.draining).where(MINE)
 _DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
 _DEAD = (
     select(_s.id)
@@ -200,9 +201,9 @@ def renew(tx: Transaction, session: str, lease: timedelta) -> Renewal:
     now = from_micros(tx.now)
     if not set_lease(tx, session, lease):
         return Renewal(alive=False, cancel={}, drain=False, now=now)
-    cancel = {row.id: row.cancel_reason for row in tx.rows(_ASKED_TO_STOP, session=session)}
-    drain = bool(tx.value(_DRAINING, session=session, space=tx.namespace))
-    return Renewal(alive=True, cancel=cancel, drain=drain, now=now)
+    asked = tx.rows(_ASKED, session=session, space=tx.namespace)
+    cancel = {row.id: row.cancel_reason for row in asked if row.id is not None}
+    return Renewal(alive=True, cancel=cancel, drain=bool(asked[0].draining), now=now)
 
 
 def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:

@@ -399,6 +399,19 @@ class Defining(Scene):
         assert not self.look(running).cancel_requested
         assert self.finish(claim).accepted
 
+    def test_what_runs_of_a_retired_job_may_be_retried_and_taken_over(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        self.store.retire("queue", by="ann", why="")
+        assert State.PENDING is self.finish(claim, State.PENDING).state
+        again = self.take()
+        self.lease_out()
+        assert [State.PENDING] == [taken.became for taken in self.store.reclaim()]
+        self.session("s2")
+        assert again.id == self.take("s2").id
+
     def test_times_that_nobody_decided_before_a_retirement_are_one_missed_range(self) -> None:
         self.define()
         self.clock.advance(MINUTE)

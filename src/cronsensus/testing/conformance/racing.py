@@ -295,6 +295,21 @@ class Racing(Scene):
         answers = self.race(lambda store, _: store.backfill("job", times, by="ann"))
         assert 10 == sum(one.created for answer in answers for one in answer) == len(self.all())
 
+    def test_one_handle_serves_many_threads(self) -> None:
+        self.queue()
+        self.sessions_of_threads()
+
+        def work(store: Store, thread: int) -> list[int]:
+            store.enqueue([Item(job="queue", key=f"{thread} {number}") for number in range(5)])
+            claims = store.claim(f"s{thread}", 5, ["queue"], lease=LEASE)
+            answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+            assert all(answer.accepted for answer in answers)
+            return [one.id for one in claims]
+
+        done = [one for ids in race([self.store] * THREADS, work) for one in ids]
+        assert len(set(done)) == len(done)
+        assert (5 * THREADS, len(done)) == (len(self.all()), len(self.all(states=(State.SUCCEEDED,))))
+
     def test_sessions_opened_together_are_all_there(self) -> None:
         self.race(lambda store, thread: store.open_session(a_session(f"s{thread}"), lease=LEASE))
         assert tuple(f"s{number}" for number in range(THREADS)) == self.store.due().sessions

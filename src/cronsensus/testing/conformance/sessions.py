@@ -53,6 +53,25 @@ class Sessions(Scene):
         assert START + SECOND == view.started_at == view.renewed_at
         assert (None, None) == (view.ended_at, view.ended_why)
 
+    def test_opening_a_session_again_only_sets_its_lease(self) -> None:
+        claim = self.holding()
+        self.clock.advance(9)
+        assert self.store.now() == self.store.open_session(a_session("s1"), lease=LEASE)
+        self.clock.advance(9)
+        assert ["s1"] == [view.id for view in self.store.sessions(ended=True)]
+        assert (START, 1) == (self.shown().started_at, self.shown().holds)
+        assert self.finish(claim).accepted
+
+    def test_a_session_that_is_over_is_never_opened_again(self) -> None:
+        self.session("closed")
+        self.store.close_session("closed")
+        self.session("overdue")
+        self.lease_out()
+        for name in ("closed", "overdue"):
+            with pytest.raises(LeaseLost):
+                self.store.open_session(a_session(name), lease=LEASE)
+        assert () == self.store.due().sessions
+
     def test_a_lease_lasts_as_long_as_it_was_given(self) -> None:
         self.session("short")
         self.session("long", lease=HOUR)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.errors import InvalidTransition, LeaseLost, UnknownJob
+from cronsensus.errors import InvalidTransition, LeaseLost, StoreError, UnknownJob
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.base import StoreCapabilities
@@ -20,6 +20,16 @@ class Standing(Scene):
     """Hazards before the first job: a store that is not what it says."""
 
     # --- set-up -----------------------------------------------------------------------------------------------------
+
+    def test_a_store_that_is_not_migrated_says_so(self) -> None:
+        store = self.open()
+        try:
+            store.check()
+        except StoreError:
+            assert store.migrate(), "it refuses to be used, and has nothing to migrate"
+            store.check()
+        else:
+            assert [] == store.migrate()
 
     def test_a_migrated_store_has_nothing_left_to_migrate(self) -> None:
         assert [] == self.store.migrate()

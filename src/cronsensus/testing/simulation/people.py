@@ -80,6 +80,8 @@ class People:
         times = book.nominals(now - timedelta(seconds=60), now + timedelta(seconds=20))
         if times:
             self.do("backfill", job, self._rng.sample(times, min(3, len(times))), by="people")
+        if self._rng.random() < 0.3:
+            self._world.after(self._rng.randint(1, 8 * SECOND), lambda: self.do("prune", self._world.clock.now()))
 
     def _enqueue(self, job: str) -> None:
         rng = self._rng

@@ -37,14 +37,16 @@ class Scenario:
             self.releases.append(_next_release(rng, first))
         self.batons = rng.random() < 1 / 16
         """Whether suspended turns have threads of their own: slower, and any order is possible."""
-        self.nodes = rng.randint(2, 4)
+        self.nodes = rng.choice([1, 2, 2, 3, 3, 4])
         self.watch = rng.choice([0.5, 2.0, 4.0, 4.0, 4.0])
         """Seconds between looks at others' runs. Most looks find nothing, so most nights have few of them."""
         self.fast_evidence = rng.random() < 0.5
         self.rough = rng.random() < 0.85
-        self.seconds_between_faults = rng.choice([2.0, 4.0, 8.0])
+        self.seconds_between_faults = rng.choice([1.0, 2.0, 4.0])
+        self.mortality = rng.choice([0.0, 0.02, 0.06, 0.15])
+        """Share of the faults that end or freeze a process, and do not only disturb a verb."""
         self.clock_steps = rng.random() < 0.3
-        self.micros = rng.randint(120, 240) * SECOND
+        self.micros = rng.randint(60, 150) * SECOND
         self.seconds_between_acts = rng.choice([5.0, 15.0, 60.0])
 
 

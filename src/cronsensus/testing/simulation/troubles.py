@@ -8,12 +8,11 @@ from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.wire import Fault, Kind
 
 if TYPE_CHECKING:
+    from cronsensus.testing.simulation.cranks import Crank
     from cronsensus.testing.simulation.world import World
 
-KINDS: tuple[Kind, ...] = (
-    "fail", "lost", "lost", "hang", "hang_lost", "late", "slow", "slow", "slow", "freeze", "crash", "crash",
-    "linger", "linger", "linger", "linger",
-)  # fmt: skip
+KINDS: tuple[Kind, ...] = ("fail", "lost", "hang", "hang_lost", "late", "slow", "linger")
+WEIGHTS = (1, 2, 1, 1, 1, 3, 5)
 
 
 class Troubles:
@@ -59,23 +58,25 @@ class Troubles:
         if not world.nodes:
             return
         node = rng.choice(world.nodes)
-        draw = rng.random()
-        if draw < 0.06:
+        draw, mortality = rng.random(), world.scenario.mortality
+        if draw < mortality:
             world.faults += 1
-            node.crash()
-        elif draw < 0.14:
-            world.faults += 1
-            node.freeze(self._while())
-        elif draw < 0.17:
-            node.leave(int(rng.uniform(0, 10) * SECOND))
-        elif draw < 0.22:
-            node.hint()
+            rng.choice([node.crash, lambda: node.freeze(self._while()), lambda: node.leave(self._while())])()
+        elif draw < 2 * mortality:
+            self._arm(node.turning, rng.choice(["crash", "freeze"]))
+        elif rng.random() < 0.3:
+            self._arm(node.keeping, rng.choices(KINDS, WEIGHTS)[0])
         else:
-            crank = node.keeping if rng.random() < 0.3 else node.turning
-            kind = rng.choice(KINDS)
-            crank.fault = Fault(kind, 0 if crank is node.keeping else rng.choice([0, 0, 1, 1, 2, 3]), self._while())
-            if rng.random() < 0.5:
-                node.hint()
+            self._arm(node.turning, rng.choices(KINDS, WEIGHTS)[0])
+
+    def _arm(self, crank: Crank, kind: Kind) -> None:
+        """Let something go wrong at one of the next verbs of a crank."""
+        world, rng = self._world, self._world.rng
+        crank.fault = Fault(kind, 0 if crank is crank.node.keeping else rng.choice([0, 0, 1, 1, 2, 3]), self._while())
+        if rng.random() < 0.5:
+            crank.node.hint()
+        if rng.random() < 0.2:
+            world.after(rng.randint(0, SECOND), world.people.act)
 
     def _while(self) -> int:
         """Return how long something takes that should take no time: up to three leases."""

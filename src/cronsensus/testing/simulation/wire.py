@@ -63,6 +63,8 @@ class Wire:
             if fault is None:
                 return world.commit(crank.name, verb, args, kwargs)
             if fault.kind == "linger":
+                if world.rng.random() < 0.05:
+                    world.after(1, world.people.act)
                 crank.suspend(int(SECOND * 10 ** world.rng.uniform(-4, -0.3)))
                 return world.commit(crank.name, verb, args, kwargs)
             fault.verb -= 1

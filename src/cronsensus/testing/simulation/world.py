@@ -29,7 +29,7 @@ from cronsensus.testing.simulation.scenario import Scenario
 from cronsensus.testing.simulation.trace import Trace
 from cronsensus.testing.simulation.troubles import Troubles
 
-AFTERWARDS = 30 * SECOND
+AFTERWARDS = 20 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""
 PATIENCE = 150 * SECOND
 """How long everything that is due may take from then on to come to its end."""

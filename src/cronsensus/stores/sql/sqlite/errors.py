@@ -85,15 +85,15 @@ def cannot_open(path: Path, text: str) -> StoreError:
             f"{path} cannot be opened: {path.parent} is not a directory; correct the path in the URL"
         )
     if not path.exists():
-        if not os.access(path.parent, os.W_OK) or _mounted_read_only(path.parent):
+        if not _may(path.parent, os.W_OK) or _mounted_read_only(path.parent):
             return StoreReadOnly(
                 f"{path} cannot be created: {path.parent} is read-only for this user; "
                 "choose another path or allow writing"
             )
         return no_schema(path)
-    if not os.access(path, os.R_OK):
+    if not _may(path, os.R_OK):
         return StoreUnavailable(f"{path} may not be read by this user; allow it: chmod u+rw '{path}' (or chown)")
-    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK) or _mounted_read_only(path):
+    if not _may(path, os.W_OK) or not _may(path.parent, os.W_OK) or _mounted_read_only(path):
         return read_only(path)
     if _free_bytes(path) < _LITTLE:
         return full(path)
@@ -104,11 +104,11 @@ def cannot_open(path: Path, text: str) -> StoreError:
 
 def read_only(path: Path) -> StoreReadOnly:
     """Return the error for a file, directory or mount that cannot be written."""
-    if path.exists() and not os.access(path, os.W_OK):
+    if path.exists() and not _may(path, os.W_OK):
         return StoreReadOnly(
             f"{path} can be read but not written by this user; allow it: chmod u+w '{path}' (or chown)"
         )
-    if not os.access(path.parent, os.W_OK):
+    if not _may(path.parent, os.W_OK):
         return StoreReadOnly(
             f"{path} cannot be written: SQLite keeps its journal beside it and {path.parent} is read-only for "
             f"this user; allow it: chmod u+w '{path.parent}' (or chown)"
@@ -146,6 +146,11 @@ def _io_error(path: Path, error: BaseException) -> StoreUnavailable:
     return StoreUnavailable(
         f"{path}: the disk or its file system failed ({name}); look at the system's log: dmesg | tail"
     )
+
+
+def _may(path: Path, what: int) -> bool:
+    """Whether this process may do that, by the user that it acts as."""
+    return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _free_bytes(path: Path) -> int:

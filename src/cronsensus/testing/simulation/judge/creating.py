@@ -65,6 +65,11 @@ class CreatingRules(Bench):
             self.broken("decided twice", f"{plan.job}: a plan from {plan.watermark_seen} after {job.watermark}")
         if plan.watermark > self.now:
             self.broken("early", f"{plan.job} is decided up to {plan.watermark}, ahead of the store's clock")
+        counted = 0 if job.spec.policies.overlap == "allow" else len(self.active(plan.job))
+        if plan.active_seen != counted:
+            self.broken(
+                "overlap", f"{plan.job} is planned for {plan.active_seen} active occurrences, and has {counted}"
+            )
         if not self.world.scenario.rough:
             self._punctual(job, plan)
         job.watermark = max(job.watermark, plan.watermark)
@@ -77,7 +82,7 @@ class CreatingRules(Bench):
             if standing is not None and not standing.pruned:
                 standing.adopted = True
                 continue
-            if planned.scheduled_for in job.fired:
+            if planned.scheduled_for in job.fired or standing is not None:
                 self.broken("fired twice", f"{plan.job} at {planned.scheduled_for}")
             job.fired.add(planned.scheduled_for)
             self._create(

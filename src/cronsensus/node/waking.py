@@ -1,0 +1,100 @@
+"""When to look again: what a node knows of the time ahead. Floor 4.
+
+No clock and no thread: instants are the store's, as a glance gave them, and the answer is a number of seconds from that
+glance.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from cronsensus.node.standing import head_start
+from cronsensus.stores.base import Glance
+
+_log = logging.getLogger("cronsensus.node")
+
+IDLE = 90.0
+"""Most seconds between looks when nothing runs and nothing is due."""
+AFTER_A_LOST_RACE = 0.002
+"""Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
+STEP_NOTICED = timedelta(seconds=5)
+"""A store's clock that moved this much more or less than time passed was set; that is worth a line in the log."""
+MOST_DOUBLINGS = 10
+
+
+class Waking:
+    """What the rounds so far tell about the next one.
+
+    Attributes:
+        lost_in_a_row: races that this node lost one after the other.
+        fruitless: rounds in a row in which something waited and nothing of it was for this node.
+    """
+
+    def __init__(self) -> None:
+        self.lost_in_a_row = 0
+        self.fruitless = 0
+        self._expected: datetime | None = None
+        self._last_reading: tuple[float, datetime] | None = None
+
+    def left_to_others(self, session: str, glance: Glance) -> timedelta:
+        """Return how long this node still leaves what is due to those who stand before it; negative: no longer."""
+        if self._expected is None or self._expected > glance.now:
+            return timedelta(0)
+        return self._turn(session, glance, self._expected) - glance.now
+
+    def wait(
+        self,
+        session: str,
+        glance: Glance,
+        not_yet: timedelta,
+        coming: datetime | None,
+        *,
+        free: bool,
+        watch: float,
+    ) -> float:
+        """Return the seconds after ``glance`` until something wants this node.
+
+        Args:
+            session: this node's.
+            glance: what it saw.
+            not_yet: how long it leaves what is due to others.
+            coming: when the next of what it fired itself is due.
+            free: whether it could run one more.
+            watch: seconds between looks at what others run.
+        """
+        waits = [IDLE]
+        if self.lost_in_a_row:
+            waits.append(AFTER_A_LOST_RACE * 2.0 ** min(self.lost_in_a_row, MOST_DOUBLINGS))
+        if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
+            waits.append(not_yet.total_seconds())
+        else:
+            if self._expected is not None and self._expected <= glance.now and len(glance.sessions) > 1:
+                # Whoever stood before this node may have claimed just after this look. Without another one nobody would
+                # know that it runs something, nor notice its death before the next due time.
+                waits.append(watch)
+            times = (glance.next_job, glance.next_pending, coming)
+            self._expected = min((at for at in times if at is not None), default=None)
+            if self._expected is not None:
+                waits.append((self._turn(session, glance, self._expected) - glance.now).total_seconds())
+        others = [holder.expires_in.total_seconds() for holder in glance.holders if holder.id != session]
+        waits += [min(watch, max(0.0, left)) for left in others]
+        if not_yet <= timedelta(0) and glance.backlog and free:
+            # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
+            waits.append(watch * 2.0 ** min(max(0, self.fruitless - 1), MOST_DOUBLINGS))
+        return min(waits)
+
+    def compare_clocks(self, read_at: float, now: datetime) -> None:
+        """Say so when the store's clock was set: ahead is downtime, back is a delay; neither repeats anything."""
+        if self._last_reading is not None:
+            passed = timedelta(seconds=read_at - self._last_reading[0])
+            moved = now - self._last_reading[1]
+            if abs(moved - passed) > STEP_NOTICED:
+                way = "ahead" if moved > passed else "back"
+                by = abs(moved - passed)
+                _log.warning("the store's clock was set %s by %s: due times follow it, nothing is repeated", way, by)
+        self._last_reading = (read_at, now)
+
+    @staticmethod
+    def _turn(session: str, glance: Glance, instant: datetime) -> datetime:
+        return instant + head_start(session, glance.sessions, instant)

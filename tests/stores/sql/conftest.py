@@ -1,0 +1,111 @@
+"""A place for files, handles that are closed again, and real processes that do as they are told, line by line."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from cronsensus.clock import Clock
+from cronsensus.stores.sql.sqlite import SqliteStore
+
+IN_MEMORY = Path("/dev/shm")
+PREAMBLE = """
+import os, sys
+from datetime import timedelta
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.triggers import every
+
+url, LEASE = sys.argv[1], timedelta(seconds=60)
+
+def say(word):
+    print(word, flush=True)
+
+def hear():
+    return sys.stdin.readline().strip()
+
+def a_session(id):
+    return SessionSpec(id=id, node="n", host="h", pid=os.getpid(), pid_started=1, release="r1", concurrency=9, version="1")
+"""
+
+
+class Child:
+    """A process that runs a script; ``hear`` what it says, ``say`` what it waits for."""
+
+    def __init__(self, script: str, url: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PREAMBLE + textwrap.dedent(script), url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def say(self, word: str = "go") -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: a disk that syncs for every commit takes long."""
+    with TemporaryDirectory(dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def url(place: Path) -> str:
+    return f"sqlite:///{place / 'jobs.db'}"
+
+
+@pytest.fixture
+def open_sqlite(url: str) -> Iterator[Callable[..., SqliteStore]]:
+    """Open handles on the test's file (or on another URL), migrated unless told otherwise, and close them at the end."""
+    opened: list[SqliteStore] = []
+
+    def open_one(
+        options: str = "", *, clock: Clock | None = None, migrated: bool = True, namespace: str = "default", at: str = ""
+    ) -> SqliteStore:
+        store = SqliteStore((at or url) + options, namespace=namespace, clock=clock)
+        opened.append(store)
+        if migrated:
+            store.migrate()
+        return store
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def run_child(url: str) -> Iterator[Callable[[str], Child]]:
+    """Start processes on the test's file, and end them with the test."""
+    children: list[Child] = []
+
+    def run(script: str) -> Child:
+        child = Child(script, url)
+        children.append(child)
+        return child
+
+    yield run
+    for child in children:
+        child.end()

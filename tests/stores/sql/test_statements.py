@@ -1,0 +1,206 @@
+"""How many statements each verb runs: on a server every one of them is a journey there and back.
+
+BEGIN and COMMIT are not counted; they go to the driver directly. A batch that runs one statement for many rows is one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+
+from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item, LogLine, Note, Outcome
+from cronsensus.model.states import State
+from cronsensus.planning import plan
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.triggers import every
+
+LEASE = timedelta(seconds=60)
+
+BUDGET = {
+    "due, nothing due": 1,
+    "due, jobs due": 2,  # the jobs; their definitions are known since they were met first
+    "due, jobs due and never met": 4,  # their definitions, their eras
+    "fire one": 4,  # lock the jobs, count what is active, move the watermarks, insert
+    "fire a hundred": 4,
+    "fire, verdicts only": 4,
+    "claim nothing": 1,
+    "claim, nothing for this node": 4,  # a second page, which leaves its jobs out
+    "claim one": 6,  # session and priorities, due entries, their jobs, tokens, start, lease
+    "claim a hundred": 6,
+    "claim of a limited job": 7,  # how many of it run
+    "finish one": 3,  # look, close, record the run
+    "finish a hundred": 3,
+    "finish, some to be retried": 4,
+    "finish again": 3,  # look, look again for the answer, the runs that ended
+    "release": 3,
+    "note progress": 2,
+    "note lines": 3,
+    "renew": 2,  # set the lease; who is asked to stop, is the node to drain
+    "reclaim, nobody dead": 1,
+    "enqueue one": 3,  # the job, insert, read the id
+    "enqueue one by key": 4,
+    "enqueue a hundred": 3,
+    "lock": 4,
+    "lock that is held": 1,
+    "extend": 1,
+    "unlock": 1,
+    "put, all the same": 2,
+    "put, all the same and complete": 3,
+    "prune nothing": 3,
+}
+
+
+class Counter:
+    """Counts what one handle sends to the database."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        store.now()  # opens the engine
+        self.statements: list[str] = []
+        event.listen(store._engine, "before_cursor_execute", self._note)
+
+    def _note(self, connection, cursor, statement, parameters, context, executemany) -> None:
+        self.statements.append(statement)
+
+    @contextmanager
+    def within(self, what: str) -> Iterator[None]:
+        self.statements.clear()
+        yield
+        seen = "\n".join(self.statements)
+        assert len(self.statements) == BUDGET[what], f"{what}: {len(self.statements)} statements\n{seen}"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture
+def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
+    store = open_sqlite(clock=clock)
+    store.put_jobs(
+        [
+            *(JobSpec(name=f"hourly {number}", function="f", trigger=every("1h", start=START)) for number in range(100)),
+            JobSpec(name="queue", function="f"),
+            JobSpec(name="limited", function="f", policies=Policies(concurrency=2)),
+        ],
+        release="r1",
+    )
+    store.open_session(a_session("s1"), lease=LEASE)
+    return store
+
+
+@pytest.fixture
+def counter(store: SqliteStore) -> Counter:
+    return Counter(store)
+
+
+def test_looking(store, counter, clock):
+    with counter.within("due, nothing due"):
+        store.due()
+    clock.advance(timedelta(hours=1))
+    with counter.within("due, jobs due and never met"):
+        assert len(store.due().jobs) == 100
+    with counter.within("due, jobs due"):
+        assert len(store.due().jobs) == 100
+
+
+def test_firing(store, counter, clock):
+    clock.advance(timedelta(hours=1))
+    glance = store.due()
+    plans = [plan(job, glance.now) for job in glance.jobs]
+    with counter.within("fire one"):
+        assert store.fire(plans[:1]) == [True]
+    with counter.within("fire a hundred"):
+        assert store.fire(plans[1:]) == [True] * 99
+    clock.advance(timedelta(hours=3))
+    glance = store.due()
+    with counter.within("fire, verdicts only"):
+        store.fire([plan(job, glance.now) for job in glance.jobs])
+
+
+def test_claiming(store, counter):
+    with counter.within("claim nothing"):
+        assert store.claim("s1", 10, {"f"}, lease=LEASE) == []
+    store.enqueue([Item(job="queue") for _ in range(101)])
+    with counter.within("claim, nothing for this node"):
+        assert store.claim("s1", 10, set(), lease=LEASE) == []
+    store.claim("s1", 1, {"f"}, lease=LEASE)
+    store.enqueue([Item(job="queue")])
+    with counter.within("claim one"):
+        assert len(store.claim("s1", 1, {"f"}, lease=LEASE)) == 1
+    with counter.within("claim a hundred"):
+        assert len(store.claim("s1", 100, {"f"}, lease=LEASE)) == 100
+    store.enqueue([Item(job="limited")])
+    store.claim("s1", 1, {"f"}, lease=LEASE)
+    store.enqueue([Item(job="limited")])
+    with counter.within("claim of a limited job"):
+        assert len(store.claim("s1", 1, {"f"}, lease=LEASE)) == 1
+
+
+def test_ending(store, counter):
+    store.enqueue([Item(job="queue") for _ in range(105)])
+    claims = store.claim("s1", 105, {"f"}, lease=LEASE)
+
+    def outcome(claim, state=State.SUCCEEDED):
+        return Outcome(id=claim.id, token=claim.token, state=state)
+
+    with counter.within("finish one"):
+        store.finish([outcome(claims[0])])
+    with counter.within("finish again"):
+        assert store.finish([outcome(claims[0])])[0].accepted
+    with counter.within("finish a hundred"):
+        store.finish([outcome(claim) for claim in claims[1:101]])
+    with counter.within("note progress"):
+        store.note([Note(claims[101].id, claims[101].token, progress=(1, 2))])
+    with counter.within("note lines"):
+        store.note([Note(claims[101].id, claims[101].token, lines=(LogLine(START, "INFO", "hello"),))])
+    with counter.within("finish, some to be retried"):
+        store.finish([outcome(claims[101]), outcome(claims[102], State.PENDING)])
+    with counter.within("release"):
+        assert store.release(claims[103:105]) == [True, True]
+
+
+def test_sessions_and_locks(store, counter):
+    with counter.within("renew"):
+        assert store.renew("s1", lease=LEASE).alive
+    with counter.within("reclaim, nobody dead"):
+        store.reclaim()
+    with counter.within("lock"):
+        grant = store.lock("name", "me", ttl=LEASE)
+    with counter.within("lock that is held"):
+        assert store.lock("name", "you", ttl=LEASE) is None
+    with counter.within("extend"):
+        assert store.extend(grant, ttl=LEASE)
+    with counter.within("unlock"):
+        assert store.unlock(grant)
+
+
+def test_defining_and_enqueueing(store, counter):
+    specs = [JobSpec(name="queue", function="f")]
+    with counter.within("put, all the same"):
+        store.put_jobs(specs, release="r1")
+    everything = [view.spec for view in store.jobs(limit=1000)]
+    store.put_jobs(everything, release="r1", complete=True)
+    with counter.within("put, all the same and complete"):
+        assert store.put_jobs(everything, release="r1", complete=True).changed == ()
+    store.enqueue([Item(job="queue")])
+    with counter.within("enqueue one"):
+        store.enqueue([Item(job="queue")])
+    with counter.within("enqueue one by key"):
+        store.enqueue([Item(job="queue", key="mine")])
+    with counter.within("enqueue a hundred"):
+        store.enqueue([Item(job="queue") for _ in range(100)])
+    with counter.within("prune nothing"):
+        assert store.prune() == 0
+
+
+def test_an_idle_node_costs_one_statement_a_look(store, counter, clock):
+    """With nothing due for an hour a node looks about every ninety seconds, and renews its lease as often."""
+    counter.statements.clear()
+    store.due()
+    assert len(counter.statements) == 1
