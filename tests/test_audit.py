@@ -643,6 +643,22 @@ def test_two_attempts_of_one_occurrence_at_a_time_are_an_overlap():
     assert "two runs at a time" in report.findings[0].sentence
 
 
+def test_a_clock_that_was_set_back_makes_no_overlap():
+    ledger = Ledger(tick(every("1h")))
+    for _ in range(2):
+        ledger.clock.advance(3600)
+        ledger.fire()
+        ledger.claim()
+        ledger.clock.advance(1)
+        ledger.store.reclaim([ledger.session])
+        ledger.clock.step(-600)
+        ledger.finish(ledger.claim())
+        ledger.clock.step(600)
+    report = ledger.audit()
+    assert report.findings == []
+    assert (report.ran, report.takeovers, report.runs) == (2, 2, 4)
+
+
 def test_a_result_under_an_old_token_is_a_stale_write():
     ledger = Ledger(tick(every("1h")))
     ledger.clock.advance(3600)
@@ -876,3 +892,21 @@ def test_the_planner_and_the_store_satisfy_the_auditor(steps, trigger, overlap, 
     assert report.findings == []
     verdicts = report.succeeded + report.failed + report.cancelled + report.skipped + report.missed + report.pending
     assert verdicts == report.expected
+
+
+@pytest.mark.parametrize("on_file", [False, True])
+def test_runs_read_together_are_those_read_one_by_one(tmp_path, on_file):
+    ledger = Ledger(tick(every("1h"), retries=5, overlap="allow"), path=tmp_path / "ledger.db" if on_file else None)
+    ledger.clock.advance(3 * 3600)
+    ledger.fire()
+    for state in (State.PENDING, State.SUCCEEDED):
+        ledger.clock.advance(10)
+        ledger.finish(ledger.claim(2), state)
+    ledger.clock.advance(10)
+    ledger.claim(1)
+    ids = [*range(1, 5), 987_654]
+    together = ledger.store.runs_of(ids)
+    assert together == {number: ledger.store.runs(number) for number in ids}
+    assert sorted(map(len, together.values())) == [0, 0, 1, 2, 2]
+    assert any(run.end is None for runs in together.values() for run in runs)
+    ledger.store.close()

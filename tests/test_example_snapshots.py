@@ -154,6 +154,8 @@ def test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_random
     kills = kill_at_random(processes, dice)
 
     store = open_store(f"sqlite:///{tmp_path / 'cronsensus.db'}")
+    pids = {process.pid for process in processes.live.values()}
+    until(lambda: pids <= {one.pid for one in store.sessions()}, "the last one that was replaced takes part")
     until(lambda: 0.5 < time.time() % 1 < 0.8, "the later half of a second")
     end = store.now()
     until(lambda: not audit(store, until=end).pending, "everything that was due is done")

@@ -537,11 +537,11 @@ def test_the_runs_of_a_killed_node_are_taken_over_within_a_second(tmp_path, on_c
 
 def test_a_job_that_blocks_the_event_loop_for_longer_than_the_lease_keeps_it(url):
     async def main() -> None:
-        scheduler = Scheduler(url, lease="1s", fast_evidence=False)
-        other = Scheduler(url, lease="1s", fast_evidence=False)
+        scheduler = Scheduler(url, lease="2s", fast_evidence=False)
+        other = Scheduler(url, lease="2s", fast_evidence=False)
 
         async def rude() -> str:
-            time.sleep(1.7)  # noqa: ASYNC251 - this is the fault
+            time.sleep(2.6)  # noqa: ASYNC251 - this is the fault
             return "done"
 
         jobs = [each.job()(rude) for each in (scheduler, other)]

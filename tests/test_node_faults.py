@@ -110,7 +110,7 @@ def nodes(stores):
     made: list[Scheduler] = []
 
     def make(store: Any, **options: Any) -> Scheduler:
-        made.append(Scheduler(store, **{"lease": "1s", "fast_evidence": False, **options}))
+        made.append(Scheduler(store, **{"lease": "5s", "fast_evidence": False, **options}))
         return made[-1]
 
     yield make
@@ -193,7 +193,7 @@ def test_nominal_times_that_pass_while_the_store_is_away_are_caught_up_each_once
 def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, weather, verb):
     store, healthy = stores
     seen: list[object] = []
-    node = nodes(store)
+    node = nodes(store, lease="1s" if verb == "renew" else "5s")
 
     @node.job(every("100ms"), overlap="queue", catch_up="all")
     def work(run: Run) -> None:
@@ -263,7 +263,7 @@ def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes
 
 def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stores, nodes, weather):
     store, healthy = stores
-    first, second = nodes(store, node="first"), nodes(healthy, node="second")
+    first, second = nodes(store, node="first", lease="1s"), nodes(healthy, node="second", lease="1s")
     lost, go_on, over = threading.Event(), threading.Event(), threading.Event()
     ran: list[tuple[str, int, int]] = []
 
@@ -301,7 +301,7 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
 
 def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_node_may_begin(stores, nodes, weather):
     store, healthy = stores
-    first, second = nodes(store, node="first"), nodes(healthy, node="second")
+    first, second = nodes(store, node="first", lease="1s"), nodes(healthy, node="second", lease="1s")
     cancelled, told = threading.Event(), threading.Event()
     ran: list[str] = []
 

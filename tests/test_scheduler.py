@@ -453,6 +453,19 @@ def test_what_a_job_logs_is_kept_with_its_run(scheduler, caplog):
     assert not any(type(handler).__name__ == "RunLogHandler" for handler in logging.getLogger().handlers)
 
 
+def test_a_line_is_kept_once_however_many_nodes_the_process_has(url):
+    nodes = Scheduler(url), Scheduler(url)
+
+    def talk() -> None:
+        logging.getLogger("shop").warning("once")
+
+    jobs = [each.job()(talk) for each in nodes]
+    with nodes[0], nodes[1]:
+        handle = jobs[0].enqueue()
+        handle.wait("10s")
+        assert [line.text for _, _, line in nodes[0].store.logs(handle.id)] == ["once"]
+
+
 # --- whole programs --------------------------------------------------------------------------------------------------
 
 PROGRAM = """
@@ -545,7 +558,7 @@ def test_run_ends_when_an_operator_drains_the_node_or_somebody_stops_it(url):
         scheduler = Scheduler(url)
         scheduler.job()(_nothing)
         ended: list[bool] = []
-        thread = threading.Thread(target=lambda it=scheduler, to=ended: to.append(it.run()))
+        thread = threading.Thread(target=lambda it=scheduler, to=ended: to.append(it.run()), daemon=True)
         thread.start()
         scheduler.jobs["_nothing"].enqueue().wait("10s")
         if way == "drain":

@@ -85,7 +85,8 @@ class Cluster:
         def alive() -> bool:
             assert all(process.poll() is None for process in self.processes.values()), self.logs
             try:
-                return {one.node for one in self.store.sessions()} >= self.processes.keys()
+                pids = {process.pid for process in self.processes.values()}
+                return pids <= {one.pid for one in self.store.sessions()}
             except StoreError:
                 return False  # nobody has made the schema yet
 
@@ -150,6 +151,7 @@ class Cluster:
 
     def settle(self) -> datetime:
         """Choose the last nominal time to judge, and wait until everything up to it is decided and done."""
+        self.await_all()
         self.until(lambda: 0.55 < time.time() % 1 < 0.8, "the later half of a second", within=2)
         until = self.store.now()
 

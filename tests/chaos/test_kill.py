@@ -29,9 +29,10 @@ def test_killed_at_random_nothing_is_lost_and_nothing_is_recorded_twice(make_clu
         cluster.start(victim)
         victim, strike_at = None, passed + 0.6 + dice.random()
     until = cluster.settle()
-    cluster.drain()
+    exits = cluster.drain()
     verdict = cluster.judge(until)
 
+    assert exits == [0, 0, 0]
     assert kills >= 5, "the fault did not bite: too few kills"
     assert verdict.count.cut, "the fault did not bite: no kill cut a run"
     assert verdict.report.takeovers >= 1

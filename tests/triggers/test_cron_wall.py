@@ -144,6 +144,8 @@ def test_start_and_end_are_nominal_times_themselves():
     assert trigger.next_after(hours[2]) is None
     assert trigger.latest_until(datetime(2030, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)) == hours[2]
     assert trigger.count_between(datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC), 3) == 3
+    assert trigger.count_between(datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC), 10_000) == 3
+    assert trigger.count_between(hours[0], hours[1], 10_000) == 1
     assert trigger.count_between(datetime(2020, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC), 2) is None
 
 

@@ -1,12 +1,12 @@
 """Ask of each run: was it allowed? Floor 5.
 
-Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is
-reported, because occurrence and runs are two readings and a node may write between them.
+Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is reported,
+because occurrence and runs are two readings and a node may write between them.
 
-Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back
-as the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in
-time. A run that a dead node left behind ends when it was taken over. By the store's clock: where that is a host's
-clock that was set back, runs may seem to overlap that did not.
+Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back as
+the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in time.
+A run that a dead node left behind ends when it was taken over. All of it by the store's clock: two runs of which the
+later one seems to start first are not compared, because that clock was set back between them.
 """
 
 from __future__ import annotations
@@ -74,8 +74,12 @@ class _Span:
     occurrence: int
 
     def meets(self, later: _Span) -> bool:
-        """Whether this one still ran when ``later`` started."""
-        return self.end is None or later.start < self.end
+        """Whether this one still ran when ``later`` started.
+
+        Tokens tell which was really claimed first. Where the starts say otherwise, the store's clock was set back
+        between the two, and its times say nothing about them.
+        """
+        return self.token < later.token and self.start <= later.start and (self.end is None or later.start < self.end)
 
 
 class Overlaps:
@@ -129,20 +133,17 @@ class Runs:
         last: int | None = None
         while True:
             page = self._store.occurrences(OccurrenceFilter(job=self._job.spec.name), after=last, limit=PAGE)
-            for occurrence in page:
-                at = occurrence.scheduled_for
-                if at is not None and after < at <= until:
-                    self._judge(occurrence)
-                elif at is None and (since or occurrence.created_at) <= occurrence.created_at <= until:
-                    self._report.others += 1
-                    self._judge(occurrence)
+            mine = [one for one in page if _belongs(one, after, until, since)]
+            runs = self._store.runs_of([one.id for one in mine])
+            for occurrence in mine:
+                self._report.others += occurrence.scheduled_for is None
+                self._judge(occurrence, _by_token(runs[occurrence.id]))
             # Nothing is made before its nominal time, so a page of older ones ends the search.
             if len(page) < PAGE or (since is not None and all(one.created_at < since for one in page)):
                 return
             last = page[-1].id
 
-    def _judge(self, occurrence: Occurrence) -> None:
-        runs = self._read_runs(occurrence)
+    def _judge(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
         findings = self._check(occurrence, runs)
         for _ in range(AGAIN):
             if not findings:
@@ -151,7 +152,7 @@ class Runs:
             if again is None:
                 return  # pruned while we read
             same = (again.state, again.token) == (occurrence.state, occurrence.token)
-            occurrence, runs = again, self._read_runs(again)
+            occurrence, runs = again, _by_token(self._store.runs(again.id))
             findings = self._check(occurrence, runs)
             if same:
                 break
@@ -159,9 +160,6 @@ class Runs:
             self._report.add(finding)
         self._count(occurrence, runs)
         self._look_for_overlaps(occurrence, runs)
-
-    def _read_runs(self, occurrence: Occurrence) -> list[RunView]:
-        return sorted(self._store.runs(occurrence.id), key=lambda run: run.token)
 
     def _count(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
         self._report.runs += len(runs)
@@ -179,7 +177,7 @@ class Runs:
         if stale := self._stale(occurrence, runs):
             findings.append(words.stale(occurrence, stale))
         for first, second in pairwise(runs):
-            if first.finished_at is None or second.started_at < first.finished_at:
+            if _span(first).meets(_span(second)):
                 findings.append(words.attempts_overlap(occurrence, first, second))
         due = self._due(occurrence)
         if runs and due is not None and runs[0].started_at < due:
@@ -245,6 +243,16 @@ class Runs:
 def _span(run: RunView) -> _Span:
     end = None if run.finished_at is None else max(run.started_at, run.finished_at)
     return _Span(run.started_at, run.token, end, run.occurrence)
+
+
+def _belongs(occurrence: Occurrence, after: datetime, until: datetime, since: datetime | None) -> bool:
+    """Whether the audit judges an occurrence: by its nominal time, or by its creation where it has none."""
+    at, created_at = occurrence.scheduled_for, occurrence.created_at
+    return (since or created_at) <= created_at <= until if at is None else after < at <= until
+
+
+def _by_token(runs: Sequence[RunView]) -> list[RunView]:
+    return sorted(runs, key=lambda run: run.token)
 
 
 def _by_schedule(occurrence: Occurrence) -> bool:

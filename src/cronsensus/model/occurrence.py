@@ -22,8 +22,7 @@ def scheduled_key(scheduled_for: datetime) -> str:
 
 
 def check_key(key: Any) -> str:
-    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, not beginning with ``@``, without
-    NUL.
+    """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, no NUL, not beginning with ``@``.
 
     Keys are compared exactly: no folding of case, no trimming of spaces.
 

@@ -145,6 +145,7 @@ class Conductor:
         self._reclaimed_at = clock.monotonic()
         self._backlog_seen = False
         self._looked_at = -1e9
+        self._look_at = -1e9
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
@@ -237,10 +238,11 @@ class Conductor:
             self._adopt(lease)
         if self.draining:
             return self._watch_while_draining()
-        if self._backlog_seen and self._clock.monotonic() - self._looked_at < WATCH:
-            # The hot path of a long queue: while claims come back full there is no need to look around each time.
+        if self._backlog_seen and self._clock.monotonic() < min(self._looked_at + WATCH, self._look_at):
+            # The hot path of a long queue: while claims come back full there is no need to look around each time, but
+            # for what is due to be fired.
             if not self._free() or (self._claim(lease, self._free()) and not self._free()):
-                return WATCH
+                return max(0.0, min(WATCH, self._look_at - self._clock.monotonic()))
             self._backlog_seen = False
         asked_at = self._clock.monotonic()
         glance = self._store.due(MOST_DUE)
@@ -442,7 +444,7 @@ class Conductor:
         self.lose_session(lease)
 
     def _take_over(self, lease: SessionLease, glance: Glance) -> bool:
-        """Reclaim the runs of sessions that are overdue or evidently dead; ``True`` when there is work to claim now.
+        """Reclaim the runs of sessions that are overdue or evidently dead; ``True``: there may be work to claim now.
 
         Sessions that hold nothing show in no glance; a timer sweeps them away.
         """
@@ -457,7 +459,8 @@ class Conductor:
         self.tally.taken_over += len(taken)
         for one in taken:
             _log.warning("occurrence %d of %r: its node is gone (%s); now %s", one.id, one.job, one.reason, one.became)
-        return any(one.became is State.PENDING for one in taken)
+        # Also where they failed for good: what waited behind them may go on.
+        return bool(taken)
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -482,8 +485,8 @@ class Conductor:
         if not lease.trusted:
             self._on_work()
             waits.append(WATCH)
-        elapsed = self._clock.monotonic() - read_at
-        return max(0.0, min(waits) - elapsed)
+        self._look_at = read_at + min(waits)
+        return max(0.0, self._look_at - self._clock.monotonic())
 
     def _trouble(self, error: StoreError) -> float:
         self.tally.store_errors += 1

@@ -34,7 +34,7 @@ IDLE_RENEWAL = timedelta(seconds=90)
 SOONEST = 0.05
 QUICK_LOOK = 0.5
 """Least seconds between two renewals that hints ask for, while the node holds something."""
-IDLE_LOOK = 10.0
+IDLE_LOOK = 2.0
 """The same for an idle node, which can only be asked to drain."""
 AFTER_A_BUG = 1.0
 
@@ -115,6 +115,9 @@ class Keeper:
                 self._told = lease
                 self._on_trust_lost(lease)
             return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
+        if self._stopped.is_set():
+            # The node is closing the session itself.
+            return every.total_seconds()
         if renewal.alive:
             self._told = None
             lease.confirm(asked_at, ttl)

@@ -24,16 +24,18 @@ class Listener:
 
     def run(self) -> None:
         """Wait and tell until ``stop``."""
-        troubled = False
+        troubled, deaf = False, True
         while not self._stopped.is_set():
             try:
-                if self._store.wait(PATIENCE) and not self._stopped.is_set():
+                hinted = self._store.wait(0.0 if deaf else PATIENCE)
+                if (hinted or deaf) and not self._stopped.is_set():
+                    # From here on hints arrive; those that were sent before may have been for us.
                     self._on_hint()
-                troubled = False
+                troubled = deaf = False
             except StoreError as error:
                 if not troubled:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                troubled = True
+                troubled = deaf = True
                 self._stopped.wait(AFTER_TROUBLE)
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():

@@ -95,7 +95,6 @@ class Node:
         )
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
-        self._logs = RunLogHandler(clock)
         self._trust_lock = threading.Lock()
         self._trust_watch: Deadline | None = None
         self._trust_until = 0.0
@@ -122,7 +121,7 @@ class Node:
             StoreError: the store cannot be used now; nothing was started.
         """
         self.conductor.begin()
-        self._logs.install()
+        _keep_logs(self, self._clock)
         for name, target in (
             ("conductor", self._turn),
             ("keeper", self._keeper.run),
@@ -164,7 +163,7 @@ class Node:
             self.conductor.end()
         except StoreError as error:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
-        self._logs.remove()
+        _leave_logs(self)
         self._listener.stop()
         for executor in self._executors.values():
             executor.close()
@@ -266,3 +265,25 @@ class Node:
                 again = self._settings.lease.total_seconds() / 2
                 self._trust_until = self._clock.monotonic() + again
                 self._trust_watch = self._deadlines.after(again, self._look_at_trust)
+
+
+# --- one handler for all nodes of the process, or each line would be kept once for each of them ----------------------
+
+_logging = threading.Lock()
+_handlers: list[RunLogHandler] = []
+_users: set[Node] = set()
+
+
+def _keep_logs(node: Node, clock: Clock) -> None:
+    with _logging:
+        if not _users:
+            _handlers.append(RunLogHandler(clock))
+            _handlers[0].install()
+        _users.add(node)
+
+
+def _leave_logs(node: Node) -> None:
+    with _logging:
+        _users.discard(node)
+        if not _users and _handlers:
+            _handlers.pop().remove()

@@ -457,6 +457,13 @@ class Store(ABC):
     def runs(self, occurrence: int) -> list[RunView]:
         """Return the attempts of an occurrence, oldest first, with the running one last."""
 
+    def runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
+        """Return ``runs`` of up to a few hundred occurrences, by id; one that is not there has none.
+
+        A store that can read them together does so; the audit reads millions.
+        """
+        return {occurrence: self.runs(occurrence) for occurrence in occurrences}
+
     @abstractmethod
     def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
         """Return log lines as (sequence, attempt, line), oldest first."""

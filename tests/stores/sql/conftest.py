@@ -33,7 +33,9 @@ def hear():
     return sys.stdin.readline().strip()
 
 def a_session(id):
-    return SessionSpec(id=id, node="n", host="h", pid=os.getpid(), pid_started=1, release="r1", concurrency=9, version="1")
+    return SessionSpec(
+        id=id, node="n", host="h", pid=os.getpid(), pid_started=1, release="r1", concurrency=9, version="1"
+    )
 """
 
 
@@ -79,11 +81,16 @@ def url(place: Path) -> str:
 
 @pytest.fixture
 def open_sqlite(url: str) -> Iterator[Callable[..., SqliteStore]]:
-    """Open handles on the test's file (or on another URL), migrated unless told otherwise, and close them at the end."""
+    """Open handles on the test's file (or another URL), migrated unless told otherwise; close them at the end."""
     opened: list[SqliteStore] = []
 
     def open_one(
-        options: str = "", *, clock: Clock | None = None, migrated: bool = True, namespace: str = "default", at: str = ""
+        options: str = "",
+        *,
+        clock: Clock | None = None,
+        migrated: bool = True,
+        namespace: str = "default",
+        at: str = "",
     ) -> SqliteStore:
         store = SqliteStore((at or url) + options, namespace=namespace, clock=clock)
         opened.append(store)

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql import migrations
-from cronsensus.stores.sql.schema import metadata
+from cronsensus.stores.sql.schema import VERSION, metadata
 
 PROCESSES = 8
 START = """
@@ -133,5 +133,5 @@ def test_a_migration_that_fails_leaves_nothing_behind(an_old_store, a_second_ver
 
 
 def test_the_numbers_of_migrations_have_no_gap():
-    assert [number for number, _, _ in migrations.MIGRATIONS] == list(range(1, migrations.VERSION + 1))
+    assert [number for number, _, _ in migrations.MIGRATIONS] == list(range(1, VERSION + 1))
     assert [name for _, name, _ in migrations.MIGRATIONS if not name.startswith("m0")] == []

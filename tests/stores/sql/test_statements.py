@@ -6,6 +6,7 @@ BEGIN and COMMIT are not counted; they go to the driver directly. A batch that r
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -63,7 +64,8 @@ class Counter:
         self.statements: list[str] = []
         event.listen(store._engine, "before_cursor_execute", self._note)
 
-    def _note(self, connection, cursor, statement, parameters, context, executemany) -> None:
+    def _note(self, *event: Any) -> None:
+        _connection, _cursor, statement, *_ = event
         self.statements.append(statement)
 
     @contextmanager
@@ -82,9 +84,10 @@ def clock() -> ManualClock:
 @pytest.fixture
 def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
     store = open_sqlite(clock=clock)
+    hourly = every("1h", start=START)
     store.put_jobs(
         [
-            *(JobSpec(name=f"hourly {number}", function="f", trigger=every("1h", start=START)) for number in range(100)),
+            *(JobSpec(name=f"hourly {number}", function="f", trigger=hourly) for number in range(100)),
             JobSpec(name="queue", function="f"),
             JobSpec(name="limited", function="f", policies=Policies(concurrency=2)),
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.model.job import Era, JobState, JobView, Stretch
@@ -44,7 +44,9 @@ class CareVerbs(Handle):
 
         What lies above the watermark stays: its key is what keeps a later ``fire`` from creating it again.
         """
-        old = (self._space.occurrences[occurrence] for at, occurrence in job.final if at < before)
+        old = (
+            self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)
+        )
         rows = list(
             islice((row for row in old if row.scheduled_for is None or row.scheduled_for <= job.watermark), limit)
         )

@@ -12,7 +12,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from cronsensus.clock import Clock
@@ -56,7 +55,7 @@ class Sorted(Generic[Key]):
 
     def after(self, bound: Key) -> Iterator[Key]:
         """Return the keys above ``bound``, ascending."""
-        return islice(self._keys, bisect_right(self._keys, bound), None)
+        return (self._keys[index] for index in range(bisect_right(self._keys, bound), len(self._keys)))
 
     def before(self, bound: Key) -> Iterator[Key]:
         """Return the keys below ``bound``, descending."""

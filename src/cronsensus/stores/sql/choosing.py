@@ -199,4 +199,5 @@ def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Sequence[AnyRow
             choice.specs.update(specs_of(tx, {row.id: row.revision}))
         except StoreCorrupt as error:
             choice.left_out.add(row.id)
-            _log.error("work waits that cannot be run: %s", error)
+            if tx.definitions.first_time(row.id, row.revision, "run"):
+                _log.error("work waits that cannot be run: %s", error)

@@ -58,6 +58,13 @@ class Definitions:
         """Keep the definitions and the eras of at most ``most`` revisions."""
         self.specs: Recent[JobSpec] = Recent(most)
         self.eras: Recent[tuple[Era, ...]] = Recent(most)
+        self._complained: Recent[set[str]] = Recent(most)
+
+    def first_time(self, job: int, revision: int, what: str) -> bool:
+        """Whether ``what`` was not yet said of a revision: looks are many, and a log needs a complaint once."""
+        said = self._complained.get(job, revision) or set()
+        self._complained.put(job, revision, said | {what})
+        return what not in said
 
 
 def read_spec(text: str) -> JobSpec:

@@ -135,7 +135,8 @@ def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
         try:
             states.append(_state(tx, row))
         except StoreCorrupt as error:
-            _log.error("job %r is due and cannot be fired: %s", row.name, error)
+            if tx.definitions.first_time(row.id, row.revision, "fire"):
+                _log.error("job %r is due and cannot be fired: %s", row.name, error)
     return states
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -35,7 +35,27 @@ _NEWEST = 1 << 62
 _HERE = _o.namespace == bindparam("space")
 _OCCURRENCES = select(occurrences_table).where(_HERE)
 _ONE = _OCCURRENCES.where(_o.id == bindparam("occurrence"))
-_RUNS = select(runs_table).where(runs_table.c.occurrence_id == bindparam("occurrence")).order_by(runs_table.c.token)
+_STANDING = select(
+    _o.id, _o.job_id, _o.key, _o.scheduled_for, _o.state, _o.attempt, _o.token, _o.session, _o.node, _o.started_at
+).where(_HERE, _o.id.in_(bindparam("ids", expanding=True)))
+_RUN_OF = (
+    _o.id,
+    _o.job_id,
+    _o.key,
+    _o.scheduled_for,
+    _o.state,
+    _o.attempt,
+    _o.token,
+    _o.session,
+    _o.node,
+    _o.started_at,
+)
+_RUNNERS = select(*_RUN_OF).where(_HERE, _o.id.in_(bindparam("ids", expanding=True)))
+_RUNS = (
+    select(runs_table)
+    .where(runs_table.c.occurrence_id.in_(bindparam("ids", expanding=True)))
+    .order_by(runs_table.c.token)
+)
 _LOGS = (
     select(logs_table)
     .where(logs_table.c.occurrence_id == bindparam("occurrence"), logs_table.c.sequence > bindparam("after"))
@@ -153,40 +173,43 @@ def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
     )
 
 
-def runs(tx: Transaction, number: int) -> list[RunView]:
-    """Return the attempts of an occurrence, oldest first, with the running one last."""
-    row = tx.row(_ONE, occurrence=number, space=tx.namespace)
-    if row is None:
-        return []
-    name = names_of(tx, [row.job_id])[row.job_id]
-
-    def view(run: AnyRow, **ended: Any) -> RunView:
-        return RunView(
-            occurrence=number,
-            job=name,
-            key=row.key,
-            scheduled_for=instant(row.scheduled_for),
-            attempt=run.attempt,
-            token=run.token,
-            session=run.session,
-            node=run.node,
-            started_at=from_micros(run.started_at),
-            **ended,
+def runs(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[RunView]]:
+    """Return the attempts of occurrences, oldest first, with the running one last."""
+    found = {row.id: row for row in tx.rows_in(_RUNNERS, "ids", numbers, space=tx.namespace)}
+    names = names_of(tx, (row.job_id for row in found.values()))
+    views: dict[int, list[RunView]] = {number: [] for number in numbers}
+    for run in tx.rows_in(_RUNS, "ids", found):
+        row = found[run.occurrence_id]
+        views[row.id].append(
+            _run(
+                row,
+                run,
+                names[row.job_id],
+                finished_at=from_micros(run.finished_at),
+                end=run.end,
+                reason=run.reason,
+                error=read_error(run.error),
+            )
         )
-
-    views = [
-        view(
-            run,
-            finished_at=from_micros(run.finished_at),
-            end=run.end,
-            reason=run.reason,
-            error=read_error(run.error),
-        )
-        for run in tx.rows(_RUNS, occurrence=number)
-    ]
-    if row.state == "running":
-        views.append(view(row, finished_at=None, end=None))
+    for row in found.values():
+        if row.state == "running":
+            views[row.id].append(_run(row, row, names[row.job_id], finished_at=None, end=None))
     return views
+
+
+def _run(row: AnyRow, run: AnyRow, job: str, **ended: Any) -> RunView:
+    return RunView(
+        occurrence=row.id,
+        job=job,
+        key=row.key,
+        scheduled_for=instant(row.scheduled_for),
+        attempt=run.attempt,
+        token=run.token,
+        session=run.session,
+        node=run.node,
+        started_at=from_micros(run.started_at),
+        **ended,
+    )
 
 
 def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:

@@ -269,7 +269,12 @@ class SqlStore(SqlHandle):
     def runs(self, occurrence: int) -> list[RunView]:
         """Return the attempts of an occurrence."""
         with self._reading() as tx:
-            return reading.runs(tx, occurrence)
+            return reading.runs(tx, [occurrence])[occurrence]
+
+    def runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
+        """Return the attempts of several occurrences, in two statements."""
+        with self._reading() as tx:
+            return reading.runs(tx, occurrences)
 
     def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""

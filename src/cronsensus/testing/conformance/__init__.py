@@ -38,11 +38,13 @@ pytest.register_assert_rewrite(
             "enqueuing",
             "finishing",
             "firing",
+            "limiting",
             "locks",
             "operating",
             "pruning",
             "racing",
             "reading",
+            "retiring",
             "scene",
             "sessions",
             "standing",
@@ -56,11 +58,13 @@ from cronsensus.testing.conformance.defining import Defining  # noqa: E402
 from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
 from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
+from cronsensus.testing.conformance.limiting import Limiting  # noqa: E402
 from cronsensus.testing.conformance.locks import Locks  # noqa: E402
 from cronsensus.testing.conformance.operating import Operating  # noqa: E402
 from cronsensus.testing.conformance.pruning import Pruning  # noqa: E402
 from cronsensus.testing.conformance.racing import Racing  # noqa: E402
 from cronsensus.testing.conformance.reading import Reading  # noqa: E402
+from cronsensus.testing.conformance.retiring import Retiring  # noqa: E402
 from cronsensus.testing.conformance.scene import Scene  # noqa: E402
 from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
 from cronsensus.testing.conformance.standing import Standing  # noqa: E402
@@ -72,12 +76,14 @@ __all__ = [
     "Enqueuing",
     "Finishing",
     "Firing",
+    "Limiting",
     "Locks",
     "Looking",
     "Operating",
     "Pruning",
     "Racing",
     "Reading",
+    "Retiring",
     "Scene",
     "Sessions",
     "Standing",
@@ -88,9 +94,11 @@ __all__ = [
 class StoreConformance(
     Standing,
     Defining,
+    Retiring,
     Looking,
     Firing,
     Claiming,
+    Limiting,
     Acquiring,
     Finishing,
     Sessions,

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 SHORTEST_TURN = 100
 """Microseconds that a turn takes at least, so that no crank can turn for ever in one moment."""
-BLOCKED = 20_000
-"""Microseconds after which a crank that would have to wait for a lock tries again."""
 MOST_TURNS = 120
 """Turns of one crank in one second from which it does not sleep but spin."""
 
@@ -100,7 +98,7 @@ class Crank:
             return
         if self.node.mutex.held and not self.node.world.scenario.batons:
             # Whoever holds it sleeps below us on the stack, and could not wake before we have ended.
-            self._schedule(BLOCKED)
+            self.node.mutex.parked.append(self)
             return
         self._count()
         self._woken, self._turning = False, True
@@ -170,6 +168,8 @@ class Mutex:
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self.held = False
+        self.parked: list[Crank] = []
+        """Cranks that are turned when the lock is free."""
         self._waiting: list[Crank] = []
 
     def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002 - as threading.Lock has it
@@ -189,6 +189,9 @@ class Mutex:
         waiting, self._waiting = self._waiting, []
         for crank in waiting:
             crank.resume()
+        parked, self.parked = self.parked, []
+        for crank in parked:
+            crank.wake()
 
     def __enter__(self) -> None:
         self.acquire()

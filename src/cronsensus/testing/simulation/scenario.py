@@ -27,7 +27,7 @@ class Scenario:
     """Everything that is drawn before the simulation starts."""
 
     def __init__(self, rng: Random) -> None:
-        self.lease = timedelta(seconds=rng.choice([2, 5, 10, 10]))
+        self.lease = timedelta(seconds=rng.choice([3, 5, 10, 10, 10]))
         self.names = [f"job{index}" for index in range(rng.randint(1, 4))]
         self.executors = {name: rng.choice(EXECUTORS) for name in self.names}
         self.shapes = {name: _shape(rng) for name in self.names}

@@ -40,8 +40,12 @@ class SessionRules(Bench):
     def reclaim(self, seen: Seen) -> None:
         """Look at what was taken from the dead."""
         presumed_dead = seen.args[0] if seen.args else ()
+        taken_from = {takeover.session for takeover in seen.answer}
         for session in self.sessions.values():
-            if not session.ended and (not session.alive(self.micros + FUZZ) or session.id in presumed_dead):
+            if session.ended:
+                continue
+            over = not session.alive(self.micros - FUZZ) or session.id in presumed_dead
+            if over or (session.id in taken_from and not session.alive(self.micros + FUZZ)):
                 self._end(session, seen.answer, crashed=True)
         for takeover in seen.answer:
             if not self.sessions[takeover.session].ended:

@@ -1,0 +1,166 @@
+"""Retired and revived jobs: an end that is written down, and a beginning without debts."""
+
+# ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
+
+from __future__ import annotations
+
+import dataclasses
+
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.states import Reason, State
+from cronsensus.testing.conformance.scene import (
+    EVERY_MINUTE,
+    HOUR,
+    LEASE,
+    MINUTE,
+    SECOND,
+    START,
+    Scene,
+    minute,
+)
+from cronsensus.triggers import at, every
+
+
+class Retiring(Scene):
+    """Hazards of retiring: a job that goes without a word, and one that comes back for what it missed."""
+
+    # --- retired and revived jobs -----------------------------------------------------------------------------------
+
+    def test_a_retired_job_stops_for_good(self) -> None:
+        self.define()
+        plan = self.plan(minute(1))
+        assert self.store.retire("job", by="ann", why="")
+        self.clock.advance(HOUR)
+        assert () == self.store.due().jobs
+        assert self.store.due().next_job is None
+        assert self.view().next_due is None
+        assert START == self.view().retired_at
+        assert self.store.job_state("job") is None
+        assert [False] == self.store.fire([plan])
+        assert [] == self.all()
+
+    def test_retiring_twice_or_nothing_does_nothing(self) -> None:
+        self.define()
+        assert self.store.retire("job", by="ann", why="")
+        before = self.snapshot()
+        assert not self.store.retire("job", by="ann", why="")
+        assert not self.store.retire("nobody", by="ann", why="")
+        assert before == self.snapshot()
+
+    def test_what_waits_of_a_retired_job_is_cancelled_and_what_runs_goes_on(self) -> None:
+        self.queue()
+        self.session()
+        running, waiting = self.fill(2)
+        claim = self.take(limit=1)
+        self.store.retire("queue", by="ann", why="")
+        assert (State.CANCELLED, Reason.RETIRED) == (self.look(waiting).state, self.look(waiting).reason)
+        assert State.RUNNING is self.look(running).state
+        assert not self.look(running).cancel_requested
+        assert self.finish(claim).accepted
+
+    def test_what_runs_of_a_retired_job_may_be_retried_and_taken_over(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue()
+        claim = self.take()
+        self.store.retire("queue", by="ann", why="")
+        assert State.PENDING is self.finish(claim, State.PENDING).state
+        again = self.take()
+        self.lease_out()
+        assert [State.PENDING] == [taken.became for taken in self.store.reclaim()]
+        self.session("s2")
+        assert again.id == self.take("s2").id
+
+    def test_times_that_nobody_decided_before_a_retirement_are_one_missed_range(self) -> None:
+        self.define()
+        self.clock.advance(MINUTE)
+        self.fire(minute(1))
+        self.clock.advance(3 * MINUTE + SECOND)
+        self.store.retire("job", by="ann", why="")
+        written = [one.range for one in self.store.ranges("job")]
+        assert [VerdictRange(minute(2), minute(4), State.MISSED, Reason.RETIRED, 3)] == written
+        assert minute(4) == self.view().watermark
+
+    def test_a_retirement_that_owes_nothing_writes_no_range(self) -> None:
+        self.define()
+        self.clock.advance(59)
+        self.store.retire("job", by="ann", why="")
+        assert [] == self.store.ranges("job")
+        assert START == self.view().watermark
+
+    def test_undecided_times_across_a_changed_trigger_are_still_one_range(self) -> None:
+        self.define()
+        self.clock.advance(2 * MINUTE)
+        self.define(self.job(trigger=every("30s", start=START)))
+        self.clock.advance(MINUTE)
+        self.store.retire("job", by="ann", why="")
+        written = [one.range for one in self.store.ranges("job")]
+        assert [VerdictRange(minute(1), minute(3), State.MISSED, Reason.RETIRED, 4)] == written
+
+    def test_the_era_of_a_retired_job_has_no_trigger(self) -> None:
+        self.define()
+        self.clock.advance(SECOND)
+        self.store.retire("job", by="ann", why="")
+        first, second = self.store.eras("job")
+        assert (EVERY_MINUTE, None) == (first.trigger, second.trigger)
+        assert START + SECOND == second.since
+
+    def test_a_job_that_is_defined_again_comes_back(self) -> None:
+        self.define()
+        self.store.retire("job", by="ann", why="")
+        self.clock.advance(HOUR + SECOND)
+        assert () == self.define().unchanged
+        view = self.view()
+        assert view.retired_at is None
+        assert minute(61) == view.next_due
+        assert ["job"] == [job.spec.name for job in self.store.jobs()]
+
+    def test_the_time_away_is_nobodys_debt(self) -> None:
+        self.define(self.job(catch_up="all"))
+        self.store.retire("job", by="ann", why="")
+        self.clock.advance(HOUR + SECOND)
+        self.define(self.job(catch_up="all"))
+        assert START + HOUR + SECOND == self.view().watermark
+        assert () == self.store.due().jobs
+        assert [EVERY_MINUTE, None, EVERY_MINUTE] == [era.trigger for era in self.store.eras("job")]
+
+    def test_coming_back_never_lowers_the_watermark(self) -> None:
+        self.define()
+        self.clock.advance(MINUTE)
+        self.fire(minute(1))
+        self.store.retire("job", by="ann", why="")
+        self.clock.step(-HOUR)
+        self.define()
+        assert minute(1) == self.view().watermark
+        assert minute(2) == self.view().next_due
+
+    def test_a_one_off_that_comes_back_does_not_run_again(self) -> None:
+        once = self.job(trigger=at(minute(1)))
+        self.define(once)
+        self.clock.advance(MINUTE)
+        self.round()
+        self.store.retire("job", by="ann", why="")
+        self.define(dataclasses.replace(once, args=(1,)))
+        assert self.view().next_due is None
+        assert () == self.store.due().jobs
+
+    def test_a_plan_made_before_a_job_went_and_came_back_is_lost(self) -> None:
+        self.define()
+        plan = self.plan(minute(1))
+        self.store.retire("job", by="ann", why="")
+        self.define()
+        assert [False] == self.store.fire([plan])
+        assert [] == self.all()
+
+    def test_a_retired_job_keeps_its_occurrences_and_ledger(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.fire(minute(1), verdicts=[VerdictRange(minute(2), minute(3), State.SKIPPED, Reason.OVERLAP, 2)])
+        self.clock.advance(MINUTE)
+        claim = self.take()
+        self.finish(claim)
+        ranges = self.store.ranges("job")
+        self.store.retire("job", by="ann", why="")
+        assert State.SUCCEEDED is self.look(claim).state
+        assert ranges == self.store.ranges("job")
+        assert self.store.renew("s1", lease=LEASE).alive
