@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from nodes import cluster
-from table import Row, milliseconds, quantile
-
+from bench.nodes import cluster
+from bench.table import Row, milliseconds, quantile
 from cronsensus.audit import audit
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from nodes import cluster
-from table import Row, say
+from bench.nodes import cluster
+from bench.table import Row, say
 
 
 def bench(*, quick: bool) -> list[Row]:
@@ -22,5 +22,5 @@ def bench(*, quick: bool) -> list[Row]:
         lines = nodes.lines()[before:]
     each = len(lines) / 2 / minutes
     for text, count in Counter(" ".join(line[1:])[:70] for line in lines).most_common(5):
-        say(f"  {count} × {text}")
+        say(f"  {count} x {text}")
     return [Row("idle", f"statements a minute a node, over {minutes} min", f"{each:.2f}", "≤ 2", each <= 2)]

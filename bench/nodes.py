@@ -30,17 +30,25 @@ class Cluster:
         self.store: Store = open_store(self.url)
         self.store.migrate()
 
-    def environment(self, **more: str) -> dict[str, str]:
+    def environment(self, more: dict[str, str]) -> dict[str, str]:
         """Return the environment of a node."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
         return {**kept, "CRONSENSUS_URL": self.url, "EVIDENCE": str(self.evidence), "PYTHONPATH": str(APPS), **more}
 
-    def start(self, *, concurrency: int = 20, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, environment: dict[str, str] | None = None, *, concurrency: int = 20) -> subprocess.Popen[bytes]:
         """Start a node and return at once."""
-        command = [sys.executable, "-m", "cronsensus", "run", f"{self.app}:scheduler", "--concurrency", str(concurrency)]
+        command = [
+            sys.executable,
+            "-m",
+            "cronsensus",
+            "run",
+            f"{self.app}:scheduler",
+            "--concurrency",
+            str(concurrency),
+        ]
         with (self.folder / f"node{len(self.nodes)}.log").open("wb") as log:
-            node = subprocess.Popen(  # noqa: S603 - our own program
-                command, env=self.environment(**environment), cwd=self.folder, stdout=log, stderr=log
+            node = subprocess.Popen(
+                command, env=self.environment(environment or {}), cwd=self.folder, stdout=log, stderr=log
             )
         self.nodes.append(node)
         return node

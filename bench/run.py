@@ -7,9 +7,9 @@ import importlib
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from table import Row, machine, markdown, say
+from bench.table import Row, machine, markdown, say
 
 BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "stored", "idle")
 
@@ -26,7 +26,7 @@ def main() -> int:
     rows: list[Row] = []
     for name in options.benches:
         say(f"{name} …")
-        rows += importlib.import_module(name).bench(quick=options.quick)
+        rows += importlib.import_module(f"bench.{name}").bench(quick=options.quick)
         say(markdown([row for row in rows if row.bench == name]))
     print(f"\n{machine()}{' (quick)' if options.quick else ''}\n\n{markdown(rows)}")
     return 0 if all(row.ok is not False for row in rows) else 1

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from table import Row, milliseconds, quantile
+from bench.table import Row, milliseconds, quantile
 
 
 def bench(*, quick: bool) -> list[Row]:
@@ -21,13 +21,13 @@ def bench(*, quick: bool) -> list[Row]:
     for _ in range(times):
         for name, command in commands.items():
             begun = time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own program
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             seconds[name].append(time.perf_counter() - begun)
     bare = quantile(seconds["nothing"], 0.5)
     imported, helped = quantile(seconds["import"], 0.5), quantile(seconds["help"], 0.5)
     return [
         Row("startup", "python -c pass", milliseconds(bare)),
-        Row("startup", "import cronsensus (and its Scheduler), interpreter included", milliseconds(imported), "≤ 150 ms",
+        Row("startup", "import cronsensus and its Scheduler, with the interpreter", milliseconds(imported), "≤ 150 ms",
             imported <= 0.150),
-        Row("startup", "cronsensus --help, interpreter included", milliseconds(helped), "≤ 200 ms", helped <= 0.200),
+        Row("startup", "cronsensus --help, with the interpreter", milliseconds(helped), "≤ 200 ms", helped <= 0.200),
     ]  # fmt: skip

@@ -6,9 +6,9 @@ import time
 from datetime import timedelta
 
 import psutil
-from nodes import cluster
-from table import Row, milliseconds, quantile, say
 
+from bench.nodes import cluster
+from bench.table import Row, milliseconds, quantile, say
 from cronsensus import at, cron
 from cronsensus.model.job import JobSpec
 
@@ -23,7 +23,8 @@ def bench(*, quick: bool) -> list[Row]:
     p99 = quantile(late, 0.99)
     return [
         Row("stored", f"putting {many:,} jobs", f"{put:.1f} s"),
-        Row("stored", f"lateness p50 / p99 with 10 jobs", f"{milliseconds(quantile(few_late, 0.5))} / {milliseconds(quantile(few_late, 0.99))}"),
+        Row("stored", "lateness p50 with 10 jobs", milliseconds(quantile(few_late, 0.5))),
+        Row("stored", "lateness p99 with 10 jobs", milliseconds(quantile(few_late, 0.99))),
         Row("stored", f"lateness p50 with {many:,} jobs", milliseconds(quantile(late, 0.5))),
         Row("stored", f"lateness p99 with {many:,} jobs, {len(late)} runs", milliseconds(p99), "≤ 50 ms",
             p99 <= 0.050 and len(late) >= seconds - 2),
@@ -38,7 +39,13 @@ def _run(jobs: int, seconds: int) -> tuple[list[float], float, float]:
         specs = [JobSpec(name=f"due-{i}", function="report", trigger=at(first + timedelta(seconds=i)), source="runtime")
                  for i in range(seconds)]  # fmt: skip
         specs += [
-            JobSpec(name=f"quiet-{i}", function="report", trigger=cron(f"{i % 60} {i // 60 % 24} 1 1 *"), args=(i,), source="runtime")
+            JobSpec(
+                name=f"quiet-{i}",
+                function="report",
+                trigger=cron(f"{i % 60} {i // 60 % 24} 1 1 *"),
+                args=(i,),
+                source="runtime",
+            )
             for i in range(jobs)
         ]
         for start in range(0, len(specs), 5000):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nodes import Cluster, cluster, wait_until
-from table import Row, milliseconds, quantile, say
-
+from bench.nodes import Cluster, cluster, wait_until
+from bench.table import Row, milliseconds, quantile, say
 from cronsensus.model.occurrence import Item
 
 LEASE = 10.0
@@ -29,7 +28,7 @@ def _takeovers(times: int, *, evidence: bool) -> list[float]:
     environment = {"FAST_EVIDENCE": "1" if evidence else "0"}
     seconds = []
     with cluster("working") as nodes:
-        alive = [nodes.start(**environment) for _ in range(3)]
+        alive = [nodes.start(environment) for _ in range(3)]
         nodes.wait_for_sessions(3)
         for number in range(times):
             key = f"take-{number}"
@@ -46,7 +45,7 @@ def _takeovers(times: int, *, evidence: bool) -> list[float]:
             victim.wait()
             alive.remove(victim)
             _end(nodes, key)
-            alive.append(nodes.start(**environment))
+            alive.append(nodes.start(environment))
             nodes.wait_for_sessions(3)
     return seconds
 

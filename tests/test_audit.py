@@ -643,20 +643,17 @@ def test_two_attempts_of_one_occurrence_at_a_time_are_an_overlap():
     assert "two runs at a time" in report.findings[0].sentence
 
 
-def test_a_clock_that_was_set_back_makes_no_overlap():
-    ledger = Ledger(tick(every("1h")))
-    for _ in range(2):
-        ledger.clock.advance(3600)
-        ledger.fire()
-        ledger.claim()
-        ledger.clock.advance(1)
-        ledger.store.reclaim([ledger.session])
-        ledger.clock.step(-600)
-        ledger.finish(ledger.claim())
-        ledger.clock.step(600)
+def test_runs_on_either_side_of_a_clock_that_was_set_back_are_not_compared():
+    ledger = Ledger(tick())
+    ledger.pass_seconds(10)
+    for second in (8, 9, 10):  # set back by two and a half seconds, in the middle of the run of second 7
+        at = START + (second - 2.5) * SECOND
+        change_run(ledger.row(second), started_at=at, finished_at=at)
+    change_run(ledger.row(7), finished_at=START + timedelta(seconds=7.5))
     report = ledger.audit()
-    assert report.findings == []
-    assert (report.ran, report.takeovers, report.runs) == (2, 2, 4)
+    assert "overlap" not in kinds(report)
+    change_run(ledger.row(7), started_at=START + timedelta(seconds=5.2))  # claimed before them, and still running: real
+    assert "overlap" in kinds(ledger.audit())
 
 
 def test_a_result_under_an_old_token_is_a_stale_write():

@@ -12,8 +12,10 @@ _connect = sqlite3.connect
 
 def counting(*args: Any, **kwargs: Any) -> sqlite3.Connection:
     """Connect, and write a line for each statement."""
-    connection = _connect(*args, **kwargs)
-    connection.set_trace_callback(lambda text: os.write(counts, f"{os.getpid()} {' '.join(text.split())[:160]}\n".encode()))
+    connection: sqlite3.Connection = _connect(*args, **kwargs)
+    connection.set_trace_callback(
+        lambda text: os.write(counts, f"{os.getpid()} {' '.join(text.split())[:160]}\n".encode())
+    )
     return connection
 
 

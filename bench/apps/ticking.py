@@ -12,5 +12,5 @@ evidence = os.open(os.environ["EVIDENCE"], os.O_WRONLY | os.O_APPEND | os.O_CREA
 @scheduler.job(every("1s"), overlap="allow", catch_up="all", executor="thread")
 def tick(run: Run) -> None:
     """Say when it began."""
-    late = time.time() - run.scheduled_for.timestamp()
+    late = time.time() - run.due_at.timestamp()
     os.write(evidence, f"{run.key} {run.token} {os.getpid()} {late:.6f}\n".encode())

@@ -54,7 +54,7 @@ class InvalidTrigger(ConfigurationError, ValueError):
 
 
 class InvalidDuration(ConfigurationError, ValueError):
-    """The duration cannot be read; write a number of seconds, a timedelta, or text like '90s', '15m', '1h30m', '2d'."""
+    """The duration cannot be read; write seconds, a timedelta, or text like '90s', '15m', '1h30m'."""
 
 
 class InvalidOption(ConfigurationError, ValueError):
@@ -62,7 +62,7 @@ class InvalidOption(ConfigurationError, ValueError):
 
 
 class DuplicateJob(ConfigurationError):
-    """Two jobs have one name; give one of them name=…"""
+    """Two jobs have one name; give one of them another, by its name argument."""
 
 
 class UnknownJob(ConfigurationError, LookupError):

@@ -76,7 +76,7 @@ def test_what_a_user_may_write(written, meant):
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_refused_names_the_option(written):
-    with pytest.raises(InvalidDuration, match="^timeout="):
+    with pytest.raises(InvalidDuration, match=r"^timeout="):
         parse_duration(written, what="timeout")
 
 

@@ -1,12 +1,12 @@
 """Ask of each run: was it allowed? Floor 5.
 
-Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is reported,
-because occurrence and runs are two readings and a node may write between them.
+Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is
+reported, because occurrence and runs are two readings and a node may write between them.
 
-Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back as
-the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in time.
-A run that a dead node left behind ends when it was taken over. All of it by the store's clock: two runs of which the
-later one seems to start first are not compared, because that clock was set back between them.
+Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back
+as the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in
+time. A run that a dead node left behind ends when it was taken over. All of it by the store's clock: two runs of
+which the later one seems to start first are not compared, because that clock was set back between them.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class PolicyOptions(TypedDict, total=False):
 
 
 class JobDefaults:
-    """The policies of jobs that do not say otherwise. What is left out stays as in ``Policies``, where all defaults stand.
+    """The policies of jobs that do not say otherwise; what is left out is as in ``Policies``, where all defaults stand.
 
     Example:
         >>> JobDefaults(timeout="10m", retries=2)
@@ -256,8 +256,7 @@ def check_name(name: Any, *, what: str = "job name") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A stretch of a job's life under one trigger: it rules nominal times after ``since``, up to the next era's
-    ``since``."""
+    """A stretch of a job's life under one trigger: nominal times after ``since``, up to the next era's ``since``."""
 
     since: datetime
     trigger: Trigger | None

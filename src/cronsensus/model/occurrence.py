@@ -138,8 +138,13 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Work to enqueue. ``key=None`` asks for a new one. ``delay`` counts from the store's now; ``due_at`` is
-    absolute."""
+    """Work to enqueue.
+
+    Attributes:
+        key: ``None`` asks for a new one.
+        delay: counts from the store's now.
+        due_at: absolute, instead of ``delay``.
+    """
 
     job: str
     key: str | None = None
@@ -231,8 +236,10 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OccurrenceFilter:
-    """Which occurrences a read returns; all given conditions hold together. Bounds on ``scheduled_for`` are both
-    included."""
+    """Which occurrences a read returns; all given conditions hold together.
+
+    Bounds on ``scheduled_for`` are both included.
+    """
 
     job: str | None = None
     states: tuple[State, ...] = ()

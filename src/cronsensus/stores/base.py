@@ -143,8 +143,10 @@ class Store(ABC):
 
     @abstractmethod
     def sibling(self) -> Store:
-        """Return a handle on the same store with connections of its own, so that a busy pool can never starve a
-        lease."""
+        """Return a handle on the same store with connections of its own.
+
+        So a busy pool can never starve a lease.
+        """
 
     @abstractmethod
     def now(self) -> datetime:
@@ -203,8 +205,8 @@ class Store(ABC):
         """Carry plans out; ``True`` where this caller won.
 
         For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw,
-        and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next due
-        time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
+        and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next
+        due time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
         once). Otherwise nothing of it is written. An occurrence whose key stands already, because it was acquired or
         backfilled ahead of its time, is left as it is.
 
@@ -234,8 +236,9 @@ class Store(ABC):
     def acquire(
         self, session: str, job: str, *, scheduled_for: datetime | None = None, key: str | None = None, lease: timedelta
     ) -> Claim | None:
-        """Win one named occurrence now, for hosts where another program keeps time; ``None``: somebody else has or
-        had it.
+        """Win one named occurrence now, for hosts where another program keeps time.
+
+        ``None``: somebody else has or had it.
 
         Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is
         pending. A ``scheduled_for`` above the watermark moves the watermark of a job without a trigger.
@@ -401,8 +404,7 @@ class Store(ABC):
 
     @abstractmethod
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
-        """Delete final occurrences (with their runs and logs) and verdict ranges that ended before ``before``; return
-        how many.
+        """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so

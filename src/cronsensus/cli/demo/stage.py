@@ -29,7 +29,7 @@ MOST_KILLS = 5
 TAKEOVER_WITHIN = 15.0
 """Longer than the default lease: a takeover without the fast evidence is slow, not wrong."""
 REPLACE_AFTER = 5.0
-CLOSING = 2.0
+CLOSING = 3.0
 SETTLE_WITHIN = 10.0
 DRAIN_WITHIN = 20.0
 ORDER_EVERY = 3.0

@@ -25,7 +25,10 @@ threads within a node between two verbs, and of executors.
 
 from __future__ import annotations
 
+import gc
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cronsensus.testing.simulation.clocks import SECOND
@@ -70,14 +73,9 @@ def simulate(seed: int, parts: Parts | None = None) -> Simulation:
         seed: decides everything. It means what it means for one version of this code.
         parts: what is simulated. Defaults to the memory store, ``Conductor`` and ``Keeper``.
     """
-    log = logging.getLogger("cronsensus")
-    level = log.level
-    log.setLevel(logging.CRITICAL + 1)  # what a node would say to people, the trace says
-    try:
-        world = World(seed, parts or Parts())
+    world = World(seed, parts or Parts())
+    with _undisturbed():
         world.run()
-    finally:
-        log.setLevel(level)
     return Simulation(
         seed=seed,
         violations=tuple(world.judge.violations),
@@ -86,3 +84,18 @@ def simulate(seed: int, parts: Parts | None = None) -> Simulation:
         verbs=world.verbs,
         seconds=world.clock.micros / SECOND,
     )
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep the log quiet (the trace says it all), and the collector from looking at a trace that only grows."""
+    log = logging.getLogger("cronsensus")
+    level, collects = log.level, gc.isenabled()
+    log.setLevel(logging.CRITICAL + 1)
+    gc.disable()
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        if collects:
+            gc.enable()
