@@ -22,6 +22,8 @@ from cronsensus.errors import (
     UnknownJob,
     UnsupportedFunction,
 )
+from cronsensus.handle import Handle
+from cronsensus.model.occurrence import Item
 
 if TYPE_CHECKING:
     from somewhere import Unimportable  # type: ignore[import-not-found]
@@ -323,10 +325,15 @@ def test_a_wrong_call_fails_where_it_is_enqueued(scheduler):
 
 def test_arguments_behind_the_run_may_still_go_by_position(scheduler):
     @scheduler.job()
-    def send(run: Run, shop: str, copies: int = 1) -> None: ...
+    def send(run: Run, shop: str, copies: int = 1) -> list[object]:
+        return [run.job, shop, copies]
 
-    handle = send.enqueue("a", 2)
-    assert handle.look().kwargs == {"shop": "a", "copies": 2}
+    with scheduler:
+        assert send.enqueue("a", 2).result("20s") == ["send", "a", 2]
+        # A process that does not have the function enqueues by name, and cannot know where the Run stands.
+        by_name = scheduler.store.enqueue([Item(job="send", args=("b", 3))])[0]
+        scheduler.store.notify()
+        assert Handle.of(by_name, scheduler).result("20s") == ["send", "b", 3]
 
 
 def test_a_job_nobody_knows_is_an_error_that_says_where_to_look(scheduler):

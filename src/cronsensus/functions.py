@@ -33,19 +33,17 @@ class Function:
     Attributes:
         place: where it is defined, as ``file:line``.
         signature: without the parameter for the ``Run``; ``None`` when Python cannot tell.
-        before_run: how many arguments may go by position.
     """
 
     name: str
     registered: Registered
     place: str
     signature: inspect.Signature | None
-    before_run: int
 
     def bind(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, hint: str = ""
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments as a node will pass them, beside the ``Run`` by name.
+        """Return the arguments as a node will pass them, beside the ``Run``.
 
         Raises:
             InvalidOption: the function cannot be called with them; the message says what is missing or too much.
@@ -59,12 +57,7 @@ class Function:
             self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidOption(f"{self.name!r} ({self.place}) cannot be called like that: {error}{hint}") from None
-        if len(args) <= self.before_run:
-            return args, dict(kwargs)
-        # What follows the Run must go by name, because the Run itself does.
-        names = list(self.signature.parameters)[self.before_run :]
-        behind = dict(zip(names, args[self.before_run :], strict=False))
-        return args[: self.before_run], {**behind, **kwargs}
+        return args, dict(kwargs)
 
 
 def look_at(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
@@ -103,10 +96,10 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
             function=function,
             executor=_executor(function, executor, place),
             run_parameter=run,
+            before_run=before_run,
         ),
         place=place,
         signature=None if left is None else inspect.Signature(left),
-        before_run=before_run,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from cronsensus.clock import Clock
 from cronsensus.model.ending import Ending
-from cronsensus.node.executors.base import Call, Done
+from cronsensus.node.executors.base import Call, Done, with_run
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.ending import raised, returned
 from cronsensus.node.run import Run, enter_run
@@ -140,10 +140,10 @@ class Attempts(Generic[A]):
         return left
 
 
-def arguments(call: Call) -> dict[str, Any]:
-    """Return the keyword arguments of a call, with its ``Run`` where the function wants one."""
-    name = call.registered.run_parameter
-    return call.claim.kwargs if name is None else {**call.claim.kwargs, name: call.run}
+def arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call, with its ``Run`` where the function wants one."""
+    wanted = call.registered
+    return with_run(call.run, wanted.run_parameter, wanted.before_run, call.claim.args, call.claim.kwargs)
 
 
 def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:

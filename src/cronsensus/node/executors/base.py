@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ class Registered:
 
     Attributes:
         run_parameter: name of the parameter annotated with ``Run``, if there is one.
+        before_run: how many arguments may go by position before it.
     """
 
     name: str
     function: Callable[..., Any]
     executor: ExecutorName
     run_parameter: str | None = None
+    before_run: int = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,17 @@ class Call:
     claim: Claim
     run: Run
     registered: Registered
+
+
+def with_run(
+    run: Run, parameter: str | None, before: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with the ``Run`` where the function wants one: by position if others follow it."""
+    if parameter is None:
+        return args, kwargs
+    if len(args) > before:
+        return (*args[:before], run, *args[before:]), kwargs
+    return args, {**kwargs, parameter: run}
 
 
 Done = Callable[[Call, Ending], None]

@@ -216,7 +216,8 @@ class LoopExecutor(Executor):
         """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
         call = attempt.call
         try:
-            value = call.registered.function(*call.claim.args, **arguments(call))
+            args, kwargs = arguments(call)
+            value = call.registered.function(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
         except BaseException as error:  # noqa: BLE001 — see above

@@ -14,6 +14,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
+from cronsensus.node.executors.base import Registered
 from cronsensus.node.executors.importing import Target
 
 LONGEST_MESSAGE = 4 * 1024 * 1024
@@ -39,6 +40,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     number: int
     target: Target
     run_parameter: str | None
+    before_run: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     id: int
@@ -53,12 +55,13 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     claimed_at: datetime
 
     @classmethod
-    def of(cls, number: int, claim: Claim, target: Target, run_parameter: str | None) -> Begin:
+    def of(cls, number: int, claim: Claim, target: Target, registered: Registered) -> Begin:
         """Build the message for a claim."""
         return cls(
             number=number,
             target=target,
-            run_parameter=run_parameter,
+            run_parameter=registered.run_parameter,
+            before_run=registered.before_run,
             args=claim.args,
             kwargs=claim.kwargs,
             id=claim.id,

@@ -122,9 +122,7 @@ class ThreadExecutor(Executor):
             if run.cancelled.is_set():
                 ending = cancelled(run, detail="before it began")
             else:
-                ending = perform(
-                    run, attempt.call.registered.function, attempt.call.claim.args, arguments(attempt.call)
-                )
+                ending = perform(run, attempt.call.registered.function, *arguments(attempt.call))
             if not self._attempts.end(attempt, ending):
                 break
             attempt = run = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive

@@ -44,7 +44,8 @@ class SimulatedNode(Node):
         self.leaving = False
         self.suspended: list[Crank] = []
         self.mutex = Mutex(self)
-        self._thaw_at = 0
+        self.thaw_at = 0
+        """The moment from which the process goes on."""
         self._sessions = 0
         wire = cast("Store", Wire(world))
         executor = SimulatedExecutor(self)
@@ -115,13 +116,13 @@ class SimulatedNode(Node):
 
     def freeze(self, micros: int) -> None:
         """Stand still: nothing of this process happens for a while."""
-        self._thaw_at = max(self._thaw_at, self.world.clock.micros + micros)
+        self.thaw_at = max(self.thaw_at, self.world.clock.micros + micros)
         self.world.trace.add(self.world.clock.micros, self.name, "freezes", f"{micros / SECOND:g}s")
 
     @property
     def frozen(self) -> bool:
         """Whether the process stands still."""
-        return self.world.clock.micros < self._thaw_at
+        return self.world.clock.micros < self.thaw_at
 
     def hint(self) -> None:
         """Take a wake-up from the store."""
@@ -130,16 +131,7 @@ class SimulatedNode(Node):
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""
-
-        def act() -> None:
-            if self.gone:
-                return
-            if self.frozen:
-                self.world.at(self._thaw_at, act)
-            else:
-                action()
-
-        self.world.at(self.world.clock.micros + micros, act)
+        self.world.at(self.world.clock.micros + micros, action, self)
 
     # --- the cranks --------------------------------------------------------------------------------------------------
 

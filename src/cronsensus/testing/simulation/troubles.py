@@ -61,7 +61,11 @@ class Troubles:
         draw, mortality = rng.random(), world.scenario.mortality
         if draw < mortality:
             world.faults += 1
-            rng.choice([node.crash, lambda: node.freeze(self._while()), lambda: node.leave(self._while())])()
+            how = rng.choice([node.freeze, node.leave, None])
+            if how is None:
+                node.crash()
+            else:
+                how(self._while())
         elif draw < 2 * mortality:
             self._arm(node.turning, rng.choice(["crash", "freeze"]))
         elif rng.random() < 0.3:

@@ -77,14 +77,17 @@ class World:
         self._gone: set[int] = set()
         self._pids = 0
         self._order = 0
-        self._events: list[tuple[int, float, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, float, int, Callable[[], None], SimulatedNode | None]] = []
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def at(self, micros: int, action: Callable[[], None]) -> None:
-        """Do something at a moment; what is due in one moment is done in an order that is drawn."""
+    def at(self, micros: int, action: Callable[[], None], node: SimulatedNode | None = None) -> None:
+        """Do something at a moment; what is due in one moment is done in an order that is drawn.
+
+        What a ``node`` does is done when it goes on, if it stands still then; and not at all, if it is gone.
+        """
         self._order += 1
-        heapq.heappush(self._events, (max(micros, self.clock.micros), self.rng.random(), self._order, action))
+        heapq.heappush(self._events, (max(micros, self.clock.micros), self.rng.random(), self._order, action, node))
 
     def after(self, micros: int, action: Callable[[], None]) -> None:
         """Do something after a while."""
@@ -116,10 +119,16 @@ class World:
         A turn that is suspended calls this, and so sleeps below everything that happens meanwhile: of several suspended
         turns the last one goes on first. In some simulations each has a thread of its own, and there is no such order.
         """
-        events, judge = self._events, self.judge
+        events, judge, clock = self._events, self.judge, self.clock
         while events and not judge.violations and not self.over and not until():
-            micros, _, count, action = heapq.heappop(events)
-            self.clock.advance_to(micros)
+            micros, _, count, action, node = heapq.heappop(events)
+            if node is not None:
+                if node.gone:
+                    continue
+                if micros < node.thaw_at:
+                    self.at(node.thaw_at, action, node)
+                    continue
+            clock.advance_to(micros)
             action()
             if count > MOST_EVENTS:
                 judge.broken("spins", f"{MOST_EVENTS} events and no end")

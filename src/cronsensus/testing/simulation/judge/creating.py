@@ -63,7 +63,7 @@ class CreatingRules(Bench):
         firsts = [planned.scheduled_for for planned in plan.occurrences] + [verdict.first for verdict in plan.verdicts]
         if plan.watermark < job.watermark or any(first <= job.watermark for first in firsts):
             self.broken("decided twice", f"{plan.job}: a plan from {plan.watermark_seen} after {job.watermark}")
-        if plan.watermark > self.now:
+        if plan.watermark > self.now and not self.world.troubles.set_back:
             self.broken("early", f"{plan.job} is decided up to {plan.watermark}, ahead of the store's clock")
         counted = 0 if job.spec.policies.overlap == "allow" else len(self.active(plan.job))
         if plan.active_seen != counted:
