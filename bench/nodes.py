@@ -54,8 +54,9 @@ class Cluster:
         return node
 
     def wait_for_sessions(self, count: int, seconds: float = 30) -> None:
-        """Wait until so many nodes have a session."""
+        """Wait until so many nodes have a session, and the jobs are declared."""
         wait_until(lambda: len(self.store.sessions()) >= count, seconds, f"{count} nodes on {self.url}")
+        wait_until(lambda: bool(self.store.jobs(limit=1)), seconds, f"jobs in {self.url}")
 
     def lines(self) -> list[list[str]]:
         """Return the evidence, line by line, in words."""

@@ -32,7 +32,7 @@ def _takeovers(times: int, *, evidence: bool) -> list[float]:
         nodes.wait_for_sessions(3)
         for number in range(times):
             key = f"take-{number}"
-            nodes.store.enqueue([Item(job="work", key=key, args=(60.0,))])
+            nodes.store.enqueue([Item(job="work", key=key, kwargs={"seconds": 60.0})])
             nodes.store.notify()
             wait_until(lambda: bool(_begun(nodes, key, 1)), 20, f"{key} to begin")  # noqa: B023
             pid = int(_begun(nodes, key, 1)[0][4])

@@ -1,12 +1,13 @@
 """Safeguards, each removed by a small subclass: the simulation must notice every one of them."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Settled
-from cronsensus.model.session import Renewal
 from cronsensus.model.states import State
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.keeper import Keeper
@@ -81,13 +82,6 @@ class NoConcurrencyLimit(MemoryStore):
 
     def _has_room(self, job, chosen):
         return True
-
-
-class DeadRunsCount(MemoryStore):
-    """Counts runs of dead sessions against a job's concurrency, and never reclaims what holds only one."""
-
-    def _is_its_turn(self, row):
-        return row.job.serial.first() == row.id
 
 
 class LeasesOnTheWallClock(MemoryStore):
@@ -173,25 +167,17 @@ class PrunesAboveTheWatermark(MemoryStore):
 
 
 class TokensRepeat(MemoryStore):
-    """Counts tokens per occurrence, and begins anew when its session does."""
+    """Counts tokens per occurrence, and gives one twice when a claim is given back."""
 
     def _start(self, row, session, now):
         claim = super()._start(row, session, now)
-        return _with_token(row, claim, row.attempt)
+        row.token = row.attempt
+        row.runs[-1] = dataclasses.replace(row.runs[-1], token=row.attempt)
+        return dataclasses.replace(claim, token=row.attempt)
 
 
-def _with(spec: Any, **policies: Any) -> Any:
-    import dataclasses
-
+def _with(spec: JobSpec, **policies: Any) -> JobSpec:
     return dataclasses.replace(spec, policies=dataclasses.replace(spec.policies, **policies))
-
-
-def _with_token(row: Any, claim: Any, token: int) -> Any:
-    import dataclasses
-
-    row.token = token
-    row.runs[-1] = dataclasses.replace(row.runs[-1], token=token)
-    return dataclasses.replace(claim, token=token)
 
 
 # --- the node -------------------------------------------------------------------------------------------------------
@@ -218,6 +204,22 @@ class BelievesWhoeverReturns(Conductor):
     def ended(self, call, ending):
         self._ended.append((call, ending, False))
         self._wake()
+
+
+class AdoptsOnce(Conductor):
+    """Asks what it holds right after an answer was lost, but not again when the claim is carried out later."""
+
+    def _overlooks(self, lease, glance):
+        return False
+
+
+class BlindWhileFull(Conductor):
+    """Does not look for what is due to be fired while all its hands are full."""
+
+    def _sleep(self, *args, **kwargs):
+        wait = super()._sleep(*args, **kwargs)
+        self._look_at = 1e18
+        return wait
 
 
 class NeverAdopts(Conductor):
@@ -286,9 +288,11 @@ class IgnoresTheAnswer(Keeper):
     """Renews, and does not listen."""
 
     def _renew(self, lease, ttl, asked_at, every):
-        renewed = self._store.renew(lease.session, lease=ttl)
+        try:
+            self._store.renew(lease.session, lease=ttl)
+        except StoreError:
+            return 1.0
         lease.confirm(asked_at, ttl)
-        assert isinstance(renewed, Renewal)
         return every.total_seconds()
 
 
@@ -324,6 +328,8 @@ STORES: list[type[MemoryStore]] = [
 ]
 CONDUCTORS: list[type[Conductor]] = [
     BelievesWhoeverReturns,
+    AdoptsOnce,
+    BlindWhileFull,
     NeverAdopts,
     GivesUpResults,
     CancelsWhatItInterrupts,

@@ -508,6 +508,16 @@ def test_what_no_database_can_keep_costs_no_result(open_sqlite):
     assert found.error.message == "half \\ud800 a character\\x00"
 
 
+def test_a_number_that_is_no_id_finds_nothing(open_sqlite):
+    store = open_sqlite()
+    for number in (0, -1, 2**63, 10**30):
+        assert store.occurrence(number) is None
+        assert store.runs(number) == []
+        assert store.logs(number) == []
+        with pytest.raises(LookupError):
+            store.cancel(number, by="ann", why="")
+
+
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
@@ -517,7 +527,7 @@ def test_a_lease_of_another_boot_has_run_out(open_sqlite, monkeypatch):
     store.open_session(a_session("s1"), lease=LEASE)
     grant = store.lock("name", "me", ttl=LEASE)
     assert grant is not None
-    monkeypatch.setattr(dialect_module, "_boot_id", lambda: "after the next boot")
+    monkeypatch.setattr(dialect_module, "boot_id", lambda: "after the next boot")
     later = open_sqlite()
     with pytest.raises(LeaseLost):
         later.claim("s1", 1, {"f"}, lease=LEASE)

@@ -24,10 +24,11 @@ from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.schema import jobs, occurrences, releases, sessions
 from cronsensus.stores.sql.sessions import ALIVE, know_release
 from cronsensus.stores.sql.trail import entry, record_all
-from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.sql.transaction import Transaction, pieces
 
 _j, _o, _s = jobs.c, occurrences.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
+_AT_ONCE = 1000
 _LONG_AGO = timedelta(days=366 * 200)
 
 _IN_NAMESPACE = _j.namespace == bindparam("space")
@@ -209,34 +210,30 @@ def _lives(tx: Transaction, question: Any, **parameters: Any) -> bool:
 
 
 def _create(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
-    """Insert new jobs and their first eras."""
-    if not names:
-        return
-    now = from_micros(tx.now)
-    rows: list[dict[str, Any]] = []
-    for name in names:
-        watermark, next_due = _first(declared, name, now)
-        rows.append(
-            {
-                "namespace": tx.namespace,
-                "name": name,
-                **_columns(declared, name),
-                "revision": 1,
-                "watermark": to_micros(watermark),
-                "next_due": micros(next_due),
-                "wake_at": micros(next_due),
-                "created_at": tx.now,
-            }
-        )
-    if tx.change_many(tx.dialect.insert_absent(jobs, ("namespace", "name")), rows) != len(rows):
-        raise StoreUnavailable(
-            "another node defined the same new jobs at the same instant; nothing was written, try again"
-        )
-    ids = {row.name: row.id for row in tx.rows_in(_IDS, "names", names, space=tx.namespace)}
-    tx.change_many(
-        INSERT_ERAS,
-        [era_row(ids[row["name"]], row["watermark"], 1, declared.prepared[row["name"]].trigger) for row in rows],
-    )
+    """Insert new jobs and their first eras, some at a time: a hundred thousand rows at once would fill the memory."""
+    for some in pieces(names, _AT_ONCE):
+        rows = [_new_row(tx, declared, name) for name in some]
+        if tx.change_many(tx.dialect.insert_absent(jobs, ("namespace", "name")), rows) != len(rows):
+            raise StoreUnavailable("another node defined the same new jobs just now; nothing was written, try again")
+        ids = {row.name: row.id for row in tx.rows_in(_IDS, "names", some, space=tx.namespace)}
+        first_eras = [
+            era_row(ids[row["name"]], row["watermark"], 1, declared.prepared[row["name"]].trigger) for row in rows
+        ]
+        tx.change_many(INSERT_ERAS, first_eras)
+
+
+def _new_row(tx: Transaction, declared: Declared, name: str) -> dict[str, Any]:
+    watermark, next_due = _first(declared, name, from_micros(tx.now))
+    return {
+        "namespace": tx.namespace,
+        "name": name,
+        **_columns(declared, name),
+        "revision": 1,
+        "watermark": to_micros(watermark),
+        "next_due": micros(next_due),
+        "wake_at": micros(next_due),
+        "created_at": tx.now,
+    }
 
 
 def _first(declared: Declared, name: str, now: datetime) -> tuple[datetime, datetime | None]:

@@ -107,6 +107,11 @@ def enqueued(row: Mapping[str, Any], job: str, occurrence: int) -> Enqueued:
     return Enqueued(occurrence, job, row["key"], created=True, state=State.PENDING)
 
 
+def is_id(number: int) -> bool:
+    """Whether an occurrence can have that id: what a person typed need not fit into a database's 64 bits."""
+    return 0 < number < 1 << 63
+
+
 # --- values -----------------------------------------------------------------------------------------------------------
 
 _encode = msgspec.json.Encoder().encode

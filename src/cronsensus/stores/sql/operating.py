@@ -23,6 +23,7 @@ from cronsensus.stores.sql.occurrencerows import (
     clean,
     find_keys,
     insert_absent,
+    is_id,
     new_row,
     write_payload,
 )
@@ -244,7 +245,7 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
 
 
 def _existing(tx: Transaction, occurrence: int) -> AnyRow:
-    row = tx.row(_FIND, occurrence=occurrence, space=tx.namespace)
+    row = tx.row(_FIND, occurrence=occurrence, space=tx.namespace) if is_id(occurrence) else None
     if row is None:
         raise LookupError(f"there is no occurrence {occurrence}")
     return row

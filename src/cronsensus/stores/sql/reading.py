@@ -18,7 +18,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
 from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_view
-from cronsensus.stores.sql.occurrencerows import PENDING, RUNNING, instant, read_error, read_payload
+from cronsensus.stores.sql.occurrencerows import PENDING, RUNNING, instant, is_id, read_error, read_payload
 from cronsensus.stores.sql.schema import jobs as jobs_table
 from cronsensus.stores.sql.schema import locks as locks_table
 from cronsensus.stores.sql.schema import logs as logs_table
@@ -106,7 +106,7 @@ _COUNTS = select(
 
 def occurrence(tx: Transaction, number: int) -> Occurrence | None:
     """Return one occurrence."""
-    row = tx.row(_ONE, occurrence=number, space=tx.namespace)
+    row = tx.row(_ONE, occurrence=number, space=tx.namespace) if is_id(number) else None
     return None if row is None else _occurrence(row, names_of(tx, [row.job_id]))
 
 
@@ -175,7 +175,7 @@ def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
 
 def runs(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[RunView]]:
     """Return the attempts of occurrences, oldest first, with the running one last."""
-    found = {row.id: row for row in tx.rows_in(_RUNNERS, "ids", numbers, space=tx.namespace)}
+    found = {row.id: row for row in tx.rows_in(_RUNNERS, "ids", filter(is_id, numbers), space=tx.namespace)}
     names = names_of(tx, (row.job_id for row in found.values()))
     views: dict[int, list[RunView]] = {number: [] for number in numbers}
     for run in tx.rows_in(_RUNS, "ids", found):
@@ -214,7 +214,7 @@ def _run(row: AnyRow, run: AnyRow, job: str, **ended: Any) -> RunView:
 
 def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
     """Return log lines as (sequence, attempt, line), oldest first."""
-    if tx.row(_ONE, occurrence=number, space=tx.namespace) is None:
+    if not is_id(number) or tx.row(_ONE, occurrence=number, space=tx.namespace) is None:
         return []
     return [
         (row.sequence, row.attempt, LogLine(from_micros(row.at), row.level, row.text))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import Connection, Insert, Table
@@ -19,6 +17,7 @@ from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, Dialect, Reading
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sqlite.boot import boot_id
 from cronsensus.stores.sql.sqlite.filesystems import kind_of
 from cronsensus.stores.sql.sqlite.handover import Handover
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
@@ -39,7 +38,7 @@ class SqliteDialect(Dialect):
         super().__init__()
         self.url = url
         self._clock: Clock = clock or SystemClock()
-        self._epoch = _boot_id() if isinstance(self._clock, SystemClock) else "injected"
+        self._epoch = boot_id() if isinstance(self._clock, SystemClock) else "injected"
         self._handover = Handover(url.path, pause)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         self.wakes = True
@@ -169,14 +168,3 @@ def _try_to_begin(driver: sqlite3.Connection) -> bool:
 def _driver(connection: Connection) -> sqlite3.Connection:
     """Return the driver's own connection."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
-
-
-def _boot_id() -> str:
-    """Return what tells this boot of the host from any other: monotonic clocks begin anew with each."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    import psutil
-
-    # Derived from two clocks, so it wavers by a second or so; a quarter of an hour is shorter than any reboot cycle
-    # that matters.
-    return f"boot-{round(psutil.boot_time() / 900)}"

@@ -1,0 +1,15 @@
+"""Seeds that once broke a promise, and what they found. They are replayed for ever.
+
+A seed means what it means for one version of the code, so an old one may tell another story by now; the mistake itself
+lives on in ``ablations``, where the simulation has to find it again.
+"""
+
+PAST_SEEDS = {
+    12: "the result of a run that returned because it was told that its lease is lost was accepted as a success",
+    435: "a claim was carried out after its node had given it up, and nobody ran what it won",
+    1286: "a late renewal made the lease of a working node as long as an idle one's, and delayed the takeover",
+    2265: "a node with all hands full did not look for what was due to be fired",
+    49: "the audit took two runs for one at a time, by a clock that had been set back",
+    702: "the judge disagreed with the store about the very microsecond in which a lease ends",
+    4400: "a plan was made just before the store's clock was set back",
+}
