@@ -20,7 +20,9 @@ def bench(*, quick: bool) -> list[Row]:
     with cluster("working") as nodes:
         alive = [nodes.start(SHORT)]
         nodes.wait_for_sessions(1)
-        nodes.store.enqueue([Item(job=job, key=f"frozen-{job}", kwargs={"seconds": RUN}) for job in ("work", "work_async")])
+        nodes.store.enqueue(
+            [Item(job=job, key=f"frozen-{job}", kwargs={"seconds": RUN}) for job in ("work", "work_async")]
+        )
         nodes.store.notify()
         wait_until(lambda: len(_events(nodes, "begin", 1)) == 2, 20, "both runs to begin")
         sessions_before = {one.id for one in nodes.store.sessions()}

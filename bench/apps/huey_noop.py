@@ -4,7 +4,8 @@ import os
 
 from huey import SqliteHuey
 
-huey = SqliteHuey(filename=os.environ["HUEY_FILE"], fsync=os.environ.get("HUEY_FSYNC", "1") == "1", results=True)
+# As it comes: WAL, and SQLite's own synchronous=FULL, which is ours too. Only filling the queue may be careless.
+huey = SqliteHuey(filename=os.environ["HUEY_FILE"], fsync=False if "HUEY_FILL" in os.environ else None)
 
 
 @huey.task()

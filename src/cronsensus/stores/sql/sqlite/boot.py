@@ -1,4 +1,4 @@
-"""Which boot of the host this is: monotonic clocks begin anew with each, so their readings mean something only within. Floor 3."""
+"""Which boot of the host this is: monotonic clocks begin anew with each, and mean something only within. Floor 3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _OTHERS = ("kern.bootsessionuuid", "kern.boot_id")
 """What macOS and FreeBSD call it."""
 _WAVERS_BY = 900
-"""Seconds: a boot time worked out from two clocks wavers a little, and no host is booted twice within a quarter of an hour."""
+"""Seconds: a boot time worked out from two clocks wavers a little, and few hosts boot twice in a quarter of an hour."""
 
 
 @cache
