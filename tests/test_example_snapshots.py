@@ -119,6 +119,12 @@ class Processes:
         texts = [path.read_text(errors="replace") for process, path in self.started if process.returncode == -9]
         return sum(text.count(" begins, ") - text.count(" ends, ") for text in texts)
 
+    def alive(self) -> bool:
+        return all(process.poll() is None for process in self.live.values())
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text(errors="replace")[-2000:] for _, path in self.started)
+
     def end_all(self) -> None:
         for process, _ in self.started:
             if process.poll() is None:
@@ -149,7 +155,8 @@ def test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_random
     watcher.start()
     for name in NODES:
         processes.start(name)
-    until(lambda: watcher.seen, "the first snapshot")
+    until(lambda: watcher.seen or not processes.alive(), "the first snapshot")
+    assert processes.alive(), processes.logs()
 
     kills = kill_at_random(processes, dice)
 

@@ -523,15 +523,18 @@ def test_the_runs_of_a_killed_node_are_taken_over_within_a_second(tmp_path, on_c
 
     survivor.job(on_crash=on_crash)(work)
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as victim:
-        assert victim.stdout
-        assert victim.stdout.readline() == "runs\n"
-        with survivor:
-            handle = survivor.jobs["work"].enqueue(key="a")
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.wait()
-            began = time.monotonic()
-            one = handle.wait("10s")
-            assert time.monotonic() - began < 1.5
+        try:
+            assert victim.stdout
+            assert victim.stdout.readline() == "runs\n"
+            with survivor:
+                handle = survivor.jobs["work"].enqueue(key="a")
+                os.kill(victim.pid, signal.SIGKILL)
+                victim.wait()
+                began = time.monotonic()
+                one = handle.wait("10s")
+                assert time.monotonic() - began < 1.5
+        finally:
+            victim.kill()
     assert (one.state.value, one.attempt, one.crashes) == (state, attempt, 1)
 
 

@@ -1,6 +1,7 @@
 """The scheduler as users hold it: start and stop, enqueue and operate, jobs at run time, on both stores."""
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import os
@@ -483,6 +484,16 @@ def program(tmp_path: Path, text: str) -> list[str]:
     return [sys.executable, "-W", "error::ResourceWarning", str(source)]
 
 
+@contextlib.contextmanager
+def started(command: list[str], **options: Any):
+    """A program that is gone afterwards, whatever the test found."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def run(tmp_path: Path, text: str, code: int = 0) -> str:
     done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (code, "")
@@ -510,7 +521,7 @@ def test_a_signal_drains_and_the_program_goes_on_after_run(tmp_path, number):
         say(work.enqueue(key="a").look().state)
         scheduler.stop()
     """
-    with subprocess.Popen(program(tmp_path, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with started(program(tmp_path, text), stdin=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
         assert process.stdout.readline() == "runs\n"
@@ -541,7 +552,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
         say((ended, one.state.value, one.attempt))
         scheduler.stop()
     """
-    with subprocess.Popen(program(tmp_path, text), stdout=subprocess.PIPE, text=True) as process:
+    with started(program(tmp_path, text)) as process:
         assert process.stdout
         assert process.stdout.readline() == "runs\n"
         process.send_signal(signal.SIGTERM)

@@ -165,24 +165,24 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def _wants_run(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
-    annotation = parameter.annotation
-    if annotation is inspect.Parameter.empty:
+    if parameter.annotation is inspect.Parameter.empty:
         return False
-    holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    try:
-        # Each annotation alone, because one name that exists only for type checkers must not hide the others.
-        annotation = typing.get_type_hints(
-            holder, globalns=getattr(inspect.unwrap(_inner(function)), "__globals__", {})
-        )["it"]
-    except Exception:  # noqa: BLE001 - an annotation may be any expression, and raise anything
-        text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
-        return _ONLY_NAMED.fullmatch(text.strip().strip("'\"")) is not None
-    return _is_run(annotation)
+    return _is_run(parameter.annotation, getattr(inspect.unwrap(_inner(function)), "__globals__", {}))
 
 
-def _is_run(annotation: object) -> bool:
+def _is_run(annotation: object, names: dict[str, Any]) -> bool:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", None)
+    if isinstance(text, str):
+        try:
+            # What typing.get_type_hints does, but each annotation alone: a name that exists only for type checkers must
+            # not hide the others.
+            return _is_run(eval(text, names), names)  # noqa: S307 - the application's own code
+        except Exception:  # noqa: BLE001 - an annotation may be any expression, and raise anything
+            return _ONLY_NAMED.fullmatch(text.strip().strip("'\"")) is not None
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return any(_is_run(part) for part in typing.get_args(annotation))
+        return any(_is_run(part, names) for part in typing.get_args(annotation))
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _is_run(typing.get_args(annotation)[0], names)
     return annotation is Run
 
 

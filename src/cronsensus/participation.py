@@ -80,6 +80,7 @@ class Participation:
             self._node, self._loop = node, loop
             self._ended.clear()
             atexit.register(self._at_exit)
+            _log.info("taking part as session %s", node.session)
             return True
 
     async def astart(self) -> None:
@@ -104,7 +105,9 @@ class Participation:
             return True
         atexit.unregister(self._at_exit)
         try:
-            return node.stop(drain)
+            ended = node.stop(drain)
+            _log.info("left, %s", "and everything had ended" if ended else "giving back what still ran")
+            return ended
         finally:
             self._ended.set()
             self._drained()

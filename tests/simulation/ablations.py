@@ -284,18 +284,6 @@ class RenewsLong(Keeper):
         return super().step()
 
 
-class IgnoresTheAnswer(Keeper):
-    """Renews, and does not listen."""
-
-    def _renew(self, lease, ttl, asked_at, every):
-        try:
-            self._store.renew(lease.session, lease=ttl)
-        except StoreError:
-            return 1.0
-        lease.confirm(asked_at, ttl)
-        return every.total_seconds()
-
-
 def on(store: type[MemoryStore]) -> Parts:
     """A cluster on that store."""
 
@@ -337,5 +325,5 @@ CONDUCTORS: list[type[Conductor]] = [
     NeverTakesOver,
     FiresAndForgets,
 ]
-KEEPERS: list[type[Keeper]] = [NeverRenews, RenewsLong, IgnoresTheAnswer]
+KEEPERS: list[type[Keeper]] = [NeverRenews, RenewsLong]
 LEASES: list[type[SessionLease]] = [TrustsForEver, TrustsFromTheAnswer]

@@ -42,6 +42,7 @@ def test_the_nights_are_rough_enough_to_prove_something():
     for seed in range(100):
         result = simulate(seed)
         happened["faults"] += result.faults
+        last = ""
         for line in result.trace.lines():
             _, who, what, *rest = line.split(maxsplit=3)
             happened[what] += 1
@@ -54,7 +55,7 @@ def test_the_nights_are_rough_enough_to_prove_something():
             happened["a race was lost"] += what == "fire" and "False" in told_of
             happened["an operator was refused"] += (who, what) == ("people", "refused")
             last = what
-    assert happened["faults"] > 20 * 100 * 0.5
+    assert happened["faults"] > 1000
     for kind in ("fail", "lost", "hang", "hang_lost", "late", "slow", "freeze", "crash"):
         assert happened[kind] > 0, f"no {kind} in a hundred nights"
     for what in (

@@ -21,10 +21,11 @@ from datetime import datetime
 
 from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
 from cronsensus.audit.report import JobReport
+from cronsensus.audit.rows import Row, succeeded_before, tally
 from cronsensus.audit.words import Words
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, scheduled_key
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.base import Store
 
@@ -34,51 +35,6 @@ MOST_ROWS = 5000
 MOST_LONG = 10_000
 AGAIN = 5
 """How often a reading is repeated that a working cluster changed meanwhile."""
-
-_COUNTERS = {
-    State.SUCCEEDED: "succeeded",
-    State.FAILED: "failed",
-    State.CANCELLED: "cancelled",
-    State.SKIPPED: "skipped",
-    State.MISSED: "missed",
-    State.PENDING: "pending",
-    State.RUNNING: "pending",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What a verdict needs to know of an occurrence; without arguments and results, which may be large."""
-
-    id: int
-    at: datetime
-    origin: Origin
-    state: State
-    started: bool
-    under_its_key: bool
-    is_retry: bool
-    created_at: datetime
-    finished_at: datetime | None
-
-    @classmethod
-    def of(cls, occurrence: Occurrence, at: datetime) -> Row:
-        """Return the row of an occurrence of the nominal time ``at``."""
-        return cls(
-            id=occurrence.id,
-            at=at,
-            origin=occurrence.origin,
-            state=occurrence.state,
-            started=occurrence.attempt > 0,
-            under_its_key=occurrence.key == scheduled_key(at),
-            is_retry=occurrence.retry_of is not None,
-            created_at=occurrence.created_at,
-            finished_at=occurrence.finished_at,
-        )
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether the schedule made it."""
-        return self.origin is Origin.SCHEDULE and not self.is_retry
 
 
 @dataclass(slots=True)
@@ -242,7 +198,7 @@ class Verdicts:
         if len(scheduled) + len(ranges) > 1:
             self._report.add(self._words.two_verdicts(at, scheduled, [one.range for one in ranges]))
         for row in rows:
-            if row.origin is Origin.BACKFILL and (done := _succeeded_before(row, rows)) is not None:
+            if row.origin is Origin.BACKFILL and (done := succeeded_before(row, rows)) is not None:
                 self._report.add(self._words.backfilled_again(at, done.id, row.id))
         if self._made_while_paused(at, scheduled):
             self._report.add(self._words.paused(at, scheduled[0].id))
@@ -324,7 +280,7 @@ class Verdicts:
     # --- counting and reading -------------------------------------------------------------------------------------
 
     def _count(self, state: State, number: int) -> None:
-        _tally(self._report, state, number)
+        tally(self._report, state, number)
 
     def _by_hand(self, row: Row) -> None:
         self._report.by_hand += not row.scheduled
@@ -373,24 +329,9 @@ class _Undecided:
 
     def add_to(self, report: JobReport) -> None:
         """Count all of it."""
-        _tally(report, State.SKIPPED, self.skipped)
-        _tally(report, State.MISSED, self.missing)
-        _tally(report, State.PENDING, self.pending)
+        tally(report, State.SKIPPED, self.skipped)
+        tally(report, State.MISSED, self.missing)
+        tally(report, State.PENDING, self.pending)
         report.ran += self.ran
         for state, number in self.ahead.items():
-            _tally(report, state, number)
-
-
-def _tally(report: JobReport, state: State, number: int) -> None:
-    report.expected += number
-    name = _COUNTERS[state]
-    setattr(report, name, getattr(report, name) + number)
-
-
-def _succeeded_before(backfill: Row, rows: list[Row]) -> Row | None:
-    """Return an occurrence of the same nominal time that had succeeded when ``backfill`` was made."""
-    for row in rows:
-        done = row.state is State.SUCCEEDED and row.finished_at is not None and row.finished_at <= backfill.created_at
-        if row.id < backfill.id and done:
-            return row
-    return None
+            tally(report, state, number)

@@ -17,6 +17,18 @@ _current: ContextVar[Run | None] = ContextVar("cronsensus_run", default=None)
 class Run:
     """One attempt to execute one occurrence. Given to a job function that annotates a parameter with ``Run``.
 
+    Example:
+        >>> from cronsensus import Run, Scheduler
+        >>> with Scheduler("memory://") as scheduler:
+        ...     @scheduler.job()
+        ...     def count(run: Run) -> int:
+        ...         for done in range(3):
+        ...             run.check()  # raises if the run should stop
+        ...             run.progress(done, 3)
+        ...         return run.attempt
+        ...     count.enqueue().result("10s")
+        1
+
     Attributes:
         job: the job's name.
         key: the occurrence's key; with ``job`` it names the occurrence for ever and is the natural idempotency key.

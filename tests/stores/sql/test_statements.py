@@ -37,7 +37,7 @@ BUDGET = {
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
-    "finish again": 3,  # look, look again for the answer, the runs that ended
+    "finish again": 2,  # look, and the runs that ended
     "release": 3,
     "note progress": 2,
     "note lines": 3,

@@ -112,17 +112,19 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     standing = _standing(tx, [outcome.id for outcome in outcomes])
     now = tx.now
     answers: list[Settled | None] = []
-    done: set[int] = set()
+    became: dict[int, tuple[int, State]] = {}  # what this call did: occurrence → token, state
+    refused: list[tuple[Outcome, State | None]] = []
     closed: list[tuple[Any, ...]] = []
     later: list[tuple[Any, ...]] = []
     ended: list[tuple[Any, ...]] = []
     for outcome in outcomes:
         number, token, state = outcome.id, outcome.token, outcome.state
         row = standing.get(number)
-        if row is None or row.state != "running" or row.token != token or number in done:
-            answers.append(None)
+        if row is None or row.state != "running" or row.token != token or number in became:
+            answers.append(_repeated(outcome, row, became.get(number)))
+            if answers[-1] is None:
+                refused.append((outcome, _stands(row, became.get(number))))
             continue
-        done.add(number)
         reason, error = cleaned(outcome.reason), write_error(outcome.error)
         if state is State.PENDING and row.cancel_reason is not None:
             state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
@@ -132,31 +134,41 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
         else:
             closed.append((state.value, reason, outcome.result, error, now, number, token))
         ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))
+        became[number] = token, state
         answers.append(Settled(number, token, accepted=True, state=state))
     written = tx.change_tuples(_CLOSE, ("became", "because", "gave", "wrong", "now", "occurrence", "held"), closed)
     written += tx.change_tuples(_RETRY_LATER, ("due", "because", "wrong", "occurrence", "held"), later)
-    _require_all(written, len(done))
-    tx.change_tuples(INSERT_RUN, RUN, ended)
-    if len(done) == len(outcomes):
-        return [answer for answer in answers if answer is not None]
-    refused = [outcome for outcome, answer in zip(outcomes, answers, strict=True) if answer is None]
+    _require_all(written, len(became))
     again = iter(_answer_again(tx, refused))
+    tx.change_tuples(INSERT_RUN, RUN, ended)
     return [next(again) if answer is None else answer for answer in answers]
 
 
-def _answer_again(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
+def _repeated(outcome: Outcome, row: AnyRow | None, became: tuple[int, State] | None) -> Settled | None:
+    """Return the first answer to an outcome that this call itself has given, if it has."""
+    if row is not None and became is not None and became[0] == outcome.token:
+        return Settled(outcome.id, outcome.token, accepted=True, state=became[1])
+    return None
+
+
+def _stands(row: AnyRow | None, became: tuple[int, State] | None) -> State | None:
+    """Return where an occurrence stands in the middle of this call."""
+    if became is not None:
+        return became[1]
+    return None if row is None else State(row.state)
+
+
+def _answer_again(tx: Transaction, refused: Sequence[tuple[Outcome, State | None]]) -> list[Settled]:
     """Answer for runs that are not current: as the first time where this token finished it, else no."""
-    if not outcomes:
+    if not refused:
         return []
-    states = {row.id: State(row.state) for row in _standing(tx, (outcome.id for outcome in outcomes)).values()}
-    found = tx.rows_in(_ENDED_RUNS, "tokens", {outcome.token for outcome in outcomes})
+    found = tx.rows_in(_ENDED_RUNS, "tokens", {outcome.token for outcome, _ in refused})
     ends = {(row.occurrence_id, row.token): row.end for row in found}
     answers = []
-    for outcome in outcomes:
+    for outcome, stands in refused:
         first = _ANSWERS.get(ends.get((outcome.id, outcome.token), ""))
-        ours = first is not None and outcome.id in states
-        state = first if ours else states.get(outcome.id)
-        answers.append(Settled(outcome.id, outcome.token, accepted=ours, state=state))
+        ours = first is not None and stands is not None
+        answers.append(Settled(outcome.id, outcome.token, accepted=ours, state=first if ours else stands))
     return answers
 
 

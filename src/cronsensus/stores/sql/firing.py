@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select, update
@@ -61,15 +60,6 @@ _ASK_RUNNING = (
 )
 
 
-@dataclass(slots=True)
-class _Job:
-    """A job as this transaction sees it, moved along by the plans that were carried out."""
-
-    row: AnyRow
-    watermark: int
-    active: int
-
-
 def fire(tx: Transaction, plans: Sequence[Plan]) -> list[bool]:
     """Carry out each plan that still rests on what is there; ``True`` where this caller won.
 
@@ -77,33 +67,43 @@ def fire(tx: Transaction, plans: Sequence[Plan]) -> list[bool]:
     write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
     seen. Below that lies the unique key of (job, nominal time).
     """
-    ids = {plan.job_id for plan in plans}
-    rows = tx.rows_in(_JOBS_LOCKED, "ids", sorted(ids), space=tx.namespace)
-    active = {row.job_id: row.active for row in tx.rows_in(_ACTIVE, "ids", sorted(ids))}
-    found = {row.id: _Job(row, row.watermark, active.get(row.id, 0)) for row in rows}
-    specs = specs_of(tx, {row.id: row.revision for row in rows})
-    won: list[bool] = []
+    won = [False] * len(plans)
+    left = list(enumerate(plans))
+    while left:  # once, unless a job has several plans: each of those must find what the one before did
+        now: dict[int, tuple[int, Plan]] = {}
+        later: list[tuple[int, Plan]] = []
+        for place, plan in left:
+            if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
+                later.append((place, plan))
+        carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()})
+        for job, (place, _) in now.items():
+            won[place] = job in carried_out
+        left = later
+    return won
+
+
+def _fire(tx: Transaction, plans: Mapping[int, Plan]) -> set[int]:
+    """Carry out one plan each for some jobs; return the jobs of those that still held."""
+    rows = tx.rows_in(_JOBS_LOCKED, "ids", sorted(plans), space=tx.namespace)
+    active = {row.job_id: row.active for row in tx.rows_in(_ACTIVE, "ids", sorted(plans))}
+    held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0))}
+    specs = specs_of(tx, {row.id: row.revision for row in held.values()})
     moved: list[dict[str, Any]] = []
     created: list[dict[str, Any]] = []
     decided: list[dict[str, Any]] = []
-    for plan in plans:
-        job = found.get(plan.job_id)
-        ok = job is not None and _still_holds(plan, job)
-        won.append(ok)
-        if job is None or not ok:
+    for job, plan in plans.items():  # in the order given: it becomes the order of ids
+        row = held.get(job)
+        if row is None:
             continue
+        spec = specs[job]
         if plan.cancel_previous:
-            # What this call itself created before for the job is among the earlier ones.
-            insert_absent(tx, created)
-            created.clear()
-            tx.change(_CANCEL_PENDING, job=plan.job_id, now=tx.now)
-            tx.change(_ASK_RUNNING, job=plan.job_id)
-        spec = specs[plan.job_id]
+            tx.change(_CANCEL_PENDING, job=job, now=tx.now)
+            tx.change(_ASK_RUNNING, job=job)
         payload = write_payload(spec.args, spec.kwargs, what="arguments") if plan.occurrences else None
         created += [
             new_row(
                 tx,
-                plan.job_id,
+                job,
                 spec,
                 scheduled_key(planned.scheduled_for),
                 Origin.SCHEDULE,
@@ -114,36 +114,31 @@ def fire(tx: Transaction, plans: Sequence[Plan]) -> list[bool]:
             )
             for planned in plan.occurrences
         ]
-        decided += [verdict_row(tx, plan.job_id, verdict) for verdict in plan.verdicts]
-        watermark = to_micros(plan.watermark)
+        decided += [verdict_row(tx, job, verdict) for verdict in plan.verdicts]
         moved.append(
             {
-                "job": plan.job_id,
-                "seen": job.watermark,
+                "job": job,
+                "seen": row.watermark,
                 "of_revision": plan.revision,
-                "decided": watermark,
+                "decided": to_micros(plan.watermark),
                 "next": micros(plan.next_due),
             }
         )
-        job.watermark = watermark
-        if spec.policies.overlap != "allow":
-            job.active += len(plan.occurrences)
     if tx.change_many(_MOVE_WATERMARK, moved) != len(moved):
         raise StoreUnavailable("a watermark moved under a lock; nothing was written; please report this")
     insert_absent(tx, created)
     tx.change_many(INSERT_VERDICTS, decided)
-    return won
+    return set(held)
 
 
-def _still_holds(plan: Plan, job: _Job) -> bool:
+def _still_holds(plan: Plan, row: AnyRow, active: int) -> bool:
     """Whether everything that the plan rests on is as it was when the plan was made."""
-    row = job.row
     seen = (to_micros(plan.watermark_seen), plan.revision, plan.active_seen)
     return (
         row.paused_at is None
         and row.retired_at is None
-        and seen == (job.watermark, row.revision, job.active)
-        and to_micros(plan.watermark) >= job.watermark
+        and seen == (row.watermark, row.revision, active)
+        and to_micros(plan.watermark) >= row.watermark
     )
 
 

@@ -29,15 +29,29 @@ class People:
 
     def act(self) -> None:
         """Do one thing; what is refused is refused."""
-        job = self._rng.choice(self._world.scenario.names)
+        if self._rng.random() < 0.1:
+            self._rng.choice([self._prune, self._drain])()
+        else:
+            self._try(self._rng.choice(self._acts), self._rng.choice(self._world.scenario.names))
+
+    def _try(self, act: Callable[[str], None], job: str) -> None:
         try:
-            if self._rng.random() < 0.1:
-                self._rng.choice([self._prune, self._drain])()
-            else:
-                self._rng.choice(self._acts)(job)
+            act(job)
         except (CoordinationError, UnknownJob) as error:
             self._world.trace.add(self._world.clock.micros, "people", "refused", error)
         self._world.hint_all("people")
+
+    def ask(self) -> None:
+        """Ask for work, as people do on a quiet night too."""
+        job = self._rng.choice(self._world.scenario.names)
+        if job in self._world.judge.jobs:
+            self._rng.choice([self._enqueue, self._trigger])(job)
+            self._world.hint_all("people")
+
+    def interfere(self, job: str) -> None:
+        """Change something about a job between a plan for it and its being carried out."""
+        act = self._rng.choice([self._pause, self._trigger, self._cancel, self._retire])
+        self._world.after(1, lambda: self._try(act, job))
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Call a verb of the store."""

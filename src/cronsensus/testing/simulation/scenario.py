@@ -41,7 +41,9 @@ class Scenario:
         self.watch = rng.choice([0.5, 2.0, 4.0, 4.0, 4.0])
         """Seconds between looks at others' runs. Most looks find nothing, so most nights have few of them."""
         self.fast_evidence = rng.random() < 0.5
-        self.rough = rng.random() < 0.85
+        self.rough = rng.random() < 0.8
+        self.busy = rng.random() < 0.7
+        """Whether people ask for work where nothing goes wrong."""
         self.seconds_between_faults = rng.choice([1.0, 2.0, 4.0])
         self.mortality = rng.choice([0.0, 0.02, 0.06, 0.15])
         """Share of the faults that end or freeze a process, and do not only disturb a verb."""

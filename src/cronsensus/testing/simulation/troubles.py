@@ -29,6 +29,8 @@ class Troubles:
         if scenario.rough:
             self._again(self._trouble, self._next_trouble)
             self._again(world.people.act, world.people.next_in)
+        elif scenario.busy:
+            self._again(world.people.ask, world.people.next_in)
         if scenario.rough and scenario.clock_steps:
             for _ in range(rng.randint(1, 3)):
                 world.at(rng.randint(0, scenario.micros), self._step_clock)

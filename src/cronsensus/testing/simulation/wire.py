@@ -14,7 +14,8 @@ fault               what the node sees, and what the store did
 ``slow``            the answer, late; it was done at once, or late (as behind a lock)
 ``freeze``          as ``slow``, and the whole process stood still
 ``crash``           nothing: the process is gone, before or after it was done
-``linger``          the answer, a little late, at every verb, so that others come in between
+``linger``          the answer, a little late, at every verb, so that others come in between: also somebody who
+                    changes what a plan rests on
 ==================  ===================================================================================
 """
 
@@ -63,8 +64,8 @@ class Wire:
             if fault is None:
                 return world.commit(crank.name, verb, args, kwargs)
             if fault.kind == "linger":
-                if world.rng.random() < 0.05:
-                    world.after(1, world.people.act)
+                if verb == "fire" and args[0] and world.rng.random() < 0.3:
+                    world.people.interfere(world.rng.choice(args[0]).job)
                 crank.suspend(int(SECOND * 10 ** world.rng.uniform(-4, -0.3)))
                 return world.commit(crank.name, verb, args, kwargs)
             fault.verb -= 1

@@ -21,7 +21,7 @@ def boot_id() -> str:
         return _LINUX.read_text(encoding="ascii").strip()
     for name in _OTHERS:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = subprocess.run(
+            asked = subprocess.run(  # noqa: S603 - fixed words
                 ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=True
             )
             if asked.stdout.strip():
