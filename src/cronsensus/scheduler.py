@@ -10,6 +10,7 @@ cannot start it.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import logging
 import os
@@ -379,4 +380,11 @@ def _forked() -> None:
         scheduler._forked()  # noqa: SLF001 - the same file
 
 
+def _at_exit() -> None:
+    """Close the stores that are still open; the nodes were stopped before, because they registered for that later."""
+    for scheduler in list(_all):
+        scheduler._close_store()  # noqa: SLF001 - the same file
+
+
 on_fork(_forked)
+atexit.register(_at_exit)

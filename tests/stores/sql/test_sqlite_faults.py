@@ -427,6 +427,24 @@ def test_a_fork_finds_no_connection_open(open_sqlite):
     store.due()
 
 
+def test_namespaces_in_one_file_do_not_meet(open_sqlite):
+    """Not even where two programs give their jobs, sessions, keys and locks the same names."""
+    handles = [open_sqlite(namespace=name) for name in ("one", "two")]
+    for store in handles:
+        queue(store)
+        store.open_session(a_session("s1"), lease=LEASE)
+        store.enqueue([Item(job="queue", key="key")])
+        assert store.lock("name", "me", ttl=LEASE, session="s1") is not None
+    [claim] = handles[0].claim("s1", 10, {"f"}, lease=LEASE)
+    assert [store.sessions()[0].holds for store in handles] == [2, 1]
+    assert [len(store.due().holders) for store in handles] == [1, 0]
+    assert handles[1].close_session("s1") == []
+    assert handles[0].renew("s1", lease=LEASE).alive
+    assert handles[1].finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted is False
+    assert [len(store.locks()) for store in handles] == [1, 0]
+    assert len(handles[0].close_session("s1")) == 1
+
+
 # --- strange errors ---------------------------------------------------------------------------------------------------
 
 

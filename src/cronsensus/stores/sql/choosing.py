@@ -26,7 +26,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL
 from cronsensus.stores.sql.schema import jobs, occurrences, sessions
-from cronsensus.stores.sql.sessions import ALIVE
+from cronsensus.stores.sql.sessions import ALIVE, HELD_BY_SESSION
 from cronsensus.stores.sql.transaction import Transaction
 
 _log = logging.getLogger("cronsensus.stores")
@@ -65,7 +65,7 @@ _JOBS = select(
 ).where(_j.id.in_(bindparam("ids", expanding=True)))
 _RUNNING_NOW = (
     select(_o.job_id, func.count().label("runs"))
-    .join_from(sessions, occurrences, and_(_o.session == _s.id, RUNNING))
+    .join_from(sessions, occurrences, HELD_BY_SESSION)
     .where(_s.namespace == bindparam("space"), ALIVE, _o.job_id.in_(bindparam("ids", expanding=True)))
     .group_by(_o.job_id)
 )

@@ -19,7 +19,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 _OWNER_ALIVE = (
     exists()
-    .where(_s.id == _l.session, OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
+    .where(
+        _s.namespace == _l.namespace,
+        _s.id == _l.session,
+        OPEN,
+        _s.epoch == bindparam("boot"),
+        _s.lease_until > bindparam("lease_now"),
+    )
     .correlate(locks)
 )
 HELD: ColumnElement[bool] = and_(

@@ -15,9 +15,9 @@ from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import eras_after, specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL, instant
+from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, SERIAL, instant
 from cronsensus.stores.sql.schema import jobs, locks, occurrences, pauses, sessions
-from cronsensus.stores.sql.sessions import OPEN
+from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
 
 _log = logging.getLogger("cronsensus.stores")
@@ -45,8 +45,13 @@ def _levels() -> CTE:
 LEVELS = _levels()
 DUE_AT_LEVEL = exists().where(_HERE, _o.priority == LEVELS.c.priority, _o.due_at <= bindparam("now")).correlate(LEVELS)
 
-HELD_RUNS = select(func.count()).where(_o.session == _s.id, RUNNING).correlate(sessions).scalar_subquery()
-HELD_LOCKS = select(func.count()).where(locks.c.session == _s.id).correlate(sessions).scalar_subquery()
+HELD_RUNS = select(func.count()).where(HELD_BY_SESSION).correlate(sessions).scalar_subquery()
+HELD_LOCKS = (
+    select(func.count())
+    .where(locks.c.namespace == _s.namespace, locks.c.session == _s.id)
+    .correlate(sessions)
+    .scalar_subquery()
+)
 SESSION_COLUMNS = (*_s, HELD_RUNS.label("held_runs"), HELD_LOCKS.label("held_locks"))
 
 

@@ -18,7 +18,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
 from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_view
-from cronsensus.stores.sql.occurrencerows import PENDING, RUNNING, instant, is_id, read_error, read_payload
+from cronsensus.stores.sql.occurrencerows import PENDING, instant, is_id, read_error, read_payload
 from cronsensus.stores.sql.schema import jobs as jobs_table
 from cronsensus.stores.sql.schema import locks as locks_table
 from cronsensus.stores.sql.schema import logs as logs_table
@@ -26,7 +26,7 @@ from cronsensus.stores.sql.schema import occurrences as occurrences_table
 from cronsensus.stores.sql.schema import runs as runs_table
 from cronsensus.stores.sql.schema import sessions as sessions_table
 from cronsensus.stores.sql.schema import trail as trail_table
-from cronsensus.stores.sql.sessions import ALIVE, OPEN
+from cronsensus.stores.sql.sessions import ALIVE, HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
 
 _o, _j, _s, _t = occurrences_table.c, jobs_table.c, sessions_table.c, trail_table.c
@@ -38,19 +38,6 @@ _ONE = _OCCURRENCES.where(_o.id == bindparam("occurrence"))
 _STANDING = select(
     _o.id, _o.job_id, _o.key, _o.scheduled_for, _o.state, _o.attempt, _o.token, _o.session, _o.node, _o.started_at
 ).where(_HERE, _o.id.in_(bindparam("ids", expanding=True)))
-_RUN_OF = (
-    _o.id,
-    _o.job_id,
-    _o.key,
-    _o.scheduled_for,
-    _o.state,
-    _o.attempt,
-    _o.token,
-    _o.session,
-    _o.node,
-    _o.started_at,
-)
-_RUNNERS = select(*_RUN_OF).where(_HERE, _o.id.in_(bindparam("ids", expanding=True)))
 _RUNS = (
     select(runs_table)
     .where(runs_table.c.occurrence_id.in_(bindparam("ids", expanding=True)))
@@ -97,8 +84,8 @@ _COUNTS = select(
     _at_most(select(_o.id).where(_HERE, PENDING)).label("pending"),
     _at_most(
         select(_o.id)
-        .join_from(sessions_table, occurrences_table, _o.session == _s.id)
-        .where(_s.namespace == bindparam("space"), OPEN, RUNNING)
+        .join_from(sessions_table, occurrences_table, HELD_BY_SESSION)
+        .where(_s.namespace == bindparam("space"), OPEN)
     ).label("running"),
     _at_most(select(_s.id).where(_s.namespace == bindparam("space"), ALIVE)).label("sessions"),
 )
@@ -175,7 +162,7 @@ def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
 
 def runs(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[RunView]]:
     """Return the attempts of occurrences, oldest first, with the running one last."""
-    found = {row.id: row for row in tx.rows_in(_RUNNERS, "ids", filter(is_id, numbers), space=tx.namespace)}
+    found = {row.id: row for row in tx.rows_in(_STANDING, "ids", filter(is_id, numbers), space=tx.namespace)}
     names = names_of(tx, (row.job_id for row in found.values()))
     views: dict[int, list[RunView]] = {number: [] for number in numbers}
     for run in tx.rows_in(_RUNS, "ids", found):

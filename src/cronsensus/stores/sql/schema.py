@@ -209,8 +209,13 @@ _partial(
     _of.expires_at,
     where="state = 'pending' AND attempt = 0 AND expires_at IS NOT NULL",
 )
-_partial("cronsensus_occurrences_running", _of.session, _of.job_id, where="state = 'running'")
-_partial("cronsensus_occurrences_cancelling", _of.session, where="state = 'running' AND cancel_reason IS NOT NULL")
+_partial("cronsensus_occurrences_running", _of.namespace, _of.session, _of.job_id, where="state = 'running'")
+_partial(
+    "cronsensus_occurrences_cancelling",
+    _of.namespace,
+    _of.session,
+    where="state = 'running' AND cancel_reason IS NOT NULL",
+)
 _partial("cronsensus_occurrences_serial", _of.job_id, _of.state, _of.id, where="serial = 1 AND finished_at IS NULL")
 _partial("cronsensus_occurrences_nominal", _of.job_id, _of.scheduled_for, where="scheduled_for IS NOT NULL")
 _partial("cronsensus_occurrences_final", _of.job_id, _of.finished_at, where="finished_at IS NOT NULL")
@@ -269,7 +274,7 @@ sessions = Table(
     metadata,
     # The order in which sessions were opened; clocks may repeat.
     Column("number", Big, primary_key=True),
-    Column("id", String(100), nullable=False, unique=True),
+    Column("id", String(100), nullable=False),
     Column("namespace", String(200), nullable=False),
     Column("node", String(200), nullable=False),
     Column("host", String(200), nullable=False),
@@ -288,6 +293,7 @@ sessions = Table(
     Column("ended_at", Big),
     Column("ended_as", String(10)),
     Column("ended_why", Text),
+    UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
     _partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL"),
     _partial("cronsensus_sessions_ended", "namespace", "ended_at", where="ended_at IS NOT NULL"),
     **_TABLE,
@@ -304,7 +310,7 @@ locks = Table(
     Column("acquired_at", Big, nullable=False),
     Column("lease_until", Big, nullable=False),
     Column("epoch", String(64), nullable=False),
-    _partial("cronsensus_locks_of_session", "session", where="session IS NOT NULL"),
+    _partial("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),
     **_TABLE,
 )
 

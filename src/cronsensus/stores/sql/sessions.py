@@ -31,6 +31,9 @@ OPEN: ColumnElement[bool] = _s.ended_at.is_(None)
 ALIVE: ColumnElement[bool] = and_(OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
 """Wants ``tx.clocks``. A lease of another epoch (the host was booted since) has run out."""
 
+HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.session == _s.id, RUNNING)
+"""The runs of a session, where occurrences are joined to it."""
+
 MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
 _ALIVE_LOCKED = select(_s.node).where(MINE, ALIVE).with_for_update()
 _FIND = select(_s.id, ALIVE.label("alive")).where(MINE)
@@ -38,7 +41,7 @@ _OPEN_SESSION = insert(sessions)
 _SET_LEASE = update(sessions).where(MINE, ALIVE).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
 _ASKED = (
     select(_s.draining, _o.id, _o.cancel_reason)
-    .select_from(sessions.outerjoin(occurrences, and_(_o.session == _s.id, RUNNING, _o.cancel_reason.is_not(None))))
+    .select_from(sessions.outerjoin(occurrences, and_(HELD_BY_SESSION, _o.cancel_reason.is_not(None))))
     .where(MINE)
 )
 _DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
@@ -80,7 +83,7 @@ _HELD = (
         jobs.c.revision,
     )
     .join_from(occurrences, jobs, jobs.c.id == _o.job_id)
-    .where(_o.session == bindparam("session"), RUNNING)
+    .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), RUNNING)
     .order_by(_o.id)
     .with_for_update(of=occurrences)
 )
@@ -247,7 +250,7 @@ def close_session(tx: Transaction, session: str) -> list[Takeover]:
 
 def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> list[Takeover]:
     """Decide what becomes of the runs of a session that was just ended, and free its locks."""
-    held = tx.rows(_HELD, session=session)
+    held = tx.rows(_HELD, session=session, space=tx.namespace)
     specs = specs_of(tx, {row.job_id: row.revision for row in held})
     back: list[dict[str, Any]] = []
     closed: list[dict[str, Any]] = []

@@ -33,6 +33,10 @@ class Bench:
         self.by_key: dict[tuple[str, str], Record] = {}
         self.by_id: dict[int, Record] = {}
         self.sessions: dict[str, SessionBook] = {}
+        self.expiring: list[tuple[datetime, Record]] = []
+        """Those that are too late some day, if they never start."""
+        self.asked: list[Record] = []
+        """Those that were asked to stop while they ran."""
 
     def broken(self, rule: str, what: str) -> None:
         """Name a violation."""
@@ -68,3 +72,4 @@ class Bench:
             record.state = State.CANCELLED
         elif record.state is State.RUNNING:
             record.cancel = True
+            self.asked.append(record)

@@ -167,5 +167,7 @@ class CreatingRules(Bench):
             expires_at=expires_at,
         )
         self.records.append(record)
+        if expires_at is not None:
+            self.expiring.append((expires_at, record))
         self.by_key[job, key] = self.by_id[record.id] = record
         self.jobs[job].records.append(record)

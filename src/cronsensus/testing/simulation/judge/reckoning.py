@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cronsensus.audit import audit
+from cronsensus.audit import Finding, audit
 from cronsensus.model.job import JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -32,9 +32,18 @@ def reckon(world: World) -> None:
             _verdicts(world, job, book, ranges, mine)
     report = audit(world.store, tolerance=timedelta(seconds=30))
     for finding in report.findings:
-        if world.troubles.set_back and (finding.kind == "overlap" or "paused" in finding.sentence):
-            continue  # by a clock that was set back, what came one after the other seems to have come at a time
-        world.judge.broken("audit", finding.sentence)
+        if not (world.troubles.set_back and _may_seem_so(world, finding)):
+            world.judge.broken("audit", finding.sentence)
+
+
+def _may_seem_so(world: World, finding: Finding) -> bool:
+    """Whether a clock that was set back explains a finding.
+
+    By such a clock, what came one after the other seems to have come at a time, what was made before a pause seems to
+    have been made in it, and a job that was retired and came back seems to have been away at another time.
+    """
+    came_back = bool(world.judge.jobs[finding.job].left_out)
+    return finding.kind == "overlap" or "paused" in finding.sentence or (finding.kind == "missing" and came_back)
 
 
 def nothing_is_left(world: World, since: datetime) -> None:

@@ -51,13 +51,8 @@ class RunningRules(Bench):
     def _expire(self) -> None:
         """A claim first gives up what never started and is too late by now."""
         now = self.now
-        for record in self.records:
-            if (
-                record.expires_at is not None
-                and record.expires_at < now
-                and record.state is State.PENDING
-                and record.attempts == 0
-            ):
+        for expires_at, record in self.expiring:
+            if expires_at < now and record.state is State.PENDING and record.attempts == 0:
                 record.state = State.MISSED
 
     def _may_claim(self, record: Record, claim: Claim, session: SessionBook) -> None:

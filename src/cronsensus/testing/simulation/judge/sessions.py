@@ -26,8 +26,7 @@ class SessionRules(Bench):
         if not session.alive(self.micros - FUZZ):
             self.broken("session", f"{session.id} was dead and is alive again")
         session.until = self.micros + to_micros(seen.kwargs["lease"])
-        asked = {record.id for record in self.records if record.cancel and record.session == session.id
-                 and record.state is State.RUNNING}  # fmt: skip
+        asked = {one.id for one in self.asked if one.session == session.id and one.state is State.RUNNING}
         if asked != set(seen.answer.cancel):
             self.broken("cancel", f"{session.id} was told to stop {sorted(seen.answer.cancel)}, not {sorted(asked)}")
 
