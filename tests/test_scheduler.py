@@ -25,9 +25,11 @@ from cronsensus.errors import (
     InvalidTransition,
     StoreCorrupt,
     UnknownJob,
+    UnknownStore,
 )
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import Origin
+from cronsensus.signals import StopSignals
 
 LONG_AGO = every("1h", end="2026-01-01T00:00:00Z")
 _names = count()
@@ -411,6 +413,43 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path):
     scheduler.stop()
 
 
+def test_a_url_that_no_store_answers_to_is_an_error_that_says_which_do():
+    with pytest.raises(UnknownStore, match="did you mean sqlite://"):
+        Scheduler("sqllite:///jobs.db").start()
+    with pytest.raises(UnknownStore, match=r"write sqlite:///jobs\.db"):
+        Scheduler("jobs.db").start()
+
+
+def test_eight_nodes_that_start_in_one_instant_on_an_empty_file_share_the_work(tmp_path):
+    nodes = [Scheduler(f"sqlite:///{tmp_path}/jobs.db", node=str(number)) for number in range(8)]
+    together = threading.Barrier(8)
+    lock, seen, enough = threading.Lock(), [], threading.Event()
+
+    def work(run: Run) -> None:
+        with lock:
+            seen.append(run.scheduled_for)
+            if len(seen) >= 5:
+                enough.set()
+
+    def start(scheduler: Scheduler) -> None:
+        scheduler.job(every("100ms"), overlap="allow", catch_up="all")(work)
+        together.wait(20)
+        scheduler.start()
+
+    threads = [threading.Thread(target=start, args=[scheduler], daemon=True) for scheduler in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    try:
+        assert [scheduler.started for scheduler in nodes] == [True] * 8
+        assert enough.wait(20)
+    finally:
+        for scheduler in nodes:
+            scheduler.stop("0s")
+    assert len(set(seen)) == len(seen)
+
+
 def test_the_current_run_is_known_without_a_parameter_in_threads_and_tasks(url):
     def tell() -> tuple[str, int] | None:
         run = current_run()
@@ -505,6 +544,16 @@ def left_over(tmp_path: Path) -> list[str]:
     sessions = scheduler.store.sessions(ended=True)
     scheduler.stop()
     return [session.state for session in sessions]
+
+
+def test_a_signal_that_comes_before_anybody_waits_is_not_lost():
+    before = signal.getsignal(signal.SIGTERM)
+    with StopSignals() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        signals.tell()
+        assert [signals.wait(10**9), signals.wait(10), signals.wait(0)] == [signal.SIGTERM, None, None]
+    signals.tell()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -43,9 +43,9 @@ class Crank:
         self._turns = 0
 
     @property
-    def resting(self) -> bool:
-        """Whether no turn is under way."""
-        return not self._turning
+    def suspended(self) -> bool:
+        """Whether a turn is under way; seen from outside, it rests in the middle."""
+        return self._turning
 
     def wake(self) -> None:
         """Turn now, or again when the turn under way is over."""

@@ -124,6 +124,13 @@ class SimulatedNode(Node):
         """Whether the process stands still."""
         return self.world.clock.micros < self.thaw_at
 
+    @property
+    def free_hands(self) -> int:
+        """How many more runs this node could take now."""
+        if self.frozen or self.leaving or self.conductor.draining or self.turning.suspended or self.keeping.suspended:
+            return 0
+        return self._settings.concurrency - len(self.executor.works)
+
     def hint(self) -> None:
         """Take a wake-up from the store."""
         if not self.gone:

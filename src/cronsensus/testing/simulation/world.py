@@ -22,7 +22,7 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.judge.reckoning import nothing_is_left, reckon
+from cronsensus.testing.simulation.judge.reckoning import nobody_waits, nothing_is_left, reckon
 from cronsensus.testing.simulation.node import SimulatedNode, is_gone
 from cronsensus.testing.simulation.people import People
 from cronsensus.testing.simulation.scenario import Scenario
@@ -138,6 +138,8 @@ class World:
         self.troubles.end()
         self.start_node("helper")
         self.after(AFTERWARDS, self._finish)
+        for micros in range(AFTERWARDS // 2, AFTERWARDS + LOOK, LOOK // 4):
+            self.after(micros, lambda: nobody_waits(self))
 
     def _finish(self) -> None:
         self.people.leave_alone()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine
@@ -20,6 +23,19 @@ from cronsensus.stores.sql.store import SqlStore
 
 _WAL_LIMIT = 64 * 1024 * 1024
 _OLDEST_SQLITE = (3, 24, 0)
+
+
+_opening: ContextVar[Callable[[], sqlite3.Connection]] = ContextVar("cronsensus_opening")
+
+
+@cache
+def _shared_engine() -> Engine:
+    """Return the engine behind those of all handles: a statement that one of them compiled is compiled for all."""
+    return create_engine("sqlite://", creator=_open_for_caller, poolclass=NullPool)
+
+
+def _open_for_caller() -> sqlite3.Connection:
+    return _opening.get()()
 
 
 class SqliteStore(SqlStore):
@@ -88,8 +104,12 @@ class SqliteStore(SqlStore):
     def _connect(self) -> Connection:
         """Open a connection, in autocommit mode: transactions are begun by us alone, never behind our back."""
         if self._engine is None:
-            self._engine = create_engine("sqlite://", creator=self._open, poolclass=NullPool)
-        connection = self._engine.connect()
+            self._engine = _shared_engine().execution_options()
+        opening = _opening.set(self._open)
+        try:
+            connection = self._engine.connect()
+        finally:
+            _opening.reset(opening)
         file = self._url.path.stat()
         connection.info["file"] = (file.st_dev, file.st_ino)
         return connection

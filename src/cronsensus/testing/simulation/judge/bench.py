@@ -35,6 +35,8 @@ class Bench:
         self.sessions: dict[str, SessionBook] = {}
         self.expiring: list[tuple[datetime, Record]] = []
         """Those that are too late some day, if they never start."""
+        self.waits: dict[Record, int] = {}
+        """Those with nothing in their way, and since when they were seen so."""
         self.asked: list[Record] = []
         """Those that were asked to stop while they ran."""
 

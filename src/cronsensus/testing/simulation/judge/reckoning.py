@@ -9,8 +9,9 @@ from cronsensus.audit import Finding, audit
 from cronsensus.model.job import JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.model.states import ACTIVE, Origin
-from cronsensus.testing.simulation.judge.books import JobBook
+from cronsensus.model.states import ACTIVE, Origin, State
+from cronsensus.testing.simulation.clocks import SECOND
+from cronsensus.testing.simulation.judge.books import JobBook, Record
 
 if TYPE_CHECKING:
     from cronsensus.testing.simulation.world import World
@@ -57,6 +58,36 @@ def nothing_is_left(world: World, since: datetime) -> None:
         left = book.nominals(book.watermark, since)
         if left:
             world.judge.broken("progress", f"{name} is not decided from {left[0]}; {len(left)} wait")
+
+
+def nobody_waits(world: World) -> None:
+    """Ask whether something waits although nothing is in its way and a node that could run it has a hand free.
+
+    Asked again and again; what waits at every look for longer than two looks of a node take was overlooked.
+    """
+    judge, patience = world.judge, int((1 + 2 * world.scenario.watch) * SECOND)
+    hands = {name for node in world.nodes if node.free_hands > 0 for name in node.functions}
+    waiting = {record for name in judge.jobs if name in hands for record in _unhindered(world, name)}
+    judge.waits = {record: judge.waits.get(record, judge.micros) for record in waiting}
+    for record, since in judge.waits.items():
+        if judge.micros - since > patience:
+            judge.broken("idle hands", f"{record} waits since {since / SECOND:g} with nothing in its way")
+
+
+def _unhindered(world: World, job: str) -> list[Record]:
+    """Return a job's occurrences that could be claimed now."""
+    now, judge, policies = world.clock.now(), world.judge, world.judge.jobs[job].spec.policies
+    running, active = judge.running(job), judge.active(job)
+    if policies.concurrency is not None and len(running) >= policies.concurrency:
+        return []
+    free = policies.overlap == "allow" or not any(record.serial for record in running)
+    return [
+        record
+        for record in judge.jobs[job].records
+        if record.state is State.PENDING
+        and record.due_at <= now
+        and (not record.serial or policies.overlap == "allow" or (free and active[0] is record))
+    ]
 
 
 def _states(world: World, occurrences: list[Occurrence]) -> None:
