@@ -262,6 +262,14 @@ class NeverTakesOver(Conductor):
         return False
 
 
+class RestsAfterATakeover(Conductor):
+    """Does not look at once for what may go on because a dead node's run is over."""
+
+    def _take_over(self, lease, glance):
+        super()._take_over(lease, glance)
+        return False
+
+
 class FiresAndForgets(Conductor):
     """Does not look again after a race that it lost, nor after a plan that was cut."""
 
@@ -323,6 +331,7 @@ CONDUCTORS: list[type[Conductor]] = [
     CancelsWhatItInterrupts,
     TellsNobody,
     NeverTakesOver,
+    RestsAfterATakeover,
     FiresAndForgets,
 ]
 KEEPERS: list[type[Keeper]] = [NeverRenews, RenewsLong]

@@ -201,6 +201,14 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
+        """Look ahead: the jobs whose next due time comes at or before ``until``, earliest first; at most ``limit``.
+
+        What a node plans before a due time it need not plan when the time has come. Writes nothing, promises nothing:
+        ``fire`` still asks whether the plan holds.
+        """
+
+    @abstractmethod
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out; ``True`` where this caller won.
 

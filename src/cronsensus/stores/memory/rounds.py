@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import islice, takewhile
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
 from cronsensus.model.instants import as_utc, format_instant
@@ -61,6 +62,13 @@ class RoundVerbs(Handle):
                 holders=tuple(self._session_view(session) for session in open_sessions if session.running),
                 sessions=tuple(sorted(s.spec.id for s in open_sessions if self._alive(s))[:MOST_SESSIONS_SHOWN]),
             )
+
+    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
+        """Look ahead, along the index."""
+        with self._changed:
+            space = self._space
+            ahead = takewhile(lambda entry: entry[0] <= until, space.due)
+            return [job_state(space.jobs_by_id[job]) for _, job in islice(ahead, limit)]
 
     # --- fire ---------------------------------------------------------------------------------------------------------
 

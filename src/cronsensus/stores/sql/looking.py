@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import CTE, Select, and_, bindparam, exists, func, literal_column, select
 
 from cronsensus.errors import StoreCorrupt
-from cronsensus.model.instants import from_micros
+from cronsensus.model.instants import from_micros, to_micros
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance
@@ -118,6 +118,11 @@ def due(tx: Transaction, limit: int) -> Glance:
         holders=tuple(session_view(tx, row) for row in open_sessions if row.held_runs),
         sessions=tuple(sorted(row.id for row in open_sessions if is_alive(tx, row))[:MOST_SESSIONS_SHOWN]),
     )
+
+
+def upcoming(tx: Transaction, until: datetime, limit: int) -> list[JobState]:
+    """Return the states of jobs that are due at ``until``."""
+    return _states(tx, tx.rows(DUE_JOBS, space=tx.namespace, now=to_micros(until), limit=limit))
 
 
 def job_state(tx: Transaction, name: str) -> JobState | None:

@@ -84,6 +84,11 @@ class SqlStore(SqlHandle):
         with self._reading() as tx:
             return looking.due(tx, limit)
 
+    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
+        """Look ahead."""
+        with self._reading() as tx:
+            return looking.upcoming(tx, until, limit)
+
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out."""
         if not plans:

@@ -324,6 +324,32 @@ class Looking(Scene):
         self.clock.advance(MINUTE)
         assert minute(10) == self.store.due().next_job
 
+    def test_jobs_are_seen_before_they_are_due(self) -> None:
+        self.define(self.job("second", trigger=every("1h", start=minute(2))), self.job("first"))
+        self.define(self.job("paused"), self.job("none", trigger=None))
+        self.store.pause("paused", by="ann", why="")
+        assert [] == self.store.upcoming(minute(1) - timedelta(microseconds=1))
+        assert ["first"] == [job.spec.name for job in self.store.upcoming(minute(1))]
+        assert ["first", "second"] == [job.spec.name for job in self.store.upcoming(minute(2))]
+        assert ["first"] == [job.spec.name for job in self.store.upcoming(minute(2), limit=1)]
+        assert () == self.store.due().jobs
+
+    def test_a_plan_made_ahead_is_the_plan_made_in_time(self) -> None:
+        self.define()
+        ahead = plan_of(self.store.upcoming(minute(1))[0], minute(1))
+        self.clock.advance(MINUTE)
+        assert plan_of(self.store.due().jobs[0], minute(1)) == ahead
+        assert [True] == self.store.fire([ahead])
+        assert [False] == self.store.fire([ahead])
+
+    def test_what_is_fired_ahead_of_its_time_is_not_claimed_before_it(self) -> None:
+        self.define()
+        self.store.fire([plan_of(self.store.upcoming(minute(1))[0], minute(1))])
+        self.session()
+        assert [] == self.claim()
+        self.clock.advance(MINUTE)
+        assert [minute(1)] == [claim.scheduled_for for claim in self.claim()]
+
     def test_paused_and_retired_jobs_are_not_waited_for(self) -> None:
         self.define(self.job("paused"), self.job("retired"))
         self.store.pause("paused", by="ann", why="")

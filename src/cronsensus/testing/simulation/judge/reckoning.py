@@ -67,7 +67,7 @@ def nobody_waits(world: World) -> None:
     """
     judge, patience = world.judge, int((1 + 2 * world.scenario.watch) * SECOND)
     hands = {name for node in world.nodes if node.free_hands > 0 for name in node.functions}
-    waiting = {record for name in judge.jobs if name in hands for record in _unhindered(world, name)}
+    waiting = [record for name in judge.jobs if name in hands for record in _unhindered(world, name)]
     judge.waits = {record: judge.waits.get(record, judge.micros) for record in waiting}
     for record, since in judge.waits.items():
         if judge.micros - since > patience:
