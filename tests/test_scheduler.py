@@ -711,6 +711,31 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
     assert left_over(tmp_path) == ["closed", "closed"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_store_that_was_given_open_is_not_carried_over_a_fork(tmp_path):
+    text = """
+        import os, warnings
+        from cronsensus import open_store
+        warnings.simplefilter("ignore", DeprecationWarning)
+        store = open_store("sqlite:///jobs.db")
+        scheduler = Scheduler(store)
+        job = scheduler.job()(say)
+        job.enqueue("x", key="a")
+        if os.fork() == 0:
+            try:
+                job.enqueue("x", key="b")
+            except Exception as error:
+                say((type(error).__name__, "give the scheduler a URL" in str(error)))
+            os._exit(0)
+        os.wait()
+        say(job.enqueue("x", key="a").created)
+        store.close()
+    """
+    command = program(tmp_path, text)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("('ConfigurationError', True)\nFalse\n", "")
+
+
 def test_a_module_that_starts_a_scheduler_at_import_can_still_have_process_jobs(tmp_path):
     text = """
         def work(): return 5

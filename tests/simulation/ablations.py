@@ -262,19 +262,11 @@ class NeverTakesOver(Conductor):
         return False
 
 
-class RestsAfterATakeover(Conductor):
-    """Does not look at once for what may go on because a dead node's run is over."""
-
-    def _take_over(self, lease, glance):
-        super()._take_over(lease, glance)
-        return False
-
-
 class FiresAndForgets(Conductor):
     """Does not look again after a race that it lost, nor after a plan that was cut."""
 
-    def _fire(self, glance):
-        return super()._fire(glance)[0], False, None
+    def _fire(self, *args):
+        return super()._fire(*args)[0], False, None
 
 
 class NeverRenews(Keeper):
@@ -331,7 +323,6 @@ CONDUCTORS: list[type[Conductor]] = [
     CancelsWhatItInterrupts,
     TellsNobody,
     NeverTakesOver,
-    RestsAfterATakeover,
     FiresAndForgets,
 ]
 KEEPERS: list[type[Keeper]] = [NeverRenews, RenewsLong]

@@ -44,7 +44,8 @@ class Plan:
     """A step in a job's life: carried out whole, or not at all.
 
     ``watermark_seen``, ``revision`` and ``active_seen`` are what the decision rests on. If one of them differs when
-    the plan is carried out, another node was faster and nothing is written.
+    the plan is carried out, another node was faster and nothing is written. A plan that was made ahead of its time
+    holds from ``not_before`` on, by the store's clock.
     """
 
     job_id: int
@@ -57,3 +58,4 @@ class Plan:
     cancel_previous: bool
     watermark: datetime
     next_due: datetime | None
+    not_before: datetime | None = None

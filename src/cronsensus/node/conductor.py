@@ -21,16 +21,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.model.ending import Ending
+from cronsensus.model.job import JobState
 from cronsensus.model.occurrence import Claim, Outcome, RunError
+from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
+from cronsensus.node.ahead import LEAD, Ahead, Prepared
 from cronsensus.node.doubt import unheard_of
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
@@ -146,6 +149,7 @@ class Conductor:
         self._backlog_seen = False
         self._looked_at = -1e9
         self._look_at = -1e9
+        self._ahead = Ahead()
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
@@ -238,6 +242,8 @@ class Conductor:
             self._adopt(lease)
         if self.draining:
             return self._watch_while_draining()
+        if (prepared := self._ahead.take(self._clock.monotonic())) is not None:
+            self._fire_prepared(lease, prepared)
         if self._backlog_seen and self._clock.monotonic() < min(self._looked_at + WATCH, self._look_at):
             # The hot path of a long queue: while claims come back full there is no need to look around each time, but
             # for what is due to be fired.
@@ -256,7 +262,7 @@ class Conductor:
         if not glance.jobs:
             self._waking.lost_in_a_row = 0
         if glance.jobs and not_yet <= timedelta(0):
-            fired, again, coming = self._fire(glance)
+            fired, again, coming = self._fire(self._plans(glance.jobs, glance.now), glance)
         claimed = 0
         if (glance.backlog or fired) and not_yet <= timedelta(0):
             claimed = self._claim(lease, self._fair_share(fired, glance))
@@ -343,19 +349,22 @@ class Conductor:
             occurrence, token, wanted,
         )  # fmt: skip
 
-    def _fire(self, glance: Glance) -> tuple[int, bool, datetime | None]:
-        """Plan for the jobs that are due and carry the plans out.
+    def _plans(self, jobs: Sequence[JobState], now: datetime) -> list[Plan]:
+        plans = []
+        for job in jobs:
+            try:
+                plans.append(plan(job, now))
+            except Exception:  # noqa: BLE001 - logged
+                # One job's broken definition must not keep the others from firing; it stays due and visible.
+                _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
+        return plans
+
+    def _fire(self, plans: Sequence[Plan], glance: Glance) -> tuple[int, bool, datetime | None]:
+        """Carry plans out.
 
         Returns how many occurrences this node created, whether more is due already, and when the next of what it fired
         is due: the glance was taken before and cannot know.
         """
-        plans = []
-        for job in glance.jobs:
-            try:
-                plans.append(plan(job, glance.now))
-            except Exception:  # noqa: BLE001 - logged
-                # One job's broken definition must not keep the others from firing; it stays due and visible.
-                _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
         answers = self._store.fire(plans)
         won = [each for each, ok in zip(plans, answers, strict=True) if ok]
         created = sum(len(each.occurrences) for each in won)
@@ -368,6 +377,26 @@ class Conductor:
         self._waking.lost_in_a_row = self._waking.lost_in_a_row + 1 if lost else 0
         again = (bool(won) and glance.more) or any(at <= glance.now for at in coming)
         return created, again, min(coming, default=None)
+
+    def _fire_prepared(self, lease: SessionLease, prepared: Prepared) -> None:
+        """Fire what was planned ahead, and start it; the look that follows is off the way."""
+        fired, _, _ = self._fire(prepared.plans, prepared.glance)
+        claimed = self._claim(lease, self._fair_share(fired, prepared.glance)) if fired else 0
+        if fired > claimed:
+            self._store.notify()
+
+    def _prepare(self, glance: Glance, read_at: float) -> None:
+        """Look again shortly before the next due time if it is this node's turn then, and make the plans."""
+        instant = self._waking.ours
+        if instant is None or self._ahead.is_for(instant):
+            return
+        due_at = read_at + (instant - glance.now).total_seconds()
+        if self._clock.monotonic() < due_at - LEAD:
+            self._look_at = min(self._look_at, due_at - LEAD)
+        elif self._free():
+            plans = self._plans(self._store.upcoming(instant, MOST_DUE), instant)
+            plans = [replace(each, not_before=instant) for each in plans]
+            self._ahead.prepare(Prepared(instant, due_at, plans, glance))
 
     def _free(self) -> int:
         return max(0, self._settings.concurrency - len(self._active))
@@ -486,6 +515,7 @@ class Conductor:
             self._on_work()
             waits.append(WATCH)
         self._look_at = read_at + min(waits)
+        self._prepare(glance, read_at)
         return max(0.0, self._look_at - self._clock.monotonic())
 
     def _trouble(self, error: StoreError) -> float:

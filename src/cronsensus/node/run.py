@@ -20,12 +20,14 @@ class Run:
     Example:
         >>> from cronsensus import Run, Scheduler
         >>> with Scheduler("memory://") as scheduler:
+        ...
         ...     @scheduler.job()
         ...     def count(run: Run) -> int:
         ...         for done in range(3):
         ...             run.check()  # raises if the run should stop
         ...             run.progress(done, 3)
         ...         return run.attempt
+        ...
         ...     count.enqueue().result("10s")
         1
 

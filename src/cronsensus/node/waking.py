@@ -29,11 +29,13 @@ class Waking:
     Attributes:
         lost_in_a_row: races that this node lost one after the other.
         fruitless: rounds in a row in which something waited and nothing of it was for this node.
+        ours: the next time at which a job is due, if this node is the first to fire it.
     """
 
     def __init__(self) -> None:
         self.lost_in_a_row = 0
         self.fruitless = 0
+        self.ours: datetime | None = None
         self._expected: datetime | None = None
         self._last_reading: tuple[float, datetime] | None = None
 
@@ -63,6 +65,7 @@ class Waking:
             free: whether it could run one more.
             watch: seconds between looks at what others run.
         """
+        self.ours = None
         waits = [IDLE]
         if self.lost_in_a_row:
             waits.append(AFTER_A_LOST_RACE * 2.0 ** min(self.lost_in_a_row, MOST_DOUBLINGS))
@@ -76,7 +79,10 @@ class Waking:
             times = (glance.next_job, glance.next_pending, coming)
             self._expected = min((at for at in times if at is not None), default=None)
             if self._expected is not None:
-                waits.append((self._turn(session, glance, self._expected) - glance.now).total_seconds())
+                turn = self._turn(session, glance, self._expected)
+                waits.append((turn - glance.now).total_seconds())
+                if turn == self._expected and self._expected in {glance.next_job, coming}:
+                    self.ours = self._expected
         others = [holder.expires_in.total_seconds() for holder in glance.holders if holder.id != session]
         waits += [min(watch, max(0.0, left)) for left in others]
         if not_yet <= timedelta(0) and glance.backlog and free:

@@ -215,8 +215,8 @@ class Store(ABC):
         For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw,
         and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next
         due time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
-        once). Otherwise nothing of it is written. An occurrence whose key stands already, because it was acquired or
-        backfilled ahead of its time, is left as it is.
+        once). Otherwise nothing of it is written. Nor is anything of a plan written before its ``not_before``. An
+        occurrence whose key stands already, because it was acquired or backfilled ahead of its time, is left as it is.
 
         Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
         Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.

@@ -88,7 +88,8 @@ class RoundVerbs(Handle):
     def _still_holds(self, plan: Plan, job: JobRow) -> bool:
         """Whether everything that the plan rests on is as it was when the plan was made."""
         seen = (plan.watermark_seen, plan.revision, plan.active_seen)
-        return job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
+        holds = job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
+        return holds and (plan.not_before is None or plan.not_before <= self._now())
 
     def _carry_out(self, plan: Plan, job: JobRow) -> None:
         now = self._now()

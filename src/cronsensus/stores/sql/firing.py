@@ -86,7 +86,7 @@ def _fire(tx: Transaction, plans: Mapping[int, Plan]) -> set[int]:
     """Carry out one plan each for some jobs; return the jobs of those that still held."""
     rows = tx.rows_in(_JOBS_LOCKED, "ids", sorted(plans), space=tx.namespace)
     active = {row.job_id: row.active for row in tx.rows_in(_ACTIVE, "ids", sorted(plans))}
-    held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0))}
+    held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0), tx.now)}
     specs = specs_of(tx, {row.id: row.revision for row in held.values()})
     moved: list[dict[str, Any]] = []
     created: list[dict[str, Any]] = []
@@ -131,14 +131,15 @@ def _fire(tx: Transaction, plans: Mapping[int, Plan]) -> set[int]:
     return set(held)
 
 
-def _still_holds(plan: Plan, row: AnyRow, active: int) -> bool:
-    """Whether everything that the plan rests on is as it was when the plan was made."""
+def _still_holds(plan: Plan, row: AnyRow, active: int, now: int) -> bool:
+    """Whether all that the plan rests on is as it was when the plan was made, and whether its time has come."""
     seen = (to_micros(plan.watermark_seen), plan.revision, plan.active_seen)
     return (
         row.paused_at is None
         and row.retired_at is None
         and seen == (row.watermark, row.revision, active)
         and to_micros(plan.watermark) >= row.watermark
+        and (plan.not_before is None or to_micros(plan.not_before) <= now)
     )
 
 

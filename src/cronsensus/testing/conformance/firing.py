@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cronsensus.model.job import JobState
-from cronsensus.model.occurrence import scheduled_key
+from cronsensus.model.occurrence import OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
@@ -342,13 +342,15 @@ class Looking(Scene):
         assert [True] == self.store.fire([ahead])
         assert [False] == self.store.fire([ahead])
 
-    def test_what_is_fired_ahead_of_its_time_is_not_claimed_before_it(self) -> None:
+    def test_a_plan_made_ahead_is_lost_before_its_time(self) -> None:
         self.define()
-        self.store.fire([plan_of(self.store.upcoming(minute(1))[0], minute(1))])
-        self.session()
-        assert [] == self.claim()
-        self.clock.advance(MINUTE)
-        assert [minute(1)] == [claim.scheduled_for for claim in self.claim()]
+        ahead = replace(plan_of(self.store.upcoming(minute(1))[0], minute(1)), not_before=minute(1))
+        self.clock.advance(MINUTE - timedelta(microseconds=1))
+        assert [False] == self.store.fire([ahead])
+        assert START == self.planned().watermark
+        assert [] == self.store.occurrences(OccurrenceFilter())
+        self.clock.advance(timedelta(microseconds=1))
+        assert [True] == self.store.fire([ahead])
 
     def test_paused_and_retired_jobs_are_not_waited_for(self) -> None:
         self.define(self.job("paused"), self.job("retired"))

@@ -32,8 +32,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cronsensus.testing.simulation.clocks import SECOND
+from cronsensus.testing.simulation.parts import Parts
 from cronsensus.testing.simulation.trace import Trace
-from cronsensus.testing.simulation.world import Parts, World
+from cronsensus.testing.simulation.world import World
 
 __all__ = ["Parts", "Simulation", "simulate"]
 

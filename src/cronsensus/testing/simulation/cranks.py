@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from cronsensus.testing.simulation.batons import Crashed, Step
 from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.wire import INSTANT, Fault
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.node import SimulatedNode
+from cronsensus.testing.simulation.faults import INSTANT, Fault
+from cronsensus.testing.simulation.stage import Process
 
 SHORTEST_TURN = 100
 """Microseconds that a turn takes at least, so that no crank can turn for ever in one moment."""
@@ -24,7 +21,10 @@ class Crank:
     What a thread of ``Node`` does with an event, this does with the simulation's queue.
     """
 
-    def __init__(self, node: SimulatedNode, name: str, turn: Callable[[], float], *, soonest: float = 0.0) -> None:
+    def __init__(
+        self, node: Process, name: str, turn: Callable[[], float], mutex: Callable[[], Mutex], *, soonest: float = 0.0
+    ) -> None:
+        """Make a crank of ``node``; ``mutex`` gives the lock for which its turns may have to wait."""
         self.node = node
         self.name = name
         self.fault: Fault | None = None
@@ -32,6 +32,7 @@ class Crank:
         self.on_rest: Callable[[], None] | None = None
         """Called once, when the crank is stopped and rests."""
         self._turn = turn
+        self._mutex = mutex
         self._soonest = soonest
         self._step: Step | None = None
         self._wait = 0.0
@@ -67,7 +68,7 @@ class Crank:
 
     def rest(self) -> None:
         """Stop in the middle of this turn until somebody calls ``resume``; called from within it."""
-        world = self.node.world
+        world = self.node.stage
         world.current = None
         if self._step is not None:
             self._step.suspend()
@@ -96,13 +97,13 @@ class Crank:
     def _begin(self, mine: int) -> None:
         if mine != self._scheduled or self._turning or self.stopped:
             return
-        if self.node.mutex.held and not self.node.world.scenario.batons:
+        if self._mutex().held and not self.node.stage.scenario.batons:
             # Whoever holds it sleeps below us on the stack, and could not wake before we have ended.
-            self.node.mutex.parked.append(self)
+            self._mutex().parked.append(self)
             return
         self._count()
         self._woken, self._turning = False, True
-        world = self.node.world
+        world = self.node.stage
         if not world.scenario.batons or (
             (self.fault is None or self.fault.kind in INSTANT) and not self.node.suspended
         ):
@@ -121,7 +122,7 @@ class Crank:
 
     def _resume(self) -> None:
         self._resumed = True
-        step, world = self._step, self.node.world
+        step, world = self._step, self.node.stage
         if step is None:
             return
         world.current = self
@@ -153,19 +154,19 @@ class Crank:
             then()
 
     def _count(self) -> None:
-        world = self.node.world
+        world = self.node.stage
         second = world.clock.micros // SECOND
         if second != self._second:
             self._second, self._turns = second, 0
         self._turns += 1
         if self._turns == MOST_TURNS:
-            world.judge.broken("spins", f"{self.name} was turned {MOST_TURNS} times within a second")
+            world.witness.broken("spins", f"{self.name} was turned {MOST_TURNS} times within a second")
 
 
 class Mutex:
     """A lock between the cranks of one node: a crank that has to wait for it is suspended."""
 
-    def __init__(self, node: SimulatedNode) -> None:
+    def __init__(self, node: Process) -> None:
         self._node = node
         self.held = False
         self.parked: list[Crank] = []
@@ -175,7 +176,7 @@ class Mutex:
     def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002 - as threading.Lock has it
         """Take the lock, or wait for it."""
         while self.held:
-            crank = self._node.world.current
+            crank = self._node.stage.current
             if not blocking or crank is None:
                 return False
             self._waiting.append(crank)

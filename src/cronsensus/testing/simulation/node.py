@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from cronsensus.errors import StoreError
 from cronsensus.model.session import SessionSpec, SessionView
@@ -16,11 +16,9 @@ from cronsensus.node.node import LAST_WORDS, Node
 from cronsensus.stores.base import Store
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock
 from cronsensus.testing.simulation.cranks import Crank, Mutex
+from cronsensus.testing.simulation.stage import Stage
 from cronsensus.testing.simulation.wire import Wire
 from cronsensus.testing.simulation.work import SimulatedExecutor
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.world import World
 
 HOST = "simulated"
 
@@ -31,10 +29,10 @@ class SimulatedNode(Node):
     What ``Node`` decides is ``Node``'s own code; only its threads, its events and its watchdog are the simulation's.
     """
 
-    def __init__(self, world: World, name: str, pid: int, *, release: int, functions: frozenset[str], clock: NodeClock,
+    def __init__(self, stage: Stage, name: str, pid: int, *, release: int, functions: frozenset[str], clock: NodeClock,
                  concurrency: int, fast_evidence: bool) -> None:  # fmt: skip
         """Make a node that is not started yet."""
-        self.world = world
+        self.stage = stage
         self.name = name
         self.pid = pid
         self.release = release
@@ -47,16 +45,16 @@ class SimulatedNode(Node):
         self.thaw_at = 0
         """The moment from which the process goes on."""
         self._sessions = 0
-        wire = cast("Store", Wire(world))
-        executor = SimulatedExecutor(self)
+        wire = cast("Store", Wire(stage))
+        executor = SimulatedExecutor(self, self._ended)
         registered = {
-            function: Registered(function, _never, world.scenario.executors[function]) for function in sorted(functions)
+            function: Registered(function, _never, stage.scenario.executors[function]) for function in sorted(functions)
         }
         settings = NodeSettings(
-            name=name, lease=world.scenario.lease, concurrency=concurrency, fast_evidence=fast_evidence
+            name=name, lease=stage.scenario.lease, concurrency=concurrency, fast_evidence=fast_evidence
         )
-        self.turning = Crank(self, name, self._step)
-        self.keeping = Crank(self, f"{name}.keeper", self._keep, soonest=SOONEST)
+        self.turning = Crank(self, name, self._step, lambda: self.mutex)
+        self.keeping = Crank(self, f"{name}.keeper", self._keep, lambda: self.mutex, soonest=SOONEST)
         self.executor = executor
         # Everything that Node.__init__ sets, with the simulation's parts.
         self._settings = settings
@@ -69,7 +67,7 @@ class SimulatedNode(Node):
         self._trust_watch = None
         self._trust_until = 0.0
         self._wake_event = cast("Any", _Waker(self.turning))
-        self.conductor = world.parts.conductor(
+        self.conductor = stage.parts.conductor(
             wire,
             clock,
             settings,
@@ -80,9 +78,9 @@ class SimulatedNode(Node):
             on_session=self._on_session,
             on_work=self._on_work,
             wake=self.turning.wake,
-            evidence=world.is_dead,
+            evidence=stage.is_dead,
         )
-        self._keeper = world.parts.keeper(
+        self._keeper = stage.parts.keeper(
             wire,
             clock,
             lease=settings.lease,
@@ -104,7 +102,7 @@ class SimulatedNode(Node):
         if self.gone or self.leaving:
             return
         self.leaving = True
-        self.world.trace.add(self.world.clock.micros, self.name, "leaves")
+        self.stage.trace.add(self.stage.clock.micros, self.name, "leaves")
         self.drain()
         self.later(after, self._stop_turning)
 
@@ -116,13 +114,13 @@ class SimulatedNode(Node):
 
     def freeze(self, micros: int) -> None:
         """Stand still: nothing of this process happens for a while."""
-        self.thaw_at = max(self.thaw_at, self.world.clock.micros + micros)
-        self.world.trace.add(self.world.clock.micros, self.name, "freezes", f"{micros / SECOND:g}s")
+        self.thaw_at = max(self.thaw_at, self.stage.clock.micros + micros)
+        self.stage.trace.add(self.stage.clock.micros, self.name, "freezes", f"{micros / SECOND:g}s")
 
     @property
     def frozen(self) -> bool:
         """Whether the process stands still."""
-        return self.world.clock.micros < self.thaw_at
+        return self.stage.clock.micros < self.thaw_at
 
     @property
     def free_hands(self) -> int:
@@ -138,7 +136,7 @@ class SimulatedNode(Node):
 
     def later(self, micros: int, action: Callable[[], None]) -> None:
         """Do something of this process after a while: later when it stands still then, never when it is gone."""
-        self.world.at(self.world.clock.micros + micros, action, self)
+        self.stage.at(self.stage.clock.micros + micros, action, self)
 
     # --- the cranks --------------------------------------------------------------------------------------------------
 
@@ -161,29 +159,28 @@ class SimulatedNode(Node):
 
     def _last_words(self) -> None:
         self.conductor.stop_all("the node is shutting down")
-        self.later(int(self.world.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_keeping)
+        self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_keeping)
 
     def _stop_keeping(self) -> None:
         # Node.stop sets a flag and does not wait for the keeper before it closes the session.
         self.keeping.stop()
-        Crank(self, f"{self.name}.exit", self._close).wake()
+        Crank(self, f"{self.name}.exit", self._close, lambda: self.mutex).wake()
 
     def _close(self) -> float:
         try:
             self.conductor.end()
         except StoreError as error:
-            self.world.trace.add(self.world.clock.micros, self.name, "not closed", error)
+            self.stage.trace.add(self.stage.clock.micros, self.name, "not closed", error)
         self._exit("exits")
         return 0.0
 
     def _exit(self, how: str) -> None:
         self.gone = True
-        world = self.world
-        world.trace.add(world.clock.micros, self.name, how)
-        for crank in [crank for crank in self.suspended if crank is not world.current]:
+        self.stage.trace.add(self.stage.clock.micros, self.name, how)
+        for crank in [crank for crank in self.suspended if crank is not self.stage.current]:
             crank.kill()
         self.executor.die()
-        world.node_gone(self)
+        self.stage.node_gone(self)
 
     # --- what it tells the conductor ---------------------------------------------------------------------------------
 
@@ -208,7 +205,7 @@ class SimulatedNode(Node):
 
     def _declare(self, store: Store) -> bool:
         put = store.put_jobs(
-            self.world.scenario.releases[self.release], release=f"release {self.release}", complete=True
+            self.stage.scenario.releases[self.release], release=f"release {self.release}", complete=True
         )
         return bool(put.superseded or put.kept)
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cronsensus.errors import CoordinationError, UnknownJob
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import ACTIVE
 from cronsensus.testing.simulation.clocks import SECOND
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.judge.books import Record
-    from cronsensus.testing.simulation.world import World
+from cronsensus.testing.simulation.judge import Judge
+from cronsensus.testing.simulation.judge.books import Record
+from cronsensus.testing.simulation.node import SimulatedNode
+from cronsensus.testing.simulation.stage import Stage
 
 
 class People:
     """Somebody who does something now and again."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._rng = world.rng
+    def __init__(self, stage: Stage, judge: Judge, nodes: Sequence[SimulatedNode]) -> None:
+        self._stage = stage
+        self._judge = judge
+        self._nodes = nodes
+        self._rng = stage.rng
         self._acts: list[Callable[[str], None]] = [
             self._pause, self._resume, self._resume, self._trigger, self._trigger, self._cancel, self._retry,
             self._backfill, self._enqueue, self._enqueue, self._enqueue, self._retire,
@@ -32,30 +34,30 @@ class People:
         if self._rng.random() < 0.1:
             self._rng.choice([self._prune, self._drain])()
         else:
-            self._try(self._rng.choice(self._acts), self._rng.choice(self._world.scenario.names))
+            self._try(self._rng.choice(self._acts), self._rng.choice(self._stage.scenario.names))
 
     def _try(self, act: Callable[[str], None], job: str) -> None:
         try:
             act(job)
         except (CoordinationError, UnknownJob) as error:
-            self._world.trace.add(self._world.clock.micros, "people", "refused", error)
-        self._world.hint_all("people")
+            self._stage.trace.add(self._stage.clock.micros, "people", "refused", error)
+        self._stage.hint_all("people")
 
     def ask(self) -> None:
         """Ask for work, as people do on a quiet night too."""
-        job = self._rng.choice(self._world.scenario.names)
-        if job in self._world.judge.jobs:
+        job = self._rng.choice(self._stage.scenario.names)
+        if job in self._judge.jobs:
             self._rng.choice([self._enqueue, self._trigger])(job)
-            self._world.hint_all("people")
+            self._stage.hint_all("people")
 
     def interfere(self, job: str) -> None:
         """Change something about a job between a plan for it and its being carried out."""
         act = self._rng.choice([self._pause, self._trigger, self._cancel, self._retire])
-        self._world.after(1, lambda: self._try(act, job))
+        self._stage.after(1, lambda: self._try(act, job))
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Call a verb of the store."""
-        return self._world.commit("people", verb, args, kwargs)
+        return self._stage.commit("people", verb, args, kwargs)
 
     def _pause(self, job: str) -> None:
         self.do("pause", job, by="people", why="simulated")
@@ -81,21 +83,21 @@ class People:
             self.do("retry", record.id, by="people")
 
     def _some(self, job: str, *, active: bool) -> Record | None:
-        book = self._world.judge.jobs.get(job)
+        book = self._judge.jobs.get(job)
         records = [] if book is None else book.records
         some = [record for record in records if not record.pruned and (record.state in ACTIVE) == active]
         return self._rng.choice(some) if some else None
 
     def _backfill(self, job: str) -> None:
-        book = self._world.judge.jobs.get(job)
+        book = self._judge.jobs.get(job)
         if book is None:
             return
-        now = self._world.clock.now()
+        now = self._stage.clock.now()
         times = book.nominals(now - timedelta(seconds=60), now + timedelta(seconds=20))
         if times:
             self.do("backfill", job, self._rng.sample(times, min(3, len(times))), by="people")
         if self._rng.random() < 0.3:
-            self._world.after(self._rng.randint(1, 8 * SECOND), lambda: self.do("prune", self._world.clock.now()))
+            self._stage.after(self._rng.randint(1, 8 * SECOND), lambda: self.do("prune", self._stage.clock.now()))
 
     def _enqueue(self, job: str) -> None:
         rng = self._rng
@@ -115,21 +117,21 @@ class People:
 
     def _prune(self) -> None:
         before = (
-            None if self._rng.random() < 0.5 else self._world.clock.now() - timedelta(seconds=self._rng.randint(0, 60))
+            None if self._rng.random() < 0.5 else self._stage.clock.now() - timedelta(seconds=self._rng.randint(0, 60))
         )
         self.do("prune", before, limit=self._rng.choice([3, 1000]))
 
     def _drain(self) -> None:
-        nodes = [node for node in self._world.nodes if node.session is not None]
+        nodes = [node for node in self._nodes if node.session is not None]
         if nodes and self._rng.random() < 0.3:
             self.do("drain", self._rng.choice(nodes).session, by="people", why="simulated")
 
     def leave_alone(self) -> None:
         """Pause everything, so that what is left can come to its end."""
-        for job, book in self._world.judge.jobs.items():
+        for job, book in self._judge.jobs.items():
             if not book.paused and not book.retired:
                 self._pause(job)
 
     def next_in(self) -> int:
         """Return the microseconds until the next act."""
-        return int(self._rng.expovariate(1 / self._world.scenario.seconds_between_acts) * SECOND)
+        return int(self._rng.expovariate(1 / self._stage.scenario.seconds_between_acts) * SECOND)

@@ -37,7 +37,9 @@ class Scenario:
             self.releases.append(_next_release(rng, first))
         self.batons = rng.random() < 1 / 16
         """Whether suspended turns have threads of their own: slower, and any order is possible."""
-        self.nodes = rng.choice([1, 2, 2, 3, 3, 4])
+        self.nodes = rng.choice([1, 1, 2, 2, 3, 3, 4])
+        self.hands = rng.choice([(1,), (1, 2, 4), (1, 2, 4)])
+        """How many runs a node may hold; one of these."""
         self.watch = rng.choice([0.5, 2.0, 4.0, 4.0, 4.0])
         """Seconds between looks at others' runs. Most looks find nothing, so most nights have few of them."""
         self.fast_evidence = rng.random() < 0.5

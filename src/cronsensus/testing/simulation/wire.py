@@ -1,63 +1,33 @@
 """The way from a node to the store, on which things go wrong. Floor 6.
 
-A verb is one atomic step of the store; before and after it anything may happen. A fault is armed for a crank and bites
-at one of the verbs of its next turn (``linger`` at all of them):
-
-==================  ===================================================================================
-fault               what the node sees, and what the store did
-==================  ===================================================================================
-``fail``            an error; nothing happened
-``lost``            an error; it was done
-``hang``            an error after a while; nothing happened
-``hang_lost``       an error after a while; it was done at once
-``late``            an error after a while; it is done some time after that
-``slow``            the answer, late; it was done at once, or late (as behind a lock)
-``freeze``          as ``slow``, and the whole process stood still
-``crash``           nothing: the process is gone, before or after it was done
-``linger``          the answer, a little late, at every verb, so that others come in between: also somebody who
-                    changes what a plan rests on
-==================  ===================================================================================
+A verb is one atomic step of the store; before and after it anything may happen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
 from cronsensus.testing.simulation.batons import Crashed
 from cronsensus.testing.simulation.clocks import SECOND
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.cranks import Crank
-    from cronsensus.testing.simulation.world import World
-
-Kind = Literal["fail", "lost", "hang", "hang_lost", "late", "slow", "freeze", "crash", "linger"]
-INSTANT: frozenset[Kind] = frozenset({"fail", "lost", "crash"})
-"""Faults for which nobody has to wait."""
-
-
-@dataclass(slots=True)
-class Fault:
-    """What goes wrong in a turn of a crank: at which of its verbs, and for how long."""
-
-    kind: Kind
-    verb: int
-    micros: int = 0
+from cronsensus.testing.simulation.cranks import Crank
+from cronsensus.testing.simulation.faults import Fault
+from cronsensus.testing.simulation.stage import Stage
 
 
 class Wire:
     """Stands where a node has its handle on the store. Every verb goes through ``World.commit``, or does not."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
-        world = self._world
+        world = self._stage
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            crank = world.current
+            crank: Crank | None = world.current
             if crank is None:
                 raise AssertionError(f"{verb} is called by nobody")
             fault = crank.fault
@@ -65,14 +35,14 @@ class Wire:
                 return world.commit(crank.name, verb, args, kwargs)
             if fault.kind == "linger":
                 if verb == "fire" and args[0] and world.rng.random() < 0.3:
-                    world.people.interfere(world.rng.choice(args[0]).job)
+                    world.interfere(world.rng.choice(args[0]).job)
                 crank.suspend(int(SECOND * 10 ** world.rng.uniform(-4, -0.3)))
                 return world.commit(crank.name, verb, args, kwargs)
             fault.verb -= 1
             if fault.verb >= 0:
                 return world.commit(crank.name, verb, args, kwargs)
             crank.fault = None
-            return _Request(world, crank, verb, world.copied(args), kwargs).meet(fault)
+            return _Request(world, crank, verb, copied(args), kwargs).meet(fault)
 
         self.__dict__[verb] = call
         return call
@@ -82,7 +52,7 @@ class Wire:
 class _Request:
     """A verb on its way to the store, that does not get there as it should, or whose answer does not come back so."""
 
-    world: World
+    world: Stage
     crank: Crank
     verb: str
     args: tuple[Any, ...]
@@ -137,3 +107,8 @@ class _Request:
             self.commit()
         self.crank.node.crash()
         raise Crashed
+
+
+def copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments as they are now: a caller may go on with its list."""
+    return tuple(list(arg) if isinstance(arg, list) else arg for arg in args)

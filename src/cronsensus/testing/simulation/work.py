@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import traceback
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.occurrence import RunError
-from cronsensus.node.executors.base import Call, Executor
+from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.testing.simulation.clocks import SECOND
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.node import SimulatedNode
+from cronsensus.testing.simulation.stage import Process
 
 _KINDS: tuple[EndingKind, ...] = ("returned", "raised", "retry", "skipped", "cancelled")
 
@@ -20,14 +17,15 @@ _KINDS: tuple[EndingKind, ...] = ("returned", "raised", "retry", "skipped", "can
 class Work:
     """One attempt under way. ``call.run`` is the real one, so its events are what a job would see."""
 
-    def __init__(self, node: SimulatedNode, call: Call) -> None:
+    def __init__(self, node: Process, call: Call, done: Done) -> None:
         self.node = node
         self.call = call
         self.over = False
+        self._done = done
 
     def begin(self) -> None:
         """Draw how long it takes and how it ends."""
-        world, rng = self.node.world, self.node.world.rng
+        world, rng = self.node.stage, self.node.stage.rng
         shape = world.scenario.shapes[self.call.claim.spec.function]
         seconds = 0.05 if world.calm else shape.shortest * (shape.longest / shape.shortest) ** rng.random()
         kind = "returned" if rng.random() < shape.succeeds else rng.choice(_KINDS)
@@ -39,7 +37,7 @@ class Work:
     def stop(self, reason: str, *, lease_lost: bool) -> None:
         """Ask it to stop: a coroutine does, soon; a thread looks at it now and again, or never."""
         self.call.run.stop(reason, lease_lost=lease_lost)
-        rng = self.node.world.rng
+        rng = self.node.stage.rng
         if self.call.registered.executor != "thread" or rng.random() < 0.3:
             # Some notice and just return, which is not what they were to do but what people write.
             kind: EndingKind = "returned" if rng.random() < 0.3 else "cancelled"
@@ -49,35 +47,38 @@ class Work:
         if self.over:
             return
         self.over = True
-        node, run = self.node, self.call.run
-        node.world.judge.work_ends(self, kind)
-        node.executor.works.pop((run.id, run.token), None)
-        reason = run.cancel_reason if run.cancelled.is_set() else "as it said"
-        node._ended(self.call, _ending(kind, reason))  # noqa: SLF001 - what an executor is given to call
+        run = self.call.run
+        self.node.stage.witness.work_ends(self, kind)
+        self._done(self.call, _ending(kind, run.cancel_reason if run.cancelled.is_set() else "as it said"))
 
 
 class SimulatedExecutor(Executor):
     """Runs every kind of function of one node."""
 
-    def __init__(self, node: SimulatedNode) -> None:
+    def __init__(self, node: Process, done: Done) -> None:
         self._node = node
+        self._done = done
         self.works: dict[tuple[int, int], Work] = {}
 
     def start(self, call: Call) -> None:
         """Begin an attempt."""
-        work = Work(self._node, call)
+        work = Work(self._node, call, self._ended)
         self.works[call.run.id, call.run.token] = work
         try:
-            self._node.world.judge.work_begins(work)
+            self._node.stage.witness.work_begins(work)
             work.begin()
         except Exception:  # noqa: BLE001 - the conductor would take a mistake of the simulation for one of the job's
-            self._node.world.judge.broken("simulation", traceback.format_exc())
+            self._node.stage.witness.broken("simulation", traceback.format_exc())
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Ask an attempt to stop."""
         work = self.works.get((call.run.id, call.run.token))
         if work is not None:
             work.stop(reason, lease_lost=lease_lost)
+
+    def _ended(self, call: Call, ending: Ending) -> None:
+        self.works.pop((call.run.id, call.run.token), None)
+        self._done(call, ending)
 
     def close(self) -> None:
         """End everything."""
@@ -87,7 +88,7 @@ class SimulatedExecutor(Executor):
         """End everything, as it ends with its process."""
         for work in self.works.values():
             work.over = True
-            self._node.world.judge.work_dies(work)
+            self._node.stage.witness.work_dies(work)
         self.works.clear()
 
 

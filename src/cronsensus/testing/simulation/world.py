@@ -5,29 +5,26 @@ from __future__ import annotations
 import heapq
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Any
 
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.node import conductor
-from cronsensus.node.conductor import Conductor
-from cronsensus.node.keeper import Keeper
-from cronsensus.stores.base import Store
-from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.judge.reckoning import nobody_waits, nothing_is_left, reckon
 from cronsensus.testing.simulation.node import SimulatedNode, is_gone
+from cronsensus.testing.simulation.parts import Parts
 from cronsensus.testing.simulation.people import People
+from cronsensus.testing.simulation.reckoning import nobody_waits, nothing_is_left, reckon
 from cronsensus.testing.simulation.scenario import Scenario
+from cronsensus.testing.simulation.stage import Process
 from cronsensus.testing.simulation.trace import Trace
 from cronsensus.testing.simulation.troubles import Troubles
+from cronsensus.testing.simulation.wire import copied
 
 AFTERWARDS = 20 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""
@@ -38,15 +35,6 @@ LONG_PATIENCE = 330 * SECOND
 long as an idle one's, and so delayed a takeover by as much."""
 LOOK = 10 * SECOND
 MOST_EVENTS = 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What is simulated; a test that removes a safeguard puts something else in one place."""
-
-    store: Callable[[Clock], Store] = lambda clock: MemoryStore(clock=clock)
-    conductor: type[Conductor] = Conductor
-    keeper: type[Keeper] = Keeper
 
 
 class World:
@@ -60,28 +48,25 @@ class World:
         self.scenario = Scenario(self.rng)
         self.store = parts.store(self.clock)
         self.judge = Judge(self)
-        self.people = People(self)
-        self.troubles = Troubles(self)
         self.nodes: list[SimulatedNode] = []
+        self.people = People(self, self.judge, self.nodes)
+        self.troubles = Troubles(self, self.people, self.nodes)
         self.current: Crank | None = None
         self.calm = False
         self.over = False
         self.faults = 0
         self.late_renewals = 0
-        self.punctual = 1.0 + self.scenario.watch
-        """Seconds by which anything may be late where nothing goes wrong."""
         self.verbs = 0
         self.turns = 0
         self.release = 0
-        """What a node that starts now runs."""
         self._gone: set[int] = set()
         self._pids = 0
         self._order = 0
-        self._events: list[tuple[int, float, int, Callable[[], None], SimulatedNode | None]] = []
+        self._events: list[tuple[int, float, int, Callable[[], None], Process | None]] = []
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def at(self, micros: int, action: Callable[[], None], node: SimulatedNode | None = None) -> None:
+    def at(self, micros: int, action: Callable[[], None], node: Process | None = None) -> None:
         """Do something at a moment; what is due in one moment is done in an order that is drawn.
 
         What a ``node`` does is done when it goes on, if it stands still then; and not at all, if it is gone.
@@ -103,8 +88,8 @@ class World:
         try:
             self.go_on(lambda: False)
             if not self.judge.violations:
-                reckon(self)
-        except CronsensusError as error:
+                reckon(self.judge)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends this night, and its seed is told
             self.judge.broken("raised", "".join(traceback.format_exception(error)))
         finally:
             conductor.WATCH = watch
@@ -139,7 +124,7 @@ class World:
         self.start_node("helper")
         self.after(AFTERWARDS, self._finish)
         for micros in range(AFTERWARDS // 2, AFTERWARDS + LOOK, LOOK // 4):
-            self.after(micros, lambda: nobody_waits(self))
+            self.after(micros, lambda: nobody_waits(self.judge, self.nodes))
 
     def _finish(self) -> None:
         self.people.leave_alone()
@@ -148,12 +133,21 @@ class World:
 
         def look() -> None:
             if self.clock.micros >= until or all(record.final for record in self.judge.records):
-                nothing_is_left(self, since)
+                nothing_is_left(self.judge, since)
                 self.over = True
             else:
                 self.after(LOOK, look)
 
         self.after(LOOK, look)
+
+    @property
+    def witness(self) -> Judge:
+        """Return who looks at everything."""
+        return self.judge
+
+    def interfere(self, job: str) -> None:
+        """Let somebody change something about a job in this moment."""
+        self.people.interfere(job)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -169,7 +163,7 @@ class World:
         )
         node = SimulatedNode(
             self, name, self._pids, release=self.release, functions=functions, clock=clock,
-            concurrency=rng.choice([1, 2, 4]), fast_evidence=self.scenario.fast_evidence,
+            concurrency=rng.choice(self.scenario.hands), fast_evidence=self.scenario.fast_evidence,
         )  # fmt: skip
         self.nodes.append(node)
         self.trace.add(self.clock.micros, name, "starts", f"release {self.release}", ",".join(sorted(functions)))
@@ -192,7 +186,7 @@ class World:
         """Let the store carry a verb out, under the eyes of the judge."""
         self.verbs += 1
         if verb == "release":
-            args = self.copied(args)  # the conductor goes on with its list
+            args = copied(args)  # the conductor goes on with its list
         try:
             answer = getattr(self.store, verb)(*args, **kwargs)
         except (CronsensusError, LookupError) as error:
@@ -204,11 +198,6 @@ class World:
         else:
             self.judge.saw(verb, args, kwargs, answer)
         return answer
-
-    @staticmethod
-    def copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return arguments as they are now."""
-        return tuple(list(arg) if isinstance(arg, list) else arg for arg in args)
 
     def commit_late(self, who: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Let the store carry a verb out for which nobody waits any more."""

@@ -1,9 +1,9 @@
 """How a store comes to have today's tables: numbered steps, forward only. Floor 3.
 
-An empty store gets the tables of ``schema.py`` at once. An older one walks up, one numbered step per version, each in a
-module ``mNNNN_what`` with an ``upgrade(connection)``; a step that has been released is never changed. Every step runs
-in a transaction under the dialect's migration lock, in which the version is read again: of several processes that start
-in the same instant one does the work and the others find it done.
+Every store walks through all steps, an empty one from the first; each is a module ``mNNNN_what`` with an
+``upgrade(connection)``, and one that has been released is never changed. Every step runs in a transaction under the
+dialect's migration lock, in which the version is read again: of several processes that start in the same instant one
+does the work and the others find it done.
 """
 
 from __future__ import annotations

@@ -8,15 +8,13 @@ never asks the store what to think; what the ledger says in the end is compared 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cronsensus.testing.simulation.judge.bench import Seen
 from cronsensus.testing.simulation.judge.creating import CreatingRules
 from cronsensus.testing.simulation.judge.running import RunningRules
 from cronsensus.testing.simulation.judge.sessions import SessionRules
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.world import World
+from cronsensus.testing.simulation.stage import Stage
 
 __all__ = ["Judge"]
 
@@ -24,8 +22,8 @@ __all__ = ["Judge"]
 class Judge(CreatingRules, RunningRules, SessionRules):
     """Looks at everything. ``violations`` holds what must not have been."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
         self._looks: dict[str, Callable[[Seen], None]] = {
             "put_jobs": self.put_jobs,
             "retire": self.retire,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cronsensus.model.states import ACTIVE, State
 from cronsensus.testing.simulation.judge.books import JobBook, Record, SessionBook
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.world import World
+from cronsensus.testing.simulation.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +23,8 @@ class Seen:
 class Bench:
     """The books, shared by all rules."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
         self.violations: list[str] = []
         self.jobs: dict[str, JobBook] = {}
         self.records: list[Record] = []
@@ -43,17 +41,17 @@ class Bench:
     def broken(self, rule: str, what: str) -> None:
         """Name a violation."""
         self.violations.append(f"{rule}: {what}")
-        self.world.trace.add(self.world.clock.micros, "judge", "VIOLATION", rule, what)
+        self.stage.trace.add(self.stage.clock.micros, "judge", "VIOLATION", rule, what)
 
     @property
     def now(self) -> datetime:
         """Return the store's clock."""
-        return self.world.clock.now()
+        return self.stage.clock.now()
 
     @property
     def micros(self) -> int:
         """Return true time."""
-        return self.world.clock.micros
+        return self.stage.clock.micros
 
     def active(self, job: str) -> list[Record]:
         """Return a job's occurrences that its overlap policy is for and that are not over."""

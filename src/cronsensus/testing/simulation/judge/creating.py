@@ -63,14 +63,14 @@ class CreatingRules(Bench):
         firsts = [planned.scheduled_for for planned in plan.occurrences] + [verdict.first for verdict in plan.verdicts]
         if plan.watermark < job.watermark or any(first <= job.watermark for first in firsts):
             self.broken("decided twice", f"{plan.job}: a plan from {plan.watermark_seen} after {job.watermark}")
-        if plan.watermark > self.now and not self.world.troubles.set_back:
-            self.broken("early", f"{plan.job} is decided up to {plan.watermark}, ahead of the store's clock")
+        if plan.watermark > self.now and not self.stage.clock.set_back:
+            self.broken("early", f"{plan.job} is decided up to {plan.watermark}, and it is {self.now}")
         counted = 0 if job.spec.policies.overlap == "allow" else len(self.active(plan.job))
         if plan.active_seen != counted:
             self.broken(
                 "overlap", f"{plan.job} is planned for {plan.active_seen} active occurrences, and has {counted}"
             )
-        if not self.world.scenario.rough:
+        if not self.stage.scenario.rough:
             self._punctual(job, plan)
         job.watermark = max(job.watermark, plan.watermark)
         if plan.cancel_previous:
@@ -97,7 +97,7 @@ class CreatingRules(Bench):
     def _punctual(self, job: JobBook, plan: Plan) -> None:
         """Where nothing goes wrong and nobody acts, nothing is late."""
         late = (self.now - plan.watermark).total_seconds()
-        if late > self.world.punctual and plan.watermark > job.declared_at:
+        if late > 1.0 + self.stage.scenario.watch and plan.watermark > job.declared_at:
             self.broken("late", f"{plan.job} at {plan.watermark} was found {late:g}s later, on a quiet night")
 
     # --- people and programs -----------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class CreatingRules(Bench):
     def prune(self, seen: Seen) -> None:
         """Note what is forgotten; only what is over may be."""
         for record in self.records if seen.answer else ():
-            if not record.pruned and self.world.was_pruned(record.id):
+            if not record.pruned and self.stage.was_pruned(record.id):
                 record.pruned = True
                 if record.state in ACTIVE:
                     self.broken("prune", f"{record} is gone, and was {record.state}")
@@ -157,7 +157,7 @@ class CreatingRules(Bench):
         number: int | None = None,
     ) -> None:
         record = Record(
-            id=self.world.number_of(job, key) if number is None else number,
+            id=self.stage.number_of(job, key) if number is None else number,
             job=job,
             key=key,
             origin=origin,

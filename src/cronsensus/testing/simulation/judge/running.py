@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import State
 from cronsensus.testing.simulation.judge.bench import Bench, Seen
 from cronsensus.testing.simulation.judge.books import FUZZ, Record, SessionBook, to_micros
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.work import Work
-    from cronsensus.testing.simulation.world import World
+from cronsensus.testing.simulation.stage import Attempt, Stage
 
 
 class RunningRules(Bench):
     """One run at a time is current, under a new token; only it decides what becomes of its occurrence."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.live: dict[tuple[int, int], Work] = {}
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.live: dict[tuple[int, int], Attempt] = {}
         """Work under way, zombies included."""
         self._said: dict[tuple[int, int], tuple[EndingKind, bool, bool]] = {}
         """How work ended, by its own count: how, whether it had been asked to stop, whether its lease was lost."""
@@ -84,10 +80,10 @@ class RunningRules(Bench):
 
     # --- work --------------------------------------------------------------------------------------------------------
 
-    def work_begins(self, work: Work) -> None:
+    def work_begins(self, work: Attempt) -> None:
         """Look at an attempt that a node starts."""
         claim = work.call.claim
-        self.world.trace.add(self.micros, work.node.name, "begins", claim.job, claim.id, f"token={claim.token}")
+        self.stage.trace.add(self.micros, work.node.name, "begins", claim.job, claim.id, f"token={claim.token}")
         record, session = self.by_id[claim.id], self.sessions[claim.session]
         if not session.alive(self.micros):
             self.broken("trust", f"{record} was started on {work.node.name} after its lease had run out")
@@ -99,14 +95,14 @@ class RunningRules(Bench):
             record.begun.append(claim.token)
         self.live[claim.id, claim.token] = work
 
-    def work_ends(self, work: Work, kind: EndingKind) -> None:
+    def work_ends(self, work: Attempt, kind: EndingKind) -> None:
         """Look at an attempt that ended by itself."""
         run = work.call.run
-        self.world.trace.add(self.micros, work.node.name, "ends", run.job, run.id, kind)
+        self.stage.trace.add(self.micros, work.node.name, "ends", run.job, run.id, kind)
         self.live.pop((run.id, run.token), None)
         self._said[run.id, run.token] = kind, run.cancelled.is_set(), run.lease_lost.is_set()
 
-    def work_dies(self, work: Work) -> None:
+    def work_dies(self, work: Attempt) -> None:
         """Look at an attempt that ended with its process."""
         self.live.pop((work.call.run.id, work.call.run.token), None)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from cronsensus.audit import Finding, audit
 from cronsensus.model.job import JobView
@@ -11,72 +11,71 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import ACTIVE, Origin, State
 from cronsensus.testing.simulation.clocks import SECOND
+from cronsensus.testing.simulation.judge import Judge
 from cronsensus.testing.simulation.judge.books import JobBook, Record
-
-if TYPE_CHECKING:
-    from cronsensus.testing.simulation.world import World
+from cronsensus.testing.simulation.node import SimulatedNode
 
 EVERYTHING = 1_000_000
 
 
-def reckon(world: World) -> None:
+def reckon(judge: Judge) -> None:
     """Compare the ledger with the judge's books, with the triggers, and with what the audit says."""
-    occurrences = world.store.occurrences(OccurrenceFilter(), limit=EVERYTHING)
-    _states(world, occurrences)
-    for name, book in world.judge.jobs.items():
-        job = world.store.job(name)
+    occurrences = judge.stage.store.occurrences(OccurrenceFilter(), limit=EVERYTHING)
+    _states(judge, occurrences)
+    for name, book in judge.jobs.items():
+        job = judge.stage.store.job(name)
         if job is None:
-            world.judge.broken("ledger", f"the job {name} is gone")
+            judge.broken("ledger", f"the job {name} is gone")
         else:
-            ranges = world.store.ranges(name, limit=EVERYTHING)
+            ranges = judge.stage.store.ranges(name, limit=EVERYTHING)
             mine = [one for one in occurrences if one.job == name]
-            _verdicts(world, job, book, ranges, mine)
-    report = audit(world.store, tolerance=timedelta(seconds=30))
+            _verdicts(judge, job, book, ranges, mine)
+    report = audit(judge.stage.store, tolerance=timedelta(seconds=30))
     for finding in report.findings:
-        if not (world.troubles.set_back and _may_seem_so(world, finding)):
-            world.judge.broken("audit", finding.sentence)
+        if not (judge.stage.clock.set_back and _may_seem_so(judge, finding)):
+            judge.broken("audit", finding.sentence)
 
 
-def _may_seem_so(world: World, finding: Finding) -> bool:
+def _may_seem_so(judge: Judge, finding: Finding) -> bool:
     """Whether a clock that was set back explains a finding.
 
     By such a clock, what came one after the other seems to have come at a time, what was made before a pause seems to
     have been made in it, and a job that was retired and came back seems to have been away at another time.
     """
-    came_back = bool(world.judge.jobs[finding.job].left_out)
+    came_back = bool(judge.jobs[finding.job].left_out)
     return finding.kind == "overlap" or "paused" in finding.sentence or (finding.kind == "missing" and came_back)
 
 
-def nothing_is_left(world: World, since: datetime) -> None:
+def nothing_is_left(judge: Judge, since: datetime) -> None:
     """Ask whether everything that was due before ``since`` is final, and every nominal time up to then decided."""
-    for record in world.judge.records:
+    for record in judge.records:
         if not record.pruned and record.state in ACTIVE and record.due_at <= since:
-            world.judge.broken("progress", f"{record} was due at {record.due_at} and is still {record.state}")
-    for name, book in world.judge.jobs.items():
+            judge.broken("progress", f"{record} was due at {record.due_at} and is still {record.state}")
+    for name, book in judge.jobs.items():
         if book.paused or book.retired:
             continue
         left = book.nominals(book.watermark, since)
         if left:
-            world.judge.broken("progress", f"{name} is not decided from {left[0]}; {len(left)} wait")
+            judge.broken("progress", f"{name} is not decided from {left[0]}; {len(left)} wait")
 
 
-def nobody_waits(world: World) -> None:
+def nobody_waits(judge: Judge, nodes: Sequence[SimulatedNode]) -> None:
     """Ask whether something waits although nothing is in its way and a node that could run it has a hand free.
 
     Asked again and again; what waits at every look for longer than two looks of a node take was overlooked.
     """
-    judge, patience = world.judge, int((1 + 2 * world.scenario.watch) * SECOND)
-    hands = {name for node in world.nodes if node.free_hands > 0 for name in node.functions}
-    waiting = [record for name in judge.jobs if name in hands for record in _unhindered(world, name)]
+    patience = int((1 + 2 * judge.stage.scenario.watch) * SECOND)
+    hands = {name for node in nodes if node.free_hands > 0 for name in node.functions}
+    waiting = [record for name in judge.jobs if name in hands for record in _unhindered(judge, name)]
     judge.waits = {record: judge.waits.get(record, judge.micros) for record in waiting}
     for record, since in judge.waits.items():
         if judge.micros - since > patience:
             judge.broken("idle hands", f"{record} waits since {since / SECOND:g} with nothing in its way")
 
 
-def _unhindered(world: World, job: str) -> list[Record]:
+def _unhindered(judge: Judge, job: str) -> list[Record]:
     """Return a job's occurrences that could be claimed now."""
-    now, judge, policies = world.clock.now(), world.judge, world.judge.jobs[job].spec.policies
+    now, policies = judge.now, judge.jobs[job].spec.policies
     running, active = judge.running(job), judge.active(job)
     if policies.concurrency is not None and len(running) >= policies.concurrency:
         return []
@@ -90,29 +89,29 @@ def _unhindered(world: World, job: str) -> list[Record]:
     ]
 
 
-def _states(world: World, occurrences: list[Occurrence]) -> None:
+def _states(judge: Judge, occurrences: list[Occurrence]) -> None:
     ledger = {one.id: one for one in occurrences}
-    for record in world.judge.records:
+    for record in judge.records:
         one = ledger.pop(record.id, None)
         if record.pruned:
             if one is not None:
-                world.judge.broken("ledger", f"{record} came back after it was pruned")
+                judge.broken("ledger", f"{record} came back after it was pruned")
         elif one is None:
-            world.judge.broken("ledger", f"{record} is lost")
+            judge.broken("ledger", f"{record} is lost")
         elif (one.state, one.attempt, one.failures, one.crashes) != (
             record.state, record.attempts, record.failures, record.crashes,
         ):  # fmt: skip
-            world.judge.broken(
+            judge.broken(
                 "ledger",
                 f"{record} is {one.state} after {one.attempt} attempts, {one.failures} failures, {one.crashes} crashes "
                 f"and had to be {record.state} after {record.attempts}, {record.failures}, {record.crashes}",
             )
     for one in ledger.values():
-        world.judge.broken("ledger", f"{one.job} #{one.id} ({one.origin}, {one.key}) was never created")
+        judge.broken("ledger", f"{one.job} #{one.id} ({one.origin}, {one.key}) was never created")
 
 
 def _verdicts(
-    world: World, job: JobView, book: JobBook, ranges: list[LedgerRange], occurrences: list[Occurrence]
+    judge: Judge, job: JobView, book: JobBook, ranges: list[LedgerRange], occurrences: list[Occurrence]
 ) -> None:
     """Ask of each nominal time that is decided and not pruned: does exactly one verdict speak of it?"""
     name, begin = job.spec.name, book.eras[0][0]
@@ -126,6 +125,6 @@ def _verdicts(
         said = sum(one.range.first <= nominal <= one.range.last for one in ranges)
         said += (nominal in runs) + (nominal in adopted)
         if said != 1:
-            world.judge.broken("verdicts", f"{name} has {said} verdicts for {nominal}")
+            judge.broken("verdicts", f"{name} has {said} verdicts for {nominal}")
     for stray in sorted(time for time in runs if time is not None and time > after and time not in nominals):
-        world.judge.broken("verdicts", f"{name} ran for {stray}, which is none of its nominal times")
+        judge.broken("verdicts", f"{name} ran for {stray}, which is none of its nominal times")
