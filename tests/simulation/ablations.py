@@ -18,25 +18,38 @@ from cronsensus.testing.simulation import Parts
 # --- the store ------------------------------------------------------------------------------------------------------
 
 
+def its_time_has_come(store, plan):
+    return plan.not_before is None or plan.not_before <= store.now()
+
+
 class NoWatermark(MemoryStore):
     """Carries out a plan although another node was faster."""
 
     def _still_holds(self, plan, job):
-        return job.fires and plan.revision == job.revision
+        return job.fires and plan.revision == job.revision and its_time_has_come(self, plan)
 
 
 class FiresWhilePaused(MemoryStore):
     """Carries out a plan although the job was paused or retired meanwhile."""
 
     def _still_holds(self, plan, job):
-        return (plan.watermark_seen, plan.active_seen) == (job.watermark, job.active)
+        seen = (plan.watermark_seen, plan.active_seen)
+        return seen == (job.watermark, job.active) and its_time_has_come(self, plan)
 
 
 class NoActiveCheck(MemoryStore):
     """Carries out a plan although other occurrences became active meanwhile."""
 
     def _still_holds(self, plan, job):
-        return job.fires and (plan.watermark_seen, plan.revision) == (job.watermark, job.revision)
+        seen = (plan.watermark_seen, plan.revision)
+        return job.fires and seen == (job.watermark, job.revision) and its_time_has_come(self, plan)
+
+
+class FiresAhead(MemoryStore):
+    """Carries out a plan that was made ahead, whatever the time is, by the word of a node's clock."""
+
+    def _still_holds(self, plan, job):
+        return super()._still_holds(dataclasses.replace(plan, not_before=None), job)
 
 
 class FiresInTwoSteps(MemoryStore):
@@ -297,6 +310,7 @@ STORES: list[type[MemoryStore]] = [
     NoWatermark,
     FiresWhilePaused,
     NoActiveCheck,
+    FiresAhead,
     FiresInTwoSteps,
     NoTokenCheck,
     ForgetsFirstAnswer,

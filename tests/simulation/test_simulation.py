@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from cronsensus.testing.simulation import Parts, Simulation, simulate
 from cronsensus.testing.simulation.__main__ import main
-from tests.simulation.ablations import NoTokenCheck, on
+from tests.simulation.ablations import ClaimsEarly, on
 from tests.simulation.past_seeds import PAST_SEEDS
 
 SEEDS = 2000
@@ -125,7 +125,7 @@ def test_the_trace_does_not_depend_on_the_hash_seed():
 def test_a_failure_leaves_nothing_behind_that_changes_the_next_night():
     before = simulate(3).trace.digest()
     for seed in range(20):
-        simulate(seed, on(NoTokenCheck))
+        simulate(seed, on(ClaimsEarly))
     assert simulate(3).trace.digest() == before
 
 
@@ -142,10 +142,10 @@ def test_the_command_replays_a_seed_and_says_its_trace():
 
 def test_the_command_prints_what_happened_and_how_to_see_it_again(monkeypatch):
     def broken(seed: int) -> Simulation:
-        return simulate(seed, on(NoTokenCheck))
+        return simulate(seed, on(ClaimsEarly))
 
     monkeypatch.setattr("cronsensus.testing.simulation.__main__.simulate", broken)
-    answer = CliRunner().invoke(main, ["--seed", "0", "--seeds", "60"])
+    answer = CliRunner().invoke(main, ["--seed", "0", "--seeds", "10"])
     assert answer.exit_code == 1
     assert "VIOLATION" in answer.output
     assert "again: make simulate SEED=" in answer.output

@@ -20,6 +20,7 @@ from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
 from cronsensus.triggers import every
 
@@ -71,11 +72,20 @@ def fill(connection: sqlite3.Connection) -> None:
 class Watcher:
     """Sees what a handle sends to SQLite, and how much work that is."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         store.now()
         self.seen: dict[str, Any] = {}
         self.ticks = 0
         event.listen(store._engine, "before_cursor_execute", self._note)
+        values = Prepared.values
+
+        def noted(prepared: Prepared, parameters: Any) -> list[Any]:
+            self.seen.setdefault(prepared.text, values(prepared, parameters))
+            return values(prepared, parameters)
+
+        monkeypatch.setattr(Prepared, "values", noted)
+        for connection in store._connections._idle:
+            connection.connection.dbapi_connection.set_progress_handler(self._tick, 1000)
 
     def _note(self, *event: Any) -> None:
         connection, _cursor, statement, parameters, _context, executemany = event
@@ -127,8 +137,8 @@ def store(big: str, clock: ManualClock, open_sqlite, place) -> SqliteStore:
 
 
 @pytest.fixture
-def watcher(store: SqliteStore) -> Watcher:
-    return Watcher(store)
+def watcher(store: SqliteStore, monkeypatch) -> Watcher:
+    return Watcher(store, monkeypatch)
 
 
 def scans(place, statements: dict[str, Any]) -> list[str]:

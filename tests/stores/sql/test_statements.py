@@ -3,6 +3,7 @@
 BEGIN and COMMIT are not counted; they go to the driver directly. A batch that runs one statement for many rows is one.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,6 +18,7 @@ from cronsensus.model.occurrence import Item, LogLine, Note, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
 from cronsensus.triggers import every
 
@@ -59,10 +61,17 @@ BUDGET = {
 class Counter:
     """Counts what one handle sends to the database."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         store.now()  # opens the engine
         self.statements: list[str] = []
         event.listen(store._engine, "before_cursor_execute", self._note)
+        run = Prepared.run
+
+        def noted(prepared: Prepared, *given: Any) -> sqlite3.Cursor:
+            self.statements.append(prepared.text)
+            return run(prepared, *given)
+
+        monkeypatch.setattr(Prepared, "run", noted)
 
     def _note(self, *event: Any) -> None:
         _connection, _cursor, statement, *_ = event
@@ -98,8 +107,8 @@ def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> Sqlite
 
 
 @pytest.fixture
-def counter(store: SqliteStore) -> Counter:
-    return Counter(store)
+def counter(store: SqliteStore, monkeypatch) -> Counter:
+    return Counter(store, monkeypatch)
 
 
 def test_looking(store, counter, clock):

@@ -42,11 +42,12 @@ class Transaction:
 
     def rows(self, statement: Executable, **parameters: Any) -> Sequence[AnyRow]:
         """Return all rows of a query."""
-        return self.connection.execute(statement, parameters).all()
+        return self.dialect.rows(self.connection, statement, parameters)
 
     def row(self, statement: Executable, **parameters: Any) -> AnyRow | None:
         """Return the first row of a query, or ``None``."""
-        return self.connection.execute(statement, parameters).first()
+        rows = self.dialect.rows(self.connection, statement, parameters)
+        return rows[0] if rows else None
 
     def value(self, statement: Executable, **parameters: Any) -> Any:
         """Return the first column of the first row of a query, or ``None``."""
@@ -55,7 +56,7 @@ class Transaction:
 
     def change(self, statement: Executable, **parameters: Any) -> int:
         """Run a statement that writes; return how many rows it touched."""
-        return self.connection.execute(statement, parameters).rowcount
+        return self.dialect.change(self.connection, statement, parameters)
 
     def change_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
         """Run a constant statement for each of ``rows``, which have the same keys; return how many rows it touched."""

@@ -6,26 +6,31 @@ import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Insert, Table
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.model.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
-from cronsensus.stores.sql.dialect import TAKE_TOKENS, Dialect, Reading
+from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.boot import boot_id
 from cronsensus.stores.sql.sqlite.filesystems import kind_of
 from cronsensus.stores.sql.sqlite.handover import Handover
+from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, shape_of
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
 
 PATIENCE = SystemClock()
 """What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
 BETWEEN_TRIES = 0.003
 """Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
+_PREPARED: WeakKeyDictionary[Executable, dict[Shape, Prepared | None]] = WeakKeyDictionary()
+"""By statement, for all handles of the process; most statements are constants of their modules and stay."""
 _RETURNING_SINCE = (3, 35, 0)
 _TAKE_TOKENS = TAKE_TOKENS.returning(counters.c.value)
 
@@ -123,8 +128,35 @@ class SqliteDialect(Dialect):
         """Take fencing tokens, in one statement where SQLite can."""
         if sqlite3.sqlite_version_info < _RETURNING_SINCE:
             return super().next_tokens(connection, count)
-        last = int(connection.execute(_TAKE_TOKENS, {"count": count}).scalar_one())
+        last = int(self.rows(connection, _TAKE_TOKENS, {"count": count})[0][0])
         return range(last - count + 1, last + 1)
+
+    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
+        """Run a query, straight to the driver."""
+        prepared = self._prepare(connection, statement, parameters)
+        if prepared is None:
+            return super().rows(connection, statement, parameters)
+        return prepared.rows(_driver(connection), parameters)
+
+    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
+        """Run a statement that writes, straight to the driver."""
+        prepared = self._prepare(connection, statement, parameters)
+        if prepared is None:
+            return super().change(connection, statement, parameters)
+        return prepared.run(_driver(connection), parameters).rowcount
+
+    def _prepare(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Prepared | None:
+        shape = shape_of(parameters)
+        if shape is None:
+            return None
+        texts = _PREPARED.get(statement)
+        if texts is None:
+            # A statement that is made for one call never comes again; compiling it here would be for nothing.
+            _PREPARED[statement] = {}
+            return None
+        if shape not in texts:
+            texts[shape] = prepare(connection.dialect, statement, parameters)
+        return texts[shape]
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 

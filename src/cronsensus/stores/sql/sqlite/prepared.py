@@ -1,0 +1,88 @@
+"""Statements as text that goes straight to the driver. Floor 3.
+
+A node that has slept for a second has a due time to meet, and nothing of its code is in the processor's caches any
+more. What SQLAlchemy does around each statement then costs several times what SQLite does inside. So a statement is
+compiled once, by SQLAlchemy from the same tables as every other, and kept as text with the order of its parameters;
+from then on the driver gets it directly. A statement for which SQLAlchemy would convert a value on the way is left to
+SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.engine import Dialect as EngineDialect
+from sqlalchemy.sql.base import Executable
+
+LONGEST_LIST = 4
+"""Longest ``IN`` list that has a text of its own for each length; longer ones are work enough to hide the
+difference."""
+
+Shape = tuple[tuple[str, int], ...]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A compiled statement.
+
+    Attributes:
+        order: names of the parameters as the text wants them.
+        constants: parameters that the statement brings itself.
+    """
+
+    text: str
+    order: tuple[str, ...]
+    constants: Mapping[str, Any]
+    _make: Callable[[tuple[Any, ...]], Any] | None = field(default=None)
+
+    def values(self, parameters: Mapping[str, Any]) -> list[Any]:
+        """Return the values as the text wants them."""
+        flat = {**self.constants, **parameters}
+        for name, value in parameters.items():
+            if type(value) is list:
+                flat.update((f"{name}_{number}", one) for number, one in enumerate(value, 1))
+        return [flat[name] for name in self.order]
+
+    def run(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Run the statement."""
+        return driver.execute(self.text, self.values(parameters))
+
+    def rows(self, driver: sqlite3.Connection, parameters: Mapping[str, Any]) -> list[Any]:
+        """Run a query and return its rows, with columns by name and by place."""
+        cursor = self.run(driver, parameters)
+        found = cursor.fetchall()
+        if not found:
+            return found
+        if self._make is None:
+            names = [column[0] for column in cursor.description]
+            self._make = getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
+        return list(map(self._make, found))
+
+
+def shape_of(parameters: Mapping[str, Any]) -> Shape | None:
+    """Return what a statement's text depends on: the names, and how long lists are; ``None``: a list is too long."""
+    shape = []
+    for name, value in parameters.items():
+        length = len(value) if type(value) is list else -1
+        if length > LONGEST_LIST or length == 0:
+            return None
+        shape.append((name, length))
+    return tuple(shape)
+
+
+def prepare(dialect: EngineDialect, statement: Executable, parameters: Mapping[str, Any]) -> Prepared | None:
+    """Compile a statement for parameters of this shape; ``None``: it is one for SQLAlchemy."""
+    compiled = statement.compile(dialect=dialect, column_keys=list(parameters))  # type: ignore[attr-defined]
+    expanded = compiled.construct_expanded_state(parameters)
+    columns = getattr(compiled, "_result_columns", ())
+    if expanded.processors or expanded.positiontup is None:
+        return None
+    if any(column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns):
+        return None
+    given = {name for names in expanded.parameter_expansion.values() for name in names} | set(parameters)
+    constants = {name: value for name, value in expanded.parameters.items() if name not in given}
+    return Prepared(expanded.statement, tuple(expanded.positiontup), constants)
