@@ -74,9 +74,13 @@ def simulate(seed: int, parts: Parts | None = None) -> Simulation:
         seed: decides everything. It means what it means for one version of this code.
         parts: what is simulated. Defaults to the memory store, ``Conductor`` and ``Keeper``.
     """
-    world = World(seed, parts or Parts())
     with _undisturbed():
-        world.run()
+        return _one_night(seed, parts or Parts())
+
+
+def _one_night(seed: int, parts: Parts) -> Simulation:
+    world = World(seed, parts)
+    world.run()
     return Simulation(
         seed=seed,
         violations=tuple(world.judge.violations),
@@ -99,4 +103,5 @@ def _undisturbed() -> Iterator[None]:
     finally:
         log.setLevel(level)
         if collects:
+            gc.collect(0)  # the world is over and still young: now it goes in one pass, and never grows old
             gc.enable()

@@ -83,6 +83,8 @@ def prepare(dialect: EngineDialect, statement: Executable, parameters: Mapping[s
         return None
     if any(column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns):
         return None
-    given = {name for names in expanded.parameter_expansion.values() for name in names} | set(parameters)
+    given = set(parameters)
+    for name in parameters:
+        given.update(expanded.parameter_expansion.get(name, ()))
     constants = {name: value for name, value in expanded.parameters.items() if name not in given}
     return Prepared(expanded.statement, tuple(expanded.positiontup), constants)
