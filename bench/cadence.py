@@ -19,7 +19,7 @@ def bench(*, quick: bool) -> list[Row]:
         for _ in range(4):
             four.start()
         four.wait_for_sessions(4)
-        time.sleep(2)  # the processes have started when their first second is over
+        time.sleep(10)  # each node has had its first turns: it compiles its statements in them
         begun = four.store.now()
         raw = _two_commits(four.folder / "raw.db", seconds)
         ended = four.store.now()

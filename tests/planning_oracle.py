@@ -1,4 +1,4 @@
-"""What ``plan()`` has to say, by an oracle that walks every nominal time and reads the rules aloud; and jobs to try it on."""
+"""What ``plan()`` has to say, by an oracle that walks every nominal time; and jobs to try it on."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

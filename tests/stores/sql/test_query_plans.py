@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.instants import to_micros
@@ -20,6 +20,7 @@ from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
 from cronsensus.triggers import every
@@ -83,7 +84,14 @@ class Watcher:
             self.seen.setdefault(prepared.text, values(prepared, parameters))
             return values(prepared, parameters)
 
+        many = SqliteDialect.run_many
+
+        def noted_many(dialect: SqliteDialect, connection: Connection, text: str, rows: list[Any]) -> int:
+            self.seen.setdefault(text, rows[0])
+            return many(dialect, connection, text, rows)
+
         monkeypatch.setattr(Prepared, "values", noted)
+        monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
         for connection in store._connections._idle:
             connection.connection.dbapi_connection.set_progress_handler(self._tick, 1000)
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec, Policies
@@ -18,6 +18,7 @@ from cronsensus.model.occurrence import Item, LogLine, Note, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
 from cronsensus.triggers import every
@@ -71,7 +72,14 @@ class Counter:
             self.statements.append(prepared.text)
             return run(prepared, *given)
 
+        many = SqliteDialect.run_many
+
+        def noted_many(dialect: SqliteDialect, connection: Connection, text: str, rows: list[Any]) -> int:
+            self.statements.append(text)
+            return many(dialect, connection, text, rows)
+
         monkeypatch.setattr(Prepared, "run", noted)
+        monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
 
     def _note(self, *event: Any) -> None:
         _connection, _cursor, statement, *_ = event

@@ -117,7 +117,11 @@ class Dialect(ABC):
         if found is None:
             found = self._prepared[statement, names] = _prepare(connection.dialect, statement, names)
         sql, arrange = found
-        return connection.exec_driver_sql(sql, [arrange(row) for row in rows]).rowcount
+        return self.run_many(connection, sql, [arrange(row) for row in rows])
+
+    def run_many(self, connection: Connection, text: str, rows: list[Any]) -> int:
+        """Run a text of the driver's own for each row; return how many rows it touched."""
+        return connection.exec_driver_sql(text, rows).rowcount
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 

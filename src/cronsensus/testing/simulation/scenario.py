@@ -40,10 +40,13 @@ class Scenario:
         self.nodes = rng.choice([1, 1, 2, 2, 3, 3, 4])
         self.hands = rng.choice([(1,), (1, 2, 4), (1, 2, 4)])
         """How many runs a node may hold; one of these."""
+        self.rough = rng.random() < 0.8
+        self.drift = 0.04 if self.rough else 0.0005
+        """By how much a node's monotonic clock may run fast or slow: more than any clock does, and within the margin of
+        a lease; on a quiet night as much as real ones do, because there nothing may be late."""
         self.watch = rng.choice([0.5, 2.0, 4.0, 4.0, 4.0])
         """Seconds between looks at others' runs. Most looks find nothing, so most nights have few of them."""
         self.fast_evidence = rng.random() < 0.5
-        self.rough = rng.random() < 0.8
         self.busy = rng.random() < 0.7
         """Whether people ask for work where nothing goes wrong."""
         self.seconds_between_faults = rng.choice([1.0, 2.0, 4.0])

@@ -159,7 +159,9 @@ class World:
         if not self.calm and rng.random() < 0.15:
             functions -= {rng.choice(self.scenario.names)}
         clock = NodeClock(
-            self.clock, skew=timedelta(seconds=rng.choice([0, 0.2, -3, 3600, -3600])), rate=rng.uniform(0.96, 1.04)
+            self.clock,
+            skew=timedelta(seconds=rng.choice([0, 0.2, -3, 3600, -3600])),
+            rate=1 + rng.uniform(-1, 1) * self.scenario.drift,
         )
         node = SimulatedNode(
             self, name, self._pids, release=self.release, functions=functions, clock=clock,

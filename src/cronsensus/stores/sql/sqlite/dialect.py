@@ -145,15 +145,19 @@ class SqliteDialect(Dialect):
             return super().change(connection, statement, parameters)
         return prepared.run(_driver(connection), parameters).rowcount
 
+    def run_many(self, connection: Connection, text: str, rows: list[Any]) -> int:
+        """Run a text for each row, straight to the driver; a single row is no batch."""
+        driver = _driver(connection)
+        cursor = driver.execute(text, rows[0]) if len(rows) == 1 else driver.executemany(text, rows)
+        return cursor.rowcount
+
     def _prepare(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Prepared | None:
         shape = shape_of(parameters)
         if shape is None:
             return None
         texts = _PREPARED.get(statement)
         if texts is None:
-            # A statement that is made for one call never comes again; compiling it here would be for nothing.
-            _PREPARED[statement] = {}
-            return None
+            texts = _PREPARED[statement] = {}
         if shape not in texts:
             texts[shape] = prepare(connection.dialect, statement, parameters)
         return texts[shape]
