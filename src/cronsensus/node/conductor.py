@@ -33,7 +33,7 @@ from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
-from cronsensus.node.ahead import LEAD, Ahead, Prepared
+from cronsensus.node.ahead import LEAD, REHEARSAL, Ahead, Prepared
 from cronsensus.node.doubt import unheard_of
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
@@ -150,6 +150,7 @@ class Conductor:
         self._looked_at = -1e9
         self._look_at = -1e9
         self._ahead = Ahead()
+        self._one_host = store.capabilities.hosts == "one"
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
 
@@ -242,8 +243,8 @@ class Conductor:
             self._adopt(lease)
         if self.draining:
             return self._watch_while_draining()
-        if (prepared := self._ahead.take(self._clock.monotonic())) is not None:
-            self._fire_prepared(lease, prepared)
+        if (wait := self._use_prepared(lease)) is not None:
+            return wait
         if self._backlog_seen and self._clock.monotonic() < min(self._looked_at + WATCH, self._look_at):
             # The hot path of a long queue: while claims come back full there is no need to look around each time, but
             # for what is due to be fired.
@@ -385,6 +386,17 @@ class Conductor:
         if fired > claimed:
             self._store.notify()
 
+    def _use_prepared(self, lease: SessionLease) -> float | None:
+        """Rehearse or fire what was planned ahead, if it is time to; return how long to wait if that was all."""
+        now = self._clock.monotonic()
+        if (prepared := self._ahead.rehearse(now)) is not None:
+            # Too early by the store's clock; where it is not, this was no rehearsal, and the look that follows claims.
+            if not any(self._store.fire(prepared.plans)) and not self._claim(lease, self._free()):
+                return max(0.0, prepared.due_at - self._clock.monotonic())
+        elif (prepared := self._ahead.take(now)) is not None:
+            self._fire_prepared(lease, prepared)
+        return None
+
     def _prepare(self, glance: Glance, read_at: float) -> None:
         """Look again shortly before the next due time if it is this node's turn then, and make the plans."""
         instant = self._waking.ours
@@ -397,6 +409,8 @@ class Conductor:
             plans = self._plans(self._store.upcoming(instant, MOST_DUE), instant)
             plans = [replace(each, not_before=instant) for each in plans]
             self._ahead.prepare(Prepared(instant, due_at, plans, glance))
+            if self._one_host:
+                self._look_at = min(self._look_at, due_at - REHEARSAL)
 
     def _free(self) -> int:
         return max(0, self._settings.concurrency - len(self._active))

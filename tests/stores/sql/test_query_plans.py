@@ -93,7 +93,8 @@ class Watcher:
         monkeypatch.setattr(Prepared, "values", noted)
         monkeypatch.setattr(SqliteDialect, "run_many", noted_many)
         for connection in store._connections._idle:
-            connection.connection.dbapi_connection.set_progress_handler(self._tick, 1000)
+            driver: Any = connection.connection.dbapi_connection
+            driver.set_progress_handler(self._tick, 1000)
 
     def _note(self, *event: Any) -> None:
         connection, _cursor, statement, parameters, _context, executemany = event

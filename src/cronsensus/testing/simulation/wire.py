@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
+from cronsensus.stores.base import StoreCapabilities
 from cronsensus.testing.simulation.batons import Crashed
 from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.cranks import Crank
@@ -22,6 +23,11 @@ class Wire:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """What the store can do is known beforehand."""
+        return self._stage.store.capabilities
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         world = self._stage
