@@ -26,6 +26,8 @@ def bench(*, quick: bool) -> list[Row]:
         nodes.store.notify()
         wait_until(lambda: len(_events(nodes, "begin", 1)) == 2, 20, "both runs to begin")
         sessions_before = {one.id for one in nodes.store.sessions()}
+        # A process that is stopped in the middle of a write keeps SQLite's lock until it wakes or dies: not then.
+        time.sleep(0.7)
         stopped_at = time.monotonic()
         alive[0].send_signal(signal.SIGSTOP)
         alive.append(nodes.start(SHORT))

@@ -238,10 +238,10 @@ def test_a_long_lease_is_never_set_while_a_claim_sets_a_short_one():
     bench.conductor.step()
     lease = bench.conductor.lease
     assert lease is not None
-    bench.clock.advance(95)
+    bench.clock.advance(250)
     with lease.changing:
         assert bench.keeper.step() < 1
-    assert bench.left == pytest.approx(205)
+    assert bench.left == pytest.approx(350)
 
 
 def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():

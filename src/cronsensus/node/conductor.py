@@ -40,7 +40,7 @@ from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.lease import IDLE_LEASE, SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
-from cronsensus.node.waking import IDLE, Waking
+from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Glance, Store
@@ -51,6 +51,8 @@ WATCH = 0.5
 """Seconds between looks while another node runs something: how soon its death is noticed."""
 HOUSEKEEPING = 3600.0
 TIDY = 600.0
+SAY_AGAIN = 30.0
+"""Seconds between two tries to declare what a newer release left aside."""
 PATIENCE = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""
 MOST_DUE = 200
@@ -150,6 +152,7 @@ class Conductor:
         self._looked_at = -1e9
         self._look_at = -1e9
         self._ahead = Ahead()
+        self._told = store.capabilities.notify or store.capabilities.clock == "process"
         self._one_host = store.capabilities.hosts == "one"
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
@@ -253,7 +256,8 @@ class Conductor:
             self._backlog_seen = False
         asked_at = self._clock.monotonic()
         glance = self._store.due(MOST_DUE)
-        read_at = (asked_at + self._clock.monotonic()) / 2
+        # On one host a verb reads the clock that they share, and first of all; a server reads its own on the way.
+        read_at = asked_at if self._one_host else (asked_at + self._clock.monotonic()) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
         if self._answers_lost and self._overlooks(lease, glance):
@@ -521,7 +525,15 @@ class Conductor:
         if again or self._outcomes or self._given_back or lease.lost:
             return 0.0
         waits = [
-            self._waking.wait(lease.session, glance, not_yet, coming, free=self._free() > 0, watch=WATCH),
+            self._waking.wait(
+                lease.session,
+                glance,
+                not_yet,
+                coming,
+                free=self._free() > 0,
+                watch=WATCH,
+                told=self._told,
+            ),
         ]
         if (notes := self._notes.wanted_in) is not None:
             waits.append(notes)
@@ -553,7 +565,7 @@ class Conductor:
         Returns whether there is more to prune. One batch a round, because what is due must not wait for care.
         """
         now = self._clock.monotonic()
-        if self._declare_again and now - self._declared_at > IDLE / 3:
+        if self._declare_again and now - self._declared_at > SAY_AGAIN:
             self._declared_at = now
             self._declare_again = self._declare(self._store)
         if now - self._housekept_at <= HOUSEKEEPING:

@@ -30,7 +30,7 @@ from cronsensus.stores.base import Store
 
 _log = logging.getLogger("cronsensus.node")
 
-IDLE_RENEWAL = timedelta(seconds=90)
+IDLE_RENEWAL = timedelta(seconds=240)
 SOONEST = 0.05
 QUICK_LOOK = 0.5
 """Least seconds between two renewals that hints ask for, while the node holds something."""

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from cronsensus.clock import Clock
 
-IDLE_LEASE = timedelta(seconds=300)
+IDLE_LEASE = timedelta(seconds=600)
 """The lease of a session that holds nothing; see ADR 4."""
 MARGIN = 0.1
 """Share of a lease that is not trusted: room for the stop to take effect before another node may begin."""

@@ -14,8 +14,10 @@ from cronsensus.stores.base import Glance
 
 _log = logging.getLogger("cronsensus.node")
 
-IDLE = 90.0
-"""Most seconds between looks when nothing runs and nothing is due."""
+IDLE = 180.0
+"""Most seconds between looks when nothing runs and nothing is due, where the store tells nodes of what comes."""
+UNTOLD = 2.0
+"""The same where it cannot tell them."""
 AFTER_A_LOST_RACE = 0.002
 """Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
 STEP_NOTICED = timedelta(seconds=5)
@@ -54,6 +56,7 @@ class Waking:
         *,
         free: bool,
         watch: float,
+        told: bool = True,
     ) -> float:
         """Return the seconds after ``glance`` until something wants this node.
 
@@ -64,9 +67,10 @@ class Waking:
             coming: when the next of what it fired itself is due.
             free: whether it could run one more.
             watch: seconds between looks at what others run.
+            told: whether hints reach this node.
         """
         self.ours = None
-        waits = [IDLE]
+        waits = [IDLE if told else UNTOLD]
         if self.lost_in_a_row:
             waits.append(AFTER_A_LOST_RACE * 2.0 ** min(self.lost_in_a_row, MOST_DOUBLINGS))
         if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
