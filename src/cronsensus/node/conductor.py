@@ -256,8 +256,7 @@ class Conductor:
             self._backlog_seen = False
         asked_at = self._clock.monotonic()
         glance = self._store.due(MOST_DUE)
-        # On one host a verb reads the clock that they share, and first of all; a server reads its own on the way.
-        read_at = asked_at if self._one_host else (asked_at + self._clock.monotonic()) / 2
+        read_at = (asked_at + self._clock.monotonic()) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
         if self._answers_lost and self._overlooks(lease, glance):
