@@ -223,7 +223,7 @@ class AdoptsOnce(Conductor):
     """Asks what it holds right after an answer was lost, but not again when the claim is carried out later."""
 
     def _overlooks(self, lease, glance):
-        return False
+        return None
 
 
 class BlindWhileFull(Conductor):

@@ -11,5 +11,6 @@ PAST_SEEDS = {
     2265: "a node with all hands full did not look for what was due to be fired",
     49: "the audit took two runs for one at a time, by a clock that had been set back",
     702: "the judge disagreed with the store about the very microsecond in which a lease ends",
+    51504: "a keeper took its node for idle while it adopted the runs of a claim that was carried out late",
     4400: "a plan was made just before the store's clock was set back",
 }

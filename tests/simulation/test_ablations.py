@@ -6,13 +6,7 @@ from cronsensus.testing.simulation import Parts, simulate
 from tests.simulation.ablations import CONDUCTORS, KEEPERS, LEASES, STORES, on
 
 MOST = 1000
-SEEN_AT = {
-    "AdoptsOnce": 482,
-    "BlindWhileFull": 347,
-    "ClaimsForTheDead": 112,
-    "FiresAndForgets": 399,
-    "NoTokenCheck": 123,
-}
+SEEN_AT = {"AdoptsOnce": 427, "BlindWhileFull": 130, "ClaimsForTheDead": 112, "FiresAndForgets": 439}
 """Where the rarer ones were found last; looked at first, to save time."""
 
 

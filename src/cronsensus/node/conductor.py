@@ -259,7 +259,12 @@ class Conductor:
         read_at = (asked_at + self._clock.monotonic()) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
-        if self._answers_lost and self._overlooks(lease, glance):
+        if self._answers_lost and (mine := self._overlooks(lease, glance)) is not None:
+            # That claim made the lease short, whatever was answered since; and until its runs are known here, the
+            # keeper must not take this node for idle.
+            lease.shorten(asked_at, mine.expires_in)
+            self._claims_in_doubt = True
+            self._on_work()
             self._adopt(lease)
         not_yet = self._waking.left_to_others(lease.session, glance)
         fired, again, coming = 0, False, None
@@ -462,11 +467,12 @@ class Conductor:
             self.tally.claimed += 1
         self._claims_in_doubt = False
 
-    def _overlooks(self, lease: SessionLease, glance: Glance) -> bool:
-        """Whether this session holds more than this node knows of: a claim was made after its answer was lost."""
-        held = next((holder.holds for holder in glance.holders if holder.id == lease.session), 0)
+    def _overlooks(self, lease: SessionLease, glance: Glance) -> SessionView | None:
+        """Return this session if it holds more than this node knows of: a claim was made after its answer was lost."""
+        mine = next((holder for holder in glance.holders if holder.id == lease.session), None)
         running = sum(call.claim.session == lease.session for call in self._active.values())
-        return held > running + len(self._outcomes) + len(self._given_back)
+        known = running + len(self._outcomes) + len(self._given_back)
+        return mine if mine is not None and mine.holds > known else None
 
     def _start(self, claim: Claim, lease: SessionLease) -> None:
         registered = self._registry.get(claim.spec.function)

@@ -103,5 +103,5 @@ def _undisturbed() -> Iterator[None]:
     finally:
         log.setLevel(level)
         if collects:
-            gc.collect(0)  # the world is over and still young: now it goes in one pass, and never grows old
+            gc.collect(1)  # the world is over and still young: now it goes in one pass, and never grows old
             gc.enable()

@@ -170,7 +170,7 @@ class SimulatedNode(Node):
         try:
             self.conductor.end()
         except StoreError as error:
-            self.stage.trace.add(self.stage.clock.micros, self.name, "not closed", error)
+            self.stage.trace.add(self.stage.clock.micros, self.name, "not closed", str(error))
         self._exit("exits")
         return 0.0
 

@@ -40,7 +40,7 @@ class People:
         try:
             act(job)
         except (CoordinationError, UnknownJob) as error:
-            self._stage.trace.add(self._stage.clock.micros, "people", "refused", error)
+            self._stage.trace.add(self._stage.clock.micros, "people", "refused", str(error))
         self._stage.hint_all("people")
 
     def ask(self) -> None:

@@ -94,7 +94,7 @@ class Stage(Protocol):
     current: Any
     """The crank that is being turned."""
     faults: int
-    late_renewals: int
+    late_leases: int
     release: int
     """What a node that starts now runs."""
 

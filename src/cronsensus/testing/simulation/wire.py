@@ -83,7 +83,7 @@ class _Request:
                 self.commit()
                 return self._give_up_after(micros)
             case "late":
-                world.late_renewals += self.verb == "renew"
+                world.late_leases += self.verb in {"renew", "claim"}
                 world.after(2 * micros, lambda: world.commit_late(self.crank.name, self.verb, self.args, self.kwargs))
                 return self._give_up_after(micros)
             case "freeze":

@@ -13,6 +13,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.node import conductor
+from cronsensus.node.lease import IDLE_LEASE
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
@@ -30,9 +31,9 @@ AFTERWARDS = 20 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""
 PATIENCE = 150 * SECOND
 """How long everything that is due may take from then on to come to its end."""
-LONG_PATIENCE = 330 * SECOND
-"""The same where a renewal was carried out long after its node gave it up: it may have made a working node's lease as
-long as an idle one's, and so delayed a takeover by as much."""
+LONG_PATIENCE = int(IDLE_LEASE.total_seconds() + 30) * SECOND
+"""The same where a renewal or a claim was carried out after its node gave it up: then a node that works without knowing
+may have an idle one's lease, and its death is noticed as late."""
 LOOK = 10 * SECOND
 MOST_EVENTS = 200_000
 
@@ -55,7 +56,7 @@ class World:
         self.calm = False
         self.over = False
         self.faults = 0
-        self.late_renewals = 0
+        self.late_leases = 0
         self.verbs = 0
         self.turns = 0
         self.release = 0
@@ -128,7 +129,7 @@ class World:
 
     def _finish(self) -> None:
         self.people.leave_alone()
-        patience = LONG_PATIENCE if self.late_renewals else PATIENCE
+        patience = LONG_PATIENCE if self.late_leases else PATIENCE
         since, until = self.clock.now(), self.clock.micros + patience
 
         def look() -> None:
@@ -192,7 +193,7 @@ class World:
         try:
             answer = getattr(self.store, verb)(*args, **kwargs)
         except (CronsensusError, LookupError) as error:
-            self.trace.add(self.clock.micros, who, verb, args, "raised", error)
+            self.trace.add(self.clock.micros, who, verb, args, "raised", str(error))
             raise
         self.trace.add(self.clock.micros, who, verb, args, answer)
         if verb == "notify":
