@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from cronsensus.model.instants import from_micros
+from cronsensus.instants import from_micros
 
 
 class Clock(Protocol):

@@ -7,11 +7,13 @@ refused with the path to it, rather than silently becoming something else on the
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from cronsensus.errors import InvalidPayload, StoreCorrupt
+from cronsensus.model.occurrence import RunError
 
 LARGEST = 256 * 1024
 """Most bytes of one JSON text in a store: arguments, a result."""
@@ -73,7 +75,7 @@ def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
     if kind is int:
         return None if -(2**63) <= value < 2**64 else ("", "is an integer beyond 64 bits; pass it as text")
     if kind not in _NESTED:
-        name = f"{kind.__module__}.{kind.__qualname__}"
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         return "", f"is a {name}, which is not JSON; pass text, numbers, lists or dicts"
     if depth >= DEEPEST:
         return "", f"nests deeper than {DEEPEST} levels"
@@ -89,3 +91,57 @@ def _wrong(value: Any, depth: int) -> tuple[str, str] | None:
 _PLAIN = frozenset({str, bool})
 _NESTED = frozenset({list, tuple, dict})
 _LONGEST_PATH = 200
+
+
+# --- what a row keeps as text ---------------------------------------------------------------------------------------
+
+_decode_error = msgspec.json.Decoder(RunError).decode
+
+
+def write_payload(args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str) -> str:
+    """Return arguments as the JSON text that a row keeps; ``""`` for none.
+
+    Raises:
+        InvalidPayload: they are not JSON, or too large.
+    """
+    return dumps([list(args), dict(kwargs)], what=what) if args or kwargs else ""
+
+
+def read_payload(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what ``write_payload`` wrote."""
+    if not text:
+        return (), {}
+    args, kwargs = loads(text)
+    return tuple(args), kwargs
+
+
+def write_error(error: RunError | None) -> str | None:
+    """Return an error as the JSON text that a row keeps."""
+    if error is None:
+        return None
+    cleaned = RunError(type=clean(error.type), message=clean(error.message), traceback=clean(error.traceback))
+    return _encode(cleaned).decode()
+
+
+def read_error(text: str | None) -> RunError | None:
+    """Return what ``write_error`` wrote."""
+    return None if text is None else _decode_error(text)
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as any database can keep it: half characters and NUL shown as escapes.
+
+    Messages and log lines come from anywhere; that one of them cannot be stored must never cost a result.
+    """
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def cleaned(text: str | None) -> str | None:
+    """Return ``clean(text)``, or ``None``."""
+    return None if text is None else clean(text)

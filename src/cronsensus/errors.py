@@ -10,6 +10,8 @@
     │   ├── DuplicateJob             two jobs under one name
     │   ├── UnknownJob               no job of that name here or in the store
     │   ├── UnsupportedFunction      a function that this executor or a store cannot carry
+    │   ├── UnsupportedTransaction   a run's transaction that cannot be had here, or not like this
+    │   ├── NotTheHolder             a lock released or extended by somebody who did not acquire it
     │   ├── InvalidPayload           arguments or a result that are not JSON, or too large
     │   ├── UnknownStore             a URL scheme that nothing answers to
     │   └── MissingExtra             a driver that is not installed: says the exact ``pip install``
@@ -22,6 +24,7 @@
     │   └── SchemaMismatch           older (upgrade) or newer (refuse) than this code
     ├── CoordinationError            another node was faster, or this one too slow
     │   ├── LeaseLost                the session or lock is no longer ours: stop working
+    │   ├── LockHeld                 a ``with`` block whose lock was not to be had in time
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
@@ -71,6 +74,14 @@ class UnknownJob(ConfigurationError, LookupError):
 
 class UnsupportedFunction(ConfigurationError, TypeError):
     """The function cannot be used as this kind of job."""
+
+
+class UnsupportedTransaction(ConfigurationError):
+    """A run's transaction cannot be had here, or not like this."""
+
+
+class NotTheHolder(ConfigurationError, RuntimeError):
+    """Only the thread and process that acquired a lock can release or extend it."""
 
 
 class InvalidPayload(ConfigurationError, ValueError):
@@ -127,6 +138,10 @@ class CoordinationError(CronsensusError):
 
 class LeaseLost(CoordinationError):
     """The lease is no longer ours; somebody else may be doing this work now, so stop."""
+
+
+class LockHeld(CoordinationError):
+    """Somebody else holds the lock, and did not release it in time."""
 
 
 class InvalidTransition(CoordinationError):

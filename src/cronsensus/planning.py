@@ -109,6 +109,7 @@ def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
         cancel_previous=cancel_previous,
         watermark=draft.watermark,
         next_due=next_nominal(job.eras, draft.watermark),
+        not_before=draft.watermark,
     )
 
 
@@ -270,3 +271,26 @@ def _joined(verdicts: list[tuple[VerdictRange, Trigger]]) -> tuple[VerdictRange,
             joined.append(verdict)
         trigger_before = trigger
     return tuple(joined)
+
+
+def undecided_until(eras: tuple[Era, ...], watermark: datetime, until: datetime) -> VerdictRange | None:
+    """Return the nominal times in (watermark, until] as missed(retired); ``None``: there are none.
+
+    ``eras`` are the one that holds at the watermark, and those after it.
+    """
+    first = next_nominal(eras, watermark)
+    if first is None or first > until:
+        return None
+    last = first
+    count: int | None = 0
+    for index, era in enumerate(eras):
+        after = watermark if index == 0 else max(era.since, watermark)
+        end = min(eras[index + 1].since, until) if index + 1 < len(eras) else until
+        if era.trigger is None or after >= end:
+            continue
+        last = era.trigger.latest_until(end, after) or last
+        counted = era.trigger.count_between(after, end, MOST_COUNTED)
+        count = None if count is None or counted is None else count + counted
+    if count is not None and count > MOST_COUNTED:
+        count = None
+    return VerdictRange(first, last, State.MISSED, Reason.RETIRED, count)

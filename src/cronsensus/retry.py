@@ -49,8 +49,8 @@ def _final(claim: Claim, ending: Ending, state: State, reason: str) -> Outcome:
 def _failed(claim: Claim, ending: Ending) -> Outcome:
     policies = claim.spec.policies
     reason = Reason.TIMEOUT if ending.kind == "timed_out" else ending.reason
-    if claim.failures >= policies.retries:
-        error = ending.error or _NO_WORD[ending.kind]
+    if ending.hopeless or claim.failures >= policies.retries:
+        error = ending.error or _last_word(ending, policies)
         return Outcome(
             id=claim.id, token=claim.token, state=State.FAILED, reason=reason, error=error, elapsed=ending.elapsed
         )
@@ -61,12 +61,14 @@ def _failed(claim: Claim, ending: Ending) -> Outcome:
     )  # fmt: skip
 
 
-_NO_WORD: dict[str, RunError] = {
-    "raised": RunError(type="Exception", message="failed without a word"),
-    "timed_out": RunError(type="TimeoutError", message="ran longer than its timeout"),
-    "retry": RunError(type="Retry", message="asked for a retry, but none is left"),
-}
-"""What is recorded of a last attempt that left no error behind."""
+def _last_word(ending: Ending, policies: Policies) -> RunError:
+    """Return what is recorded of a last attempt that left no error behind."""
+    if ending.kind == "retry":
+        asked = f"a retry was asked for, but {'none is left' if policies.retries else 'the job has retries=0'}"
+        return RunError(type="Retry", message=f"{ending.reason} ({asked})" if ending.reason else asked)
+    if ending.kind == "timed_out":
+        return RunError(type="TimeoutError", message="ran longer than its timeout")
+    return RunError(type="Exception", message="failed without a word")
 
 
 def retry_delay(policies: Policies, occurrence: int, failures: int) -> timedelta:

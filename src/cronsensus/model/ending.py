@@ -22,6 +22,7 @@ class Ending:
         result: JSON text of the value returned; ``None`` when it returned ``None``.
         reason: free text: why it was cancelled, skipped, or asked for a retry.
         retry_after: what ``raise Retry(after=…)`` asked for.
+        hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
     """
 
@@ -30,4 +31,5 @@ class Ending:
     error: RunError | None = None
     reason: str | None = None
     retry_after: timedelta | None = None
+    hopeless: bool = False
     elapsed: timedelta = timedelta(0)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
+from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.model.durations import Duration, parse_duration
 from cronsensus.triggers import Trigger, trigger_from_json
 
 Overlap = Literal["skip", "queue_one", "queue", "cancel_previous", "allow"]
@@ -26,8 +26,11 @@ class Policies:
     """How the occurrences of a job are run. Durations are ``timedelta`` here; users may write any ``Duration``.
 
     Attributes:
-        overlap: what to do when a nominal time comes and an earlier occurrence is still active.
-        catch_up: which of the nominal times that passed while nobody was there to run.
+        overlap: what to do when a nominal time comes and an earlier occurrence is still active, a backfilled one too:
+            ``"skip"`` this time; ``"queue_one"``: let one wait, skip the others; ``"queue"``: let all wait, one after
+            another; ``"cancel_previous"``: ask the earlier one to stop, then run; ``"allow"``: run beside it.
+        catch_up: which of the nominal times to run that passed while nobody was there: ``"none"``, the ``"latest"``
+            (the others are skipped as coalesced), or ``"all"``, one after another.
         catch_up_window: nominal times older than this are missed, whatever ``catch_up`` says.
         grace: an occurrence that cannot start within this time after its due time is missed; ``None``: never too late.
         on_crash: after its node died, run it again (``"retry"``: at least once) or close it (``"fail"``: at most once).
@@ -36,8 +39,11 @@ class Policies:
         retries: further attempts after a failure.
         retry_delay: wait before the first retry; doubles with each (``retry_factor``) up to ``retry_max_delay``, with
             jitter.
-        timeout: longest time of one attempt; ``None``: no limit.
-        concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit.
+        timeout: longest time of one attempt; ``None``: no limit. A thread cannot be stopped: its run ends as timed out,
+            its function goes on, and a retry or the next occurrence begins beside it. Where that must not be, use
+            ``executor="process"`` or an async function, or look at ``run.check()`` often.
+        concurrency: most runs of this job at a time over the whole cluster; ``None``: no limit. Counted are runs: not
+            what a timeout gave up, nor what a node that lost its lease has not stopped yet.
         priority: higher is claimed first.
         keep: how long final occurrences are kept.
     """
@@ -124,12 +130,35 @@ _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
 _COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
 
 
+_ELSEWHERE = {
+    "max_instances": "concurrency=… (most runs at a time), or overlap=…",
+    "misfire_grace_time": "grace=…",
+    "coalesce": "catch_up='latest' (True), or catch_up='all' (False)",
+    "jitter": "it into the trigger: every('5m', jitter='30s')",
+    "timezone": "it into the trigger: cron('0 3 * * *', tz='Europe/Berlin')",
+    "id": "name='…'",
+    "replace_existing": "nothing: a definition that is declared again replaces the old one",
+    "next_run_time": "the trigger's start=…, or enqueue it once",
+    "max_retries": "retries=…",
+    "default_retry_delay": "retry_delay=…",
+    "retry_backoff_max": "retry_max_delay=…",
+    "time_limit": "timeout=…",
+    "soft_time_limit": "timeout=…",
+    "acks_late": "on_crash='retry' (True), or on_crash='fail' (False)",
+    "bind": "a parameter with the annotation Run",
+}
+"""What other schedulers call it, and what to write here."""
+
+
 def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
     """Return the error for an option that nobody knows, with the nearest one that somebody does."""
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
+    if where == "a job" and name in _ELSEWHERE:
+        hint = f"; write {_ELSEWHERE[name]}"
+    else:
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
     return InvalidOption(f"unknown option {name!r} for {where}{hint}")
 
 

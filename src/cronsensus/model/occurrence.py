@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from cronsensus.errors import InvalidOption
-from cronsensus.model.instants import format_instant
+from cronsensus.instants import format_instant
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin, State
 

@@ -44,8 +44,8 @@ class Plan:
     """A step in a job's life: carried out whole, or not at all.
 
     ``watermark_seen``, ``revision`` and ``active_seen`` are what the decision rests on. If one of them differs when
-    the plan is carried out, another node was faster and nothing is written. A plan that was made ahead of its time
-    holds from ``not_before`` on, by the store's clock.
+    the plan is carried out, another node was faster and nothing is written. It holds from ``not_before`` on, by the
+    store's clock: it may have been made ahead of its time, or the clock may have been set back since.
     """
 
     job_id: int

@@ -18,6 +18,8 @@ class SessionSpec:
         pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a
             ``host``.
         release: which version of the application's code this node runs.
+        concurrency: most runs at a time; 0: a *guest*, which takes no turn and defines nothing. It only holds locks,
+            and what it acquired by name.
         functions: how many functions it can run; shown only.
     """
 
@@ -31,6 +33,11 @@ class SessionSpec:
     version: str
     functions: int = 0
 
+    @property
+    def guest(self) -> bool:
+        """Whether it takes no turn."""
+        return self.concurrency == 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
@@ -38,12 +45,14 @@ class Renewal:
 
     Attributes:
         alive: ``False``: the session is dead for good; what it held is gone.
+        lease: how long the lease is from ``now`` on; zero for a dead session.
         cancel: occurrences of this session that are asked to stop: id → reason.
         drain: an operator asked the node to finish what it runs and take nothing new.
         now: the store's clock.
     """
 
     alive: bool
+    lease: timedelta
     cancel: dict[int, str]
     drain: bool
     now: datetime
@@ -76,19 +85,34 @@ class SessionView:
     expires_in: timedelta
     holds: int
 
+    @property
+    def guest(self) -> bool:
+        """Whether it takes no turn; see ``SessionSpec.concurrency``."""
+        return self.concurrency == 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockGrant:
-    """A named lock, held: ``token`` grows with every holder of the name."""
+    """A place of a named lock, held: ``token`` grows with every holder of the name.
+
+    Attributes:
+        place: which of the lock's places it is, counted from 0; a lock for one holder has the one.
+    """
 
     name: str
     holder: str
     token: int
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockView:
-    """A named lock as reads return it; ``session`` is ``None`` for a lock held without one."""
+    """A held place of a named lock as reads return it.
+
+    Attributes:
+        session: ``None``: held without one.
+        host, pid, pid_started: the process of the session, as ``SessionSpec`` says; ``None`` where there is none.
+    """
 
     name: str
     holder: str
@@ -96,3 +120,7 @@ class LockView:
     token: int
     acquired_at: datetime
     expires_in: timedelta
+    place: int = 0
+    host: str | None = None
+    pid: int | None = None
+    pid_started: int | None = None

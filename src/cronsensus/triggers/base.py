@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronsensus.durations import Duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.model.durations import Duration
-from cronsensus.model.instants import as_utc, to_micros
+from cronsensus.instants import as_utc, to_micros
 from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, shown
 
 ZERO = timedelta(0)

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
+from cronsensus.durations import Duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.model.durations import Duration
-from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import (
     FIRST,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronsensus.durations import Duration, format_duration
 from cronsensus.errors import InvalidTrigger
-from cronsensus.model.durations import Duration, format_duration
-from cronsensus.model.instants import EPOCH, as_utc, from_micros, to_micros
+from cronsensus.instants import EPOCH, as_utc, from_micros, to_micros
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import (
     LAST,
