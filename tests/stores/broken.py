@@ -6,9 +6,11 @@ store waits in it for somebody else to come in, so that the race happens every t
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
@@ -103,6 +105,18 @@ class FiresInTwoSteps(BrokenStore):
         return True
 
 
+class FiresForTheDead(BrokenStore):
+    """``fire_and_claim`` is two steps, and the second finds out too late that the session is dead."""
+
+    rejected_by = "test_a_dead_session_that_would_fire_and_claim_does_neither"
+
+    def fire_and_claim(
+        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+    ) -> tuple[list[bool], list[Claim]]:
+        fired = self.fire(plans)
+        return fired, self.claim(session, limit, functions, lease=lease) if any(fired) else []
+
+
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
@@ -113,6 +127,29 @@ class OwnClock(BrokenStore):
 
     def _now(self) -> datetime:
         return SystemClock().now()
+
+
+class WatchesNoClock(BrokenStore):
+    """Nobody is told that the clock was set back."""
+
+    rejected_by = "test_a_clock_that_was_set_back_is_written_down_with_what_came_twice"
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._changed:
+            yield
+
+
+class RetiresUpToNow(BrokenStore):
+    """A retirement begins an era now, also where the clock was set back to before the last one began."""
+
+    rejected_by = "test_after_a_clock_that_was_set_back_a_retirement_leaves_nothing_undecided"
+
+    def _retire(self, job: JobRow) -> None:
+        later = [era for era in job.eras if era.since > self._now()]
+        del job.eras[len(job.eras) - len(later) :]
+        super()._retire(job)
+        job.eras[-1:-1] = later
 
 
 class OwnLeaseClock(BrokenStore):
@@ -292,12 +329,12 @@ class RenewRevives(BrokenStore):
 
     rejected_by = "test_a_lease_that_ran_out_is_never_revived"
 
-    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         with self._changed:
             row = self._space.open.get(session)
             if row is not None:
                 row.until = self._lease_end(lease)
-            return super().renew(session, lease=lease)
+            return super().renew(session, lease=lease, idle_lease=idle_lease)
 
 
 class RenewNeverShortens(BrokenStore):
@@ -305,14 +342,50 @@ class RenewNeverShortens(BrokenStore):
 
     rejected_by = "test_a_renewal_may_set_a_shorter_lease"
 
-    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         with self._changed:
             row = self._space.open.get(session)
             until = 0.0 if row is None else row.until
-            renewal = super().renew(session, lease=lease)
+            renewal = super().renew(session, lease=lease, idle_lease=idle_lease)
             if row is not None:
                 row.until = max(row.until, until)
             return renewal
+
+
+class IdleWhileItRuns(BrokenStore):
+    """A renewal gives the lease of an idle session to whoever asks for it."""
+
+    rejected_by = "test_a_session_that_runs_something_never_gets_the_lease_of_an_idle_one"
+
+    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
+        return idle_lease or lease
+
+
+class IdleWhileOthersRun(BrokenStore):
+    """A renewal asks whether anybody runs something."""
+
+    rejected_by = "test_what_others_run_makes_no_lease_short"
+
+    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
+        return lease if self._space.running else idle_lease or lease
+
+
+class RenewInTwoSteps(BrokenStore):
+    """A renewal looks what the session runs, and sets the lease in another step."""
+
+    rejected_by = "test_a_claim_and_a_renewal_never_leave_a_working_session_an_idle_lease"
+    claimed: ClassVar[defaultdict[str, threading.Event]] = defaultdict(threading.Event)
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        claims = super().claim(session, limit, functions, lease=lease)
+        self.claimed[session].set()
+        return claims
+
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+        with self._changed:
+            given = self._lease_for(self._space.sessions[session], lease, idle_lease)
+        self.claimed[session].wait(0.1)
+        return super().renew(session, lease=given)
 
 
 class CrashesAreNotCounted(BrokenStore):
@@ -344,7 +417,7 @@ class UnlocksWithoutToken(BrokenStore):
     rejected_by = "test_a_late_unlock_does_not_free_the_lock_of_the_next_holder"
 
     def _lock_under(self, grant: LockGrant) -> LockRow | None:
-        return self._space.locks.get(grant.name)
+        return self._space.locks.get((grant.name, grant.place))
 
 
 class LockTokensStartAgain(BrokenStore):
@@ -352,13 +425,15 @@ class LockTokensStartAgain(BrokenStore):
 
     rejected_by = "test_the_token_grows_with_every_grant"
 
-    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
         with self._changed:
-            before = self._space.locks.get(name)
-            grant = super().lock(name, holder, ttl=ttl, session=session)
+            before = self._space.locks.get((name, 0))
+            grant = super().lock(name, holder, ttl=ttl, session=session, limit=limit)
             if grant is None:
                 return None
-            row = self._space.locks[name]
+            row = self._space.locks[name, grant.place]
             row.token = 1 if before is None else before.token + 1
             return replace(grant, token=row.token)
 
@@ -374,6 +449,62 @@ class LocksOutliveSessions(BrokenStore):
 
     def _held(self, lock: LockRow) -> bool:
         return self._monotonic() < lock.until
+
+
+class OnePlaceTooMany(BrokenStore):
+    """A lock has a place more than was asked for, once it has more than one."""
+
+    rejected_by = "test_a_lock_for_several_has_that_many_holders"
+
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        more = limit + 1 if limit > 1 else 1
+        return super().lock(name, holder, ttl=ttl, session=session, limit=more)
+
+
+class PlaceSeenAndTaken(BrokenStore):
+    """To look for a free place and to take it are two steps."""
+
+    rejected_by = "test_a_lock_for_several_has_no_more_holders"
+    gap = Gap()
+
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        with self._changed:
+            held = [place for lock, place in self._space.locks if lock == name and self._is_taken(lock, place)]
+            number = self._world.next("place")
+        if len(held) >= limit:
+            return None
+        self.gap.wait_for_company()
+        grant = super().lock(f"{name} {number}", holder, ttl=ttl, session=session)
+        with self._changed:
+            row = self._space.locks.pop((f"{name} {number}", 0))
+            row.name, row.place = name, number
+            self._space.locks[name, number] = row
+        return None if grant is None else replace(grant, name=name, place=number)
+
+
+class UnlockTellsNobody(BrokenStore):
+    """Whoever waits for a lock has to look by himself."""
+
+    rejected_by = "test_an_unlock_is_told_to_who_stands_in_line"
+
+    def unlock(self, grant: LockGrant) -> bool:
+        lines, self._space.lines = self._space.lines, {}
+        freed = super().unlock(grant)
+        self._space.lines = lines
+        return freed
+
+
+class GuestsTakeTurns(BrokenStore):
+    """A process that only holds locks is taken for a node."""
+
+    rejected_by = "test_a_guest_takes_no_turn"
+
+    def _takes_turns(self, session: SessionRow) -> bool:
+        return self._alive(session)
 
 
 # --- definitions ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.stores import Store
@@ -24,3 +26,6 @@ class TestSqliteStore(StoreConformance):
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
         return SqliteStore(f"sqlite:///{self.path}", namespace=namespace, clock=clock)
+
+    def make_connection(self) -> Connection:
+        return create_engine(f"sqlite:///{self.path}", poolclass=NullPool).connect()

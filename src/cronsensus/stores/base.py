@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,6 +38,8 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
+from cronsensus.stores.lines import Line
+from cronsensus.stores.transacting import RunTransaction, no_transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,9 @@ class Glance:
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
-        sessions: ids of live sessions, sorted, at most 64.
+        sessions: ids of live sessions that take turns (guests do not), sorted, at most 64.
+        absent: ids of live sessions whose process showed a sign of life when looked at before (``attend``), and shows
+            none now: it is gone, or its connection was cut off just now. Evidence, not proof: look again first.
     """
 
     now: datetime
@@ -103,6 +108,7 @@ class Glance:
     next_pending: datetime | None
     holders: tuple[SessionView, ...]
     sessions: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
 
 class Store(ABC):
@@ -186,9 +192,9 @@ class Store(ABC):
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good, keeping its watermark and its ledger; ``False`` when there is none (or it is retired).
 
-        Its pending occurrences become cancelled(retired); running ones go on. Nominal times up to now that nobody
-        decided yet become one range missed(retired), and the watermark moves to the last of them. From now on its era
-        has no trigger.
+        Its pending occurrences become cancelled(retired); running ones go on. From now on its era has no trigger (or
+        from when its last era begins, where the clock was set back to before that). Nominal times up to then that
+        nobody decided yet become one range missed(retired), and the watermark moves to the last of them.
         """
 
     # --- the scheduling round --------------------------------------------------------------------------------------
@@ -241,6 +247,18 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def fire_and_claim(
+        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+    ) -> tuple[list[bool], list[Claim]]:
+        """Do ``fire`` and, if any of the plans was carried out, ``claim``: what lies between a due time and its run.
+
+        Atomic: both in one step, which is one commit less to wait for than the two verbs.
+
+        Raises:
+            LeaseLost: the session is not alive although a plan could be carried out; then none was.
+        """
+
+    @abstractmethod
     def acquire(
         self, session: str, job: str, *, scheduled_for: datetime | None = None, key: str | None = None, lease: timedelta
     ) -> Claim | None:
@@ -249,7 +267,9 @@ class Store(ABC):
         ``None``: somebody else has or had it.
 
         Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is
-        pending. A ``scheduled_for`` above the watermark moves the watermark of a job without a trigger.
+        pending, whatever waits before it, and makes it due now where it was due later. A ``scheduled_for`` above the
+        watermark moves the watermark of a job without a trigger, unless an earlier trigger left times before it that
+        nobody decided yet.
 
         Raises:
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
@@ -284,11 +304,44 @@ class Store(ABC):
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
 
+    def transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:  # noqa: ARG002 - not every store can
+        """Open a transaction in which a running attempt writes its effects, and then that it succeeded (G5).
+
+        It commits where the block is left without an exception after ``complete``, and then a later ``finish`` under
+        the same token gets "succeeded" for its answer, whatever it says. In every other case it is rolled back.
+
+        Atomic: effects, run record and final state commit together, only if the run is current at that moment: the
+        token is looked at when the transaction begins, and asked for again, under a lock, by ``complete``.
+        Not prevented: effects outside of this database; a commit whose answer is lost raises although it took place
+        (``finish`` then tells). Until ``complete`` the run may still be taken over; what was done is then undone.
+
+        Raises:
+            UnsupportedTransaction: the store has none (``capabilities.transactional_finish`` says so).
+            LeaseLost: the run is not current.
+        """
+        raise no_transactions(self.capabilities.name)
+
+    def complete_in(self, connection: Any, claim: Claim, result: str | None = None, notes: Sequence[Note] = ()) -> None:  # noqa: ARG002
+        """Write that an attempt succeeded in a transaction of the caller's own, on the store's database (G5).
+
+        The caller's commit decides; after a rollback the attempt is running as before.
+
+        Atomic: as ``transaction``, from here to the caller's commit.
+        Not prevented: that the caller commits nevertheless after ``LeaseLost``.
+
+        Raises:
+            UnsupportedTransaction: the store has none, or cannot use such a connection, or it leads elsewhere.
+            LeaseLost: the run is not current; nothing was written.
+        """
+        raise no_transactions(self.capabilities.name)
+
     # --- sessions --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session whose lease ends at the store's now + ``lease``; return the store's now.
+
+        A guest belongs to no release, whatever it says: nobody waits for it with a definition.
 
         Idempotent: said again while the session lives, it only sets the lease.
 
@@ -297,8 +350,13 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def renew(self, session: str, *, lease: timedelta) -> Renewal:
-        """Set the lease to now + ``lease`` if it has not run out; never revives a dead session."""
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+        """Set the lease anew if it has not run out; never revives a dead session.
+
+        While the session holds a running occurrence its lease is set to now + ``lease``, else to now + ``idle_lease``
+        (``lease`` if that is not given); the answer says which. The store decides this in the same step, because the
+        caller cannot know: a renewal that it gave up may be carried out long after it claimed work.
+        """
 
     @abstractmethod
     def close_session(self, session: str) -> list[Takeover]:
@@ -315,7 +373,8 @@ class Store(ABC):
         ``max_crashes``) or is failed(crashed). Its run record says crashed. Their locks are free.
 
         Evidence in ``presumed_dead`` shortens a takeover; wrong evidence costs a run its result, never correctness.
-        Atomic: per session.
+        Waits for no transaction of a session that it looks at: one that is being written to may be left for the next
+        call, or a node that stands still in the middle of a verb would stop those who look. Atomic: per session.
         """
 
     @abstractmethod
@@ -325,11 +384,18 @@ class Store(ABC):
     # --- locks -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
-        """Take the named lock for ``holder`` if it is free or overdue; ``None``: somebody holds it.
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        """Take a place of the named lock for ``holder`` if one is free or overdue; ``None``: all are held.
 
-        Held by a ``session`` it also ends with that session. The token grows with every grant, also after an expiry.
-        Not re-entrant: whoever holds it gets ``None`` too.
+        A lock has ``limit`` places, counted from 0, of which each has one holder. Callers who name different limits
+        share those that both know, so the largest of the limits is how many may hold it.
+
+        Held by a ``session`` it also ends with that session. The token grows with every grant of the name, also after
+        an expiry. Not re-entrant: whoever holds the last place gets ``None`` too.
+
+        Atomic: never the same place to two callers.
 
         Raises:
             LeaseLost: ``session`` is not alive.
@@ -342,7 +408,20 @@ class Store(ABC):
 
     @abstractmethod
     def unlock(self, grant: LockGrant) -> bool:
-        """Free a lock, only if still held under this token; ``False``: it was not ours, nothing changed."""
+        """Free a lock, only if still held under this token; ``False``: it was not ours, nothing changed.
+
+        One who stands in line for it (``line``) is told.
+        """
+
+    def line(self) -> Line:
+        """Return a way to be told when a lock may be free, with connections of its own; the caller closes it.
+
+        Stores that can tell nobody give one that hears nothing.
+        """
+        return Line()
+
+    def call_next(self, name: str) -> None:  # noqa: B027 - most stores cannot
+        """Tell one who stands in line for a lock that it may be free. Best effort; never raises."""
 
     # --- people and programs ---------------------------------------------------------------------------------------
 
@@ -427,6 +506,13 @@ class Store(ABC):
         Hints may be lost or spurious: they save latency, never correctness. One thread of a handle waits at a time.
         """
 
+    def attend(self, session: str | None) -> None:  # noqa: B027 - most stores cannot
+        """Show for as long as this process lives, and somebody waits on this handle, that ``session`` has a process.
+
+        Where a store can do that (a lock that its server frees when the connection ends), ``Glance.absent`` tells
+        others when the sign is gone. ``None``: no longer.
+        """
+
     @abstractmethod
     def notify(self) -> None:
         """Wake whoever waits on other handles of this namespace. Best effort; never raises."""
@@ -495,8 +581,8 @@ class Store(ABC):
         """Return live and overdue sessions, or the ended ones too; newest first."""
 
     @abstractmethod
-    def locks(self, *, limit: int = 200) -> list[LockView]:
-        """Return held locks by name."""
+    def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
+        """Return held locks by name, or the held places of one."""
 
     @abstractmethod
     def counts(self, *, limit: int = 10_000) -> Counts:
@@ -504,7 +590,11 @@ class Store(ABC):
 
     @abstractmethod
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
-        """Return the audit trail, newest first."""
+        """Return the audit trail, newest first.
+
+        A store whose clock was set back says so here (``CLOCK_SET_BACK``) no later than with the next thing that it
+        writes, with the stretch that may have come twice: times in it say nothing about what came first.
+        """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

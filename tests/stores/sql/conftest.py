@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronsensus.clock import Clock
+from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 
 IN_MEMORY = Path("/dev/shm")
@@ -116,3 +117,21 @@ def run_child(url: str) -> Iterator[Callable[[str], Child]]:
     yield run
     for child in children:
         child.end()
+
+
+@pytest.fixture
+def open_postgres(postgres_url: str) -> Iterator[Callable[..., PostgresStore]]:
+    """Open handles, migrated unless told otherwise; close them at the end."""
+    opened: list[PostgresStore] = []
+
+    def open_one(options: str = "", *, at: str = "", migrated: bool = True) -> PostgresStore:
+        url = at or postgres_url
+        store = PostgresStore(url + (("&" if "?" in url else "?") + options if options else ""))
+        opened.append(store)
+        if migrated:
+            store.migrate()
+        return store
+
+    yield open_one
+    for store in opened:
+        store.close()

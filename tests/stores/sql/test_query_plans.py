@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from cronsensus.clock import ManualClock
-from cronsensus.model.instants import to_micros
+from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.states import State

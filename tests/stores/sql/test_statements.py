@@ -36,7 +36,7 @@ BUDGET = {
     "claim, nothing for this node": 4,  # a second page, which leaves its jobs out
     "claim one": 6,  # session and priorities, due entries, their jobs, tokens, start, lease
     "claim a hundred": 6,
-    "claim of a limited job": 7,  # how many of it run
+    "claim of a limited job": 8,  # how many of it run
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
@@ -49,7 +49,7 @@ BUDGET = {
     "enqueue one": 3,  # the job, insert, read the id
     "enqueue one by key": 4,
     "enqueue a hundred": 3,
-    "lock": 4,
+    "lock": 5,
     "lock that is held": 1,
     "extend": 1,
     "unlock": 1,

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
 
-from cronsensus.codec import dumps, loads
+from cronsensus.codec import read_payload
 from cronsensus.errors import LeaseLost, UnknownJob
+from cronsensus.instants import to_micros
+from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Origin, State
+from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 
 
 class Handle:
-    """One handle on a namespace of a world. Verbs take ``self._changed`` first and then read the clock, once."""
+    """One handle on a namespace of a world.
+
+    Verbs take ``self._changed`` first and then read the clock, once; those that write do so by ``self._writing``.
+    """
 
     namespace: str
     _world: World
@@ -24,6 +31,18 @@ class Handle:
     @property
     def _changed(self) -> threading.Condition:
         return self._world.changed
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Take the lock, and write down that the clock was set back, if it was."""
+        with self._changed:
+            monotonic = self._monotonic()
+            look = Looked(to_micros(self._now()), monotonic, monotonic)
+            back = self._space.clock_watch.compare(look)
+            if back is not None:
+                self._space.record(self._now(), BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+            self._space.clock_watch.keep(look)
+            yield
 
     def _now(self) -> datetime:
         return self._world.clock.now()
@@ -43,6 +62,10 @@ class Handle:
     def _alive(self, session: SessionRow) -> bool:
         """Whether nobody ended the session and its lease has not run out."""
         return session.ended_at is None and self._monotonic() < session.until
+
+    def _takes_turns(self, session: SessionRow) -> bool:
+        """Whether the session is alive and no guest."""
+        return not session.spec.guest and self._alive(session)
 
     def _live_session(self, session: str) -> SessionRow:
         row = self._space.sessions.get(session)
@@ -149,14 +172,3 @@ class Handle:
             expires_in=left,
             holds=len(row.running) + len(row.locks),
         )
-
-
-def write_payload(args: tuple[Any, ...], kwargs: dict[str, Any], *, what: str) -> str:
-    """Return arguments as the JSON text that a store keeps."""
-    return dumps([list(args), kwargs], what=what)
-
-
-def read_payload(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what ``write_payload`` wrote."""
-    args, kwargs = loads(text)
-    return tuple(args), kwargs

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from cronsensus.codec import read_payload, write_payload
 from cronsensus.errors import DuplicateJob
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
-from cronsensus.planning import MOST_COUNTED, next_nominal
+from cronsensus.planning import undecided_until
 from cronsensus.stores.base import PutResult
-from cronsensus.stores.memory.handle import Handle, read_payload, write_payload
+from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.state import JobRow
 
 MICROSECOND = timedelta(microseconds=1)
@@ -31,7 +31,7 @@ class JobVerbs(Handle):
             raise DuplicateJob
         digests = {spec.name: spec.digest for spec in specs}
         did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(PutResult)}
-        with self._changed:
+        with self._writing():
             old = self._is_superseded(release)
             for spec in specs:
                 job = self._space.jobs.get(spec.name)
@@ -70,12 +70,14 @@ class JobVerbs(Handle):
     def _is_superseded(self, release: str) -> bool:
         place = self._know_release(release)
         return any(
-            self._alive(session) and self._space.releases[session.spec.release] > place
+            self._takes_turns(session) and self._space.releases[session.spec.release] > place
             for session in self._space.open.values()
         )
 
     def _other_release_lives(self, release: str) -> bool:
-        return any(self._alive(session) and session.spec.release != release for session in self._space.open.values())
+        return any(
+            self._takes_turns(session) and session.spec.release != release for session in self._space.open.values()
+        )
 
     def _define(self, spec: JobSpec, digest: str, payload: str) -> None:
         now = self._now()
@@ -108,12 +110,16 @@ class JobVerbs(Handle):
     def _begin_era(self, job: JobRow, spec: JobSpec | None, now: datetime) -> None:
         """Begin a new revision now; never before the watermark, and never before the last one began."""
         job.revision += 1
-        since = max(now, job.watermark, job.eras[-1].since)
+        since = self._next_era(job, now)
         job.eras.append(Era(since, None if spec is None else spec.trigger, job.revision))
+
+    @staticmethod
+    def _next_era(job: JobRow, now: datetime) -> datetime:
+        return max(now, job.watermark, job.eras[-1].since)
 
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
-        with self._changed:
+        with self._writing():
             row = self._space.jobs.get(job)
             if row is None or row.retired_at is not None:
                 return False
@@ -125,7 +131,8 @@ class JobVerbs(Handle):
         now = self._now()
         for occurrence in sorted(job.pending):
             self._space.close(self._space.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
-        undecided = undecided_until(job, now)
+        # Where the clock was set back, the last era begins later than now; until then the one before it holds.
+        undecided = undecided_until(job.eras_after_watermark(), job.watermark, self._next_era(job, now))
         if undecided is not None:
             job.ranges.append(LedgerRange(self._world.next("range"), job.spec.name, undecided, now))
             job.watermark = undecided.last
@@ -135,7 +142,7 @@ class JobVerbs(Handle):
 
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job."""
-        with self._changed:
+        with self._writing():
             row = self._living_job(job)
             if row.paused_at is not None:
                 return False
@@ -148,7 +155,7 @@ class JobVerbs(Handle):
 
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
         """End a pause."""
-        with self._changed:
+        with self._writing():
             row = self._living_job(job)
             if row.paused_at is None:
                 return False
@@ -167,21 +174,3 @@ def _as_stored(spec: JobSpec, payload: str) -> JobSpec:
     """Return the definition as it comes back from JSON, cut off from what the caller may still change."""
     args, kwargs = read_payload(payload)
     return dataclasses.replace(spec, args=args, kwargs=kwargs)
-
-
-def undecided_until(job: JobRow, now: datetime) -> VerdictRange | None:
-    """Return the nominal times after the watermark up to ``now`` as one range missed(retired), if there are any."""
-    eras = job.eras_after_watermark()
-    first = next_nominal(eras, job.watermark)
-    if first is None or first > now:
-        return None
-    last, count = first, 0
-    for index, era in enumerate(eras):
-        after = job.watermark if index == 0 else max(era.since, job.watermark)
-        until = min(eras[index + 1].since, now) if index + 1 < len(eras) else now
-        if era.trigger is None or after >= until:
-            continue
-        last = era.trigger.latest_until(until, after) or last
-        counted = era.trigger.count_between(after, until, MOST_COUNTED)
-        count = MOST_COUNTED + 1 if counted is None else count + counted
-    return VerdictRange(first, last, State.MISSED, Reason.RETIRED, count if count <= MOST_COUNTED else None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.model.instants import as_utc
+from cronsensus.instants import as_utc
 from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
-from cronsensus.stores.memory.handle import write_payload
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import OccurrenceRow
 
@@ -22,7 +22,7 @@ class OperatingVerbs(RoundVerbs):
         for item in items:
             if item.key is not None:
                 check_key(item.key)
-        with self._changed:
+        with self._writing():
             payloads = [self._payload(item) for item in items]
             now = self._now()
             return [self._enqueue(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
@@ -55,7 +55,7 @@ class OperatingVerbs(RoundVerbs):
 
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
         """Run a job now, beside its schedule."""
-        with self._changed:
+        with self._writing():
             now = self._now()
             row = self._create(self._living_job(job), None, Origin.MANUAL, now, now)
             self._space.record(now, by, "trigger", job, why, occurrence=row.id)
@@ -63,7 +63,7 @@ class OperatingVerbs(RoundVerbs):
 
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
-        with self._changed:
+        with self._writing():
             row = self._existing(occurrence)
             if row.state.final:
                 raise InvalidTransition(f"occurrence {occurrence} is {row.state} and cannot be cancelled")
@@ -74,7 +74,7 @@ class OperatingVerbs(RoundVerbs):
 
     def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
-        with self._changed:
+        with self._writing():
             old = self._existing(occurrence)
             if not old.state.final:
                 raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
@@ -96,7 +96,7 @@ class OperatingVerbs(RoundVerbs):
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
         """Create occurrences for nominal times that need one."""
         times = [as_utc(time, what="times") for time in times]
-        with self._changed:
+        with self._writing():
             row, now = self._living_job(job), self._now()
             for time in times:
                 refuse_pruned(row, time)

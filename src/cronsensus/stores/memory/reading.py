@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
 
+from cronsensus.codec import read_payload
 from cronsensus.model.job import Era, JobState, JobView, Stretch
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
-from cronsensus.stores.memory.handle import Handle, read_payload
+from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.rounds import job_state
-from cronsensus.stores.memory.state import JobRow, OccurrenceRow
+from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
 
 SESSIONS_KEPT = timedelta(days=1)
 
@@ -26,7 +27,7 @@ class CareVerbs(Handle):
 
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
         """Delete what is over, oldest job first, and raise each job's horizon over it."""
-        with self._changed:
+        with self._writing():
             now = self._now()
             deleted = 0
             for job in self._space.jobs_by_id.values():
@@ -179,21 +180,27 @@ class Reads(Handle):
             rows = reversed((self._space.sessions if ended else self._space.open).values())
             return [self._session_view(row) for row in islice(rows, limit)]
 
-    def locks(self, *, limit: int = 200) -> list[LockView]:
-        """Return held locks."""
+    def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
+        """Return held locks, or the held places of one."""
         with self._changed:
-            rows = sorted((row for row in self._space.locks.values() if self._held(row)), key=lambda row: row.name)
-            return [
-                LockView(
-                    name=row.name,
-                    holder=row.holder,
-                    session=row.session,
-                    token=row.token,
-                    acquired_at=row.acquired_at,
-                    expires_in=timedelta(seconds=row.until - self._monotonic()),
-                )
-                for row in rows[:limit]
-            ]
+            found = (place for place in self._space.locks if name is None or name == place[0])
+            rows = (self._space.locks[place] for place in sorted(found))
+            return [self._lock_view(row) for row in islice((row for row in rows if self._held(row)), limit)]
+
+    def _lock_view(self, row: LockRow) -> LockView:
+        owner = None if row.session is None else self._space.sessions[row.session].spec
+        return LockView(
+            name=row.name,
+            holder=row.holder,
+            session=row.session,
+            token=row.token,
+            acquired_at=row.acquired_at,
+            expires_in=timedelta(seconds=row.until - self._monotonic()),
+            place=row.place,
+            host=None if owner is None else owner.host,
+            pid=None if owner is None else owner.pid,
+            pid_started=None if owner is None else owner.pid_started,
+        )
 
     def counts(self, *, limit: int = 10_000) -> Counts:
         """Return bounded counts."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
-from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.instants import as_utc, format_instant
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, check_key, scheduled_key
@@ -60,7 +61,7 @@ class RoundVerbs(Handle):
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in open_sessions if session.running),
-                sessions=tuple(sorted(s.spec.id for s in open_sessions if self._alive(s))[:MOST_SESSIONS_SHOWN]),
+                sessions=tuple(sorted(s.spec.id for s in open_sessions if self._takes_turns(s))[:MOST_SESSIONS_SHOWN]),
             )
 
     def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
@@ -74,7 +75,7 @@ class RoundVerbs(Handle):
 
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out, one after the other under one lock."""
-        with self._changed:
+        with self._writing():
             return [self._fire(plan) for plan in plans]
 
     def _fire(self, plan: Plan) -> bool:
@@ -86,7 +87,7 @@ class RoundVerbs(Handle):
         return True
 
     def _still_holds(self, plan: Plan, job: JobRow) -> bool:
-        """Whether everything that the plan rests on is as it was when the plan was made."""
+        """Whether everything that the plan rests on is as it was when the plan was made, and its time has come."""
         seen = (plan.watermark_seen, plan.revision, plan.active_seen)
         holds = job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
         return holds and (plan.not_before is None or plan.not_before <= self._now())
@@ -129,7 +130,7 @@ class RoundVerbs(Handle):
 
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Choose and take under one lock."""
-        with self._changed:
+        with self._writing():
             holder = self._live_session(session)
             now = self._now()
             self._space.expire(now)
@@ -137,6 +138,17 @@ class RoundVerbs(Handle):
             if claims:
                 self._set_lease(holder, lease, now)
             return claims
+
+    def fire_and_claim(
+        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+    ) -> tuple[list[bool], list[Claim]]:
+        """Carry plans out and take work under one lock; whether the session lives is asked before any write."""
+        with self._writing():
+            jobs = self._space.jobs_by_id
+            if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id]) for plan in plans):
+                self._live_session(session)
+            fired = self.fire(plans)
+            return fired, self.claim(session, limit, functions, lease=lease) if any(fired) else []
 
     def _choose(self, limit: int, functions: frozenset[str], now: datetime) -> list[OccurrenceRow]:
         """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
@@ -193,7 +205,7 @@ class RoundVerbs(Handle):
             name = check_key(key)
         else:
             raise InvalidOption("acquire: give exactly one of scheduled_for and key")
-        with self._changed:
+        with self._writing():
             holder = self._live_session(session)
             row = self._living_job(job)
             now = self._now()
@@ -204,12 +216,20 @@ class RoundVerbs(Handle):
             if found is None:
                 origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
                 found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
-                if scheduled_for is not None and row.spec.trigger is None and scheduled_for > row.watermark:
+                if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
                     row.watermark = scheduled_for
             elif found.state is not State.PENDING:
                 return None
             self._set_lease(holder, lease, now)
-            return self._start(found, holder, now)
+            claim = self._start(found, holder, now)
+            found.due_at = min(found.due_at, now)
+            return replace(claim, due_at=found.due_at)
+
+    @staticmethod
+    def _may_pass_to(job: JobRow, time: datetime) -> bool:
+        """Whether the watermark may move to ``time``: another program keeps time, and nothing before it is owed."""
+        nothing_owed = job.next_due is None or job.next_due > time
+        return job.spec.trigger is None and time > job.watermark and nothing_owed
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
@@ -217,7 +237,7 @@ class RoundVerbs(Handle):
         """Record how attempts ended; impossible states are refused before anything is written."""
         for outcome in outcomes:
             require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
-        with self._changed:
+        with self._writing():
             return [self._settle(outcome) for outcome in outcomes]
 
     def _settle(self, outcome: Outcome) -> Settled:
@@ -251,7 +271,7 @@ class RoundVerbs(Handle):
 
     def release(self, claims: Sequence[Claim]) -> list[bool]:
         """Give claims back, each only if it is still current."""
-        with self._changed:
+        with self._writing():
             return [self._release(claim) for claim in claims]
 
     def _release(self, claim: Claim) -> bool:
@@ -269,7 +289,7 @@ class RoundVerbs(Handle):
 
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines, each only under a current token."""
-        with self._changed:
+        with self._writing():
             return [self._note(note) for note in notes]
 
     def _note(self, note: Note) -> bool:

@@ -11,6 +11,7 @@ from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
 
 
@@ -19,7 +20,7 @@ class SessionVerbs(Handle):
 
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session; said again while it lives, it only sets the lease."""
-        with self._changed:
+        with self._writing():
             now = self._now()
             row = self._space.sessions.get(session.id)
             if row is not None:
@@ -29,30 +30,36 @@ class SessionVerbs(Handle):
                 return now
             row = SessionRow(session, self._lease_end(lease), now, now)
             self._space.sessions[session.id] = self._space.open[session.id] = row
-            self._space.releases.setdefault(session.release, len(self._space.releases))
+            if not session.guest:
+                self._space.releases.setdefault(session.release, len(self._space.releases))
             return now
 
-    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         """Set the lease, if there still is one."""
-        with self._changed:
+        with self._writing():
             now = self._now()
             row = self._space.sessions.get(session)
             if row is None or not self._alive(row):
-                return Renewal(alive=False, cancel={}, drain=False, now=now)
-            self._set_lease(row, lease, now)
+                return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now)
+            given = self._lease_for(row, lease, idle_lease)
+            self._set_lease(row, given, now)
             held = (self._space.occurrences[occurrence] for occurrence in row.running)
             cancel = {occurrence.id: occurrence.cancel for occurrence in held if occurrence.cancel is not None}
-            return Renewal(alive=True, cancel=cancel, drain=row.draining, now=now)
+            return Renewal(alive=True, lease=given, cancel=cancel, drain=row.draining, now=now)
+
+    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
+        """Return the lease for what the session holds now."""
+        return lease if session.running or idle_lease is None else idle_lease
 
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order."""
-        with self._changed:
+        with self._writing():
             row = self._space.open.get(session)
             return [] if row is None else self._end(row, "closed", "closed in order", crashed=False)
 
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End the sessions that are dead."""
-        with self._changed:
+        with self._writing():
             taken: list[Takeover] = []
             for row in list(self._space.open.values()):
                 if not self._alive(row):
@@ -67,8 +74,8 @@ class SessionVerbs(Handle):
             self._take_over(self._space.occurrences[occurrence], session, why, now, crashed=crashed)
             for occurrence in list(session.running)
         ]
-        for name in list(session.locks):
-            self._free(self._space.locks[name])
+        for place in list(session.locks):
+            self._free(self._space.locks[place])
         session.ended_at, session.ended_as, session.ended_why = now, ended_as, why
         del self._space.open[session.spec.id]
         return taken
@@ -95,7 +102,7 @@ class SessionVerbs(Handle):
 
     def drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to take nothing new."""
-        with self._changed:
+        with self._writing():
             row = self._space.sessions.get(session)
             if row is None or not self._alive(row):
                 return False
@@ -105,26 +112,33 @@ class SessionVerbs(Handle):
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
-        """Take a lock that is free or overdue."""
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        """Take the first place of a lock that is free or overdue."""
         check_name(name, what="lock name")
-        with self._changed:
+        with self._writing():
             owner = None if session is None else self._live_session(session)
-            row = self._space.locks.get(name)
+            place = next((number for number in range(limit) if not self._is_taken(name, number)), None)
+            if place is None:
+                return None
+            row = self._space.locks.get((name, place))
             if row is not None:
-                if self._held(row):
-                    return None
                 self._free(row)
-            grant = LockGrant(name=name, holder=holder, token=self._world.next("token"))
-            until = self._lease_end(ttl)
-            self._space.locks[name] = LockRow(name, holder, session, grant.token, self._now(), until)
+            grant = LockGrant(name=name, holder=holder, token=self._world.next("token"), place=place)
+            row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl))
+            self._space.locks[name, place] = row
             if owner is not None:
-                owner.locks.add(name)
+                owner.locks.add((name, place))
             return grant
+
+    def _is_taken(self, name: str, place: int) -> bool:
+        row = self._space.locks.get((name, place))
+        return row is not None and self._held(row)
 
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
-        with self._changed:
+        with self._writing():
             row = self._lock_under(grant)
             if row is None:
                 return False
@@ -133,19 +147,29 @@ class SessionVerbs(Handle):
 
     def unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held."""
-        with self._changed:
+        with self._writing():
             row = self._lock_under(grant)
             if row is None:
                 return False
             self._free(row)
+            self._space.call_next(grant.name)
             return True
+
+    def line(self) -> MemoryLine:
+        """Return a way to be told when a lock may be free."""
+        return MemoryLine(self._space)
+
+    def call_next(self, name: str) -> None:
+        """Tell the line that has waited longest."""
+        with self._changed:
+            self._space.call_next(name)
 
     def _lock_under(self, grant: LockGrant) -> LockRow | None:
         """Return the lock if it is held under the grant's token."""
-        row = self._space.locks.get(grant.name)
+        row = self._space.locks.get((grant.name, grant.place))
         return row if row is not None and row.token == grant.token and self._held(row) else None
 
     def _free(self, lock: LockRow) -> None:
-        del self._space.locks[lock.name]
+        del self._space.locks[lock.name, lock.place]
         if lock.session is not None:
-            self._space.sessions[lock.session].locks.discard(lock.name)
+            self._space.sessions[lock.session].locks.discard((lock.name, lock.place))

@@ -21,6 +21,7 @@ from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Origin, Reason, State, require_transition
 from cronsensus.planning import next_nominal
+from cronsensus.stores.clock_watch import ClockWatch
 
 Key = TypeVar("Key", bound=Any)
 
@@ -158,14 +159,15 @@ class SessionRow:
     ended_as: str = ""
     ended_why: str | None = None
     running: Sorted[int] = field(default_factory=Sorted)
-    locks: set[str] = field(default_factory=set)
+    locks: set[tuple[str, int]] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
 class LockRow:
-    """A held lock. ``until`` is on the monotonic clock."""
+    """A held place of a lock. ``until`` is on the monotonic clock."""
 
     name: str
+    place: int
     holder: str
     session: str | None
     token: int
@@ -213,8 +215,11 @@ class Space:
         self.open: dict[str, SessionRow] = {}
         """Sessions that nobody ended yet, alive or overdue."""
         self.releases: dict[str, int] = {}
-        self.locks: dict[str, LockRow] = {}
+        self.locks: dict[tuple[str, int], LockRow] = {}
+        self.lines: dict[str, dict[Any, None]] = {}
+        """Who stands in line for a lock, in the order of coming; see ``MemoryLine``."""
         self.trail: list[TrailEntry] = []
+        self.clock_watch = ClockWatch()
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -366,6 +371,24 @@ class Space:
                 self.sessions[row.session].running.discard(row.id)
         elif row.finished_at is not None:
             job.final.discard((row.finished_at, row.id))
+
+    # --- lines for locks ----------------------------------------------------------------------------------------------
+
+    def call_next(self, name: str) -> None:
+        """Tell the line that has waited longest for a lock, which leaves it by that."""
+        waiting = self.lines.get(name)
+        if waiting:
+            line = next(iter(waiting))
+            self.leave_line(line, name)
+            line.told.append(name)
+            self.world.changed.notify_all()
+
+    def leave_line(self, line: Any, name: str) -> None:
+        """Let a line stand no more for a lock."""
+        waiting = self.lines.get(name, {})
+        waiting.pop(line, None)
+        if not waiting:
+            self.lines.pop(name, None)
 
     # --- the audit trail ----------------------------------------------------------------------------------------------
 

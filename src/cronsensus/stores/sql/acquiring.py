@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, or_, select, update
 
+from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
-from cronsensus.model.instants import as_utc, format_instant, from_micros, to_micros
+from cronsensus.instants import as_utc, format_instant, from_micros, to_micros
 from cronsensus.model.occurrence import Claim, check_key, scheduled_key
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.choosing import CLAIMED
 from cronsensus.stores.sql.claiming import expire, start
 from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
-from cronsensus.stores.sql.occurrencerows import insert_absent, new_row, write_payload
+from cronsensus.stores.sql.occurrencerows import PENDING, insert_absent, new_row
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.sessions import require_alive, set_lease
 from cronsensus.stores.sql.transaction import Transaction
@@ -23,9 +24,15 @@ _o = occurrences.c
 _STANDING = (
     select(*CLAIMED, _o.state).where(_o.job_id == bindparam("job"), _o.key == bindparam("name")).with_for_update()
 )
+_DUE_NOW = update(occurrences).where(_o.id == bindparam("occurrence"), PENDING).values(due_at=bindparam("now"))
 _MOVE_WATERMARK = (
     update(jobs)
-    .where(jobs.c.id == bindparam("job"), jobs.c.watermark < bindparam("decided"))
+    .where(
+        jobs.c.id == bindparam("job"),
+        jobs.c.watermark < bindparam("decided"),
+        # What an earlier trigger still owes is decided first, or it would never be.
+        or_(jobs.c.next_due.is_(None), jobs.c.next_due > bindparam("decided")),
+    )
     .values(watermark=bindparam("decided"))
 )
 
@@ -73,6 +80,9 @@ def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: time
     standing = tx.row(_STANDING, job=row.id, name=wanted.key)
     if standing is None or standing.state != "pending":
         return None
+    if standing.due_at > tx.now:
+        tx.change(_DUE_NOW, occurrence=standing.id, now=tx.now)
+        standing = tx.row(_STANDING, job=row.id, name=wanted.key) or standing
     if created and at is not None and spec.trigger is None:
         tx.change(_MOVE_WATERMARK, job=row.id, decided=at)
     taken = start(tx, [standing], {row.id: spec}, session, holder.node)

@@ -11,22 +11,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, exists, func, not_, or_, select, tuple_
+from sqlalchemy import Select, and_, bindparam, func, literal_column, not_, or_, select, tuple_
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL
-from cronsensus.stores.sql.schema import jobs, occurrences, sessions
-from cronsensus.stores.sql.sessions import ALIVE, HELD_BY_SESSION
+from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_RUNNING, PENDING, RUNNING, SERIAL
+from cronsensus.stores.sql.schema import along, jobs, occurrences, sessions
+from cronsensus.stores.sql.sessions import ALIVE, OPEN, OVERDUE
 from cronsensus.stores.sql.transaction import Transaction
 
 _log = logging.getLogger("cronsensus.stores")
@@ -57,17 +57,47 @@ _JOBS = select(
     _j.concurrency,
     # The earliest waiting one of those that overlap rules, if none of them runs: the only one whose turn it can be.
     select(func.min(_o.id))
+    .with_hint(*along("serial"))
     .where(_o.job_id == _j.id, SERIAL, ACTIVE, PENDING)
     .correlate(jobs)
     .scalar_subquery()
     .label("head"),
-    exists().where(_o.job_id == _j.id, SERIAL, ACTIVE, RUNNING).correlate(jobs).label("busy"),
+    # Not EXISTS: PostgreSQL might rather look up once which jobs are busy at all.
+    select(literal_column("1"))
+    .select_from(occurrences)
+    .with_hint(*along("serial"))
+    .where(_o.job_id == _j.id, SERIAL, ACTIVE, RUNNING)
+    .limit(1)
+    .correlate(jobs)
+    .scalar_subquery()
+    .label("busy"),
 ).where(_j.id.in_(bindparam("ids", expanding=True)))
+# Two nodes that took different occurrences of one job at the same instant would each count without the other's.
+_LIMITED_LOCKED = (
+    select(_j.id).where(_j.id.in_(bindparam("ids", expanding=True))).order_by(_j.id).with_for_update(key_share=True)
+)
+_MORE_LIMITED_LOCKED = _LIMITED_LOCKED.with_for_update(key_share=True, skip_locked=True)
 _RUNNING_NOW = (
-    select(_o.job_id, func.count().label("runs"))
-    .join_from(sessions, occurrences, HELD_BY_SESSION)
-    .where(_s.namespace == bindparam("space"), ALIVE, _o.job_id.in_(bindparam("ids", expanding=True)))
-    .group_by(_o.job_id)
+    select(
+        _o.job_id,
+        _o.session,
+        func.count().label("runs"),
+        select(ALIVE)
+        .where(_s.namespace == bindparam("space"), _s.id == _o.session)
+        .correlate(occurrences)
+        .scalar_subquery()
+        .label("alive"),
+    )
+    .with_hint(*along("running"))
+    .where(_o.namespace == bindparam("space"), LISTED_RUNNING, _o.job_id.in_(bindparam("ids", expanding=True)))
+    .group_by(_o.job_id, _o.session)
+)
+# Whose lease ran out may be renewing it in this very moment, unless his row is locked.
+_OVERDUE_LOCKED = (
+    select(_s.id)
+    .where(_s.namespace == bindparam("space"), _s.id.in_(bindparam("holders", expanding=True)), OPEN, OVERDUE)
+    .order_by(_s.number)
+    .with_for_update(skip_locked=True)
 )
 
 
@@ -76,9 +106,10 @@ def _page(*, further: bool) -> Select[tuple[Any, ...]]:
     """Return the query for due entries at one priority: the first page, or a further one that leaves jobs out."""
     page = (
         select(*CLAIMED)
+        .with_hint(*along("pending"))
         .where(
             _o.namespace == bindparam("space"),
-            PENDING,
+            LISTED_PENDING,
             _o.priority == bindparam("level"),
             _o.due_at <= bindparam("now"),
             NOT_EXPIRED,
@@ -89,6 +120,8 @@ def _page(*, further: bool) -> Select[tuple[Any, ...]]:
     )
     if further:
         page = page.where(
+            # Said twice, because MySQL seeks by a column and not by a pair.
+            _o.due_at >= bindparam("after_due"),
             tuple_(_o.due_at, _o.id) > tuple_(bindparam("after_due"), bindparam("after_id")),
             _o.job_id.not_in(bindparam("full", expanding=True)),
             or_(
@@ -112,6 +145,8 @@ class Choice:
     """How many more runs of a job its ``concurrency`` allows, where it sets one."""
     left_out: set[int] = field(default_factory=set)
     """Jobs that are full, or that this node cannot run."""
+    counting: bool = False
+    """Whether jobs with a limit are locked."""
     blocked: dict[int, int] = field(default_factory=dict)
     """Jobs with occurrences that wait their turn, and the one whose turn it is (0: nobody's)."""
 
@@ -183,13 +218,34 @@ def _learn(tx: Transaction, choice: Choice, page: Sequence[AnyRow]) -> None:
     able = [row for row in found if row.function in choice.functions]
     limited = {row.id: row.concurrency for row in able if row.concurrency is not None}
     if limited:
-        counted = tx.rows_in(_RUNNING_NOW, "ids", limited, space=tx.namespace, **tx.clocks)
-        runs = {row.job_id: row.runs for row in counted}
-        choice.room.update((job, most - runs.get(job, 0)) for job, most in limited.items())
+        _count(tx, choice, limited)
     try:
         choice.specs.update(specs_of(tx, {row.id: row.revision for row in able}))
     except StoreCorrupt:
         _leave_out_unreadable(tx, choice, able)
+
+
+def _count(tx: Transaction, choice: Choice, limited: Mapping[int, int]) -> None:
+    """Read how much room is left in jobs with a limit: what live sessions run counts.
+
+    Safe when two nodes claim at the same instant: the jobs are locked before the runs are counted, so one counts what
+    the other has taken. This is the one place where a claim waits for others, and only for claims of the same job; who
+    holds such locks already leaves out what is taken, or two could wait for each other.
+    """
+    ids = sorted(limited)
+    if choice.counting:
+        locked = {row.id for row in tx.rows_in(_MORE_LIMITED_LOCKED, "ids", ids)}
+        choice.left_out.update(job for job in ids if job not in locked)
+    else:
+        tx.rows_in(_LIMITED_LOCKED, "ids", ids)
+        choice.counting = True
+    counted = tx.rows_in(_RUNNING_NOW, "ids", ids, space=tx.namespace, **tx.clocks)
+    overdue = sorted({row.session for row in counted if not row.alive})
+    dead = {row.id for row in tx.rows_in(_OVERDUE_LOCKED, "holders", overdue, space=tx.namespace, **tx.clocks)}
+    choice.room.update(limited)
+    for row in counted:
+        if row.session not in dead:
+            choice.room[row.job_id] -= row.runs
 
 
 def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Sequence[AnyRow]) -> None:

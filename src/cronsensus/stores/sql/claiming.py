@@ -12,16 +12,17 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import and_, bindparam, literal_column, null, select, update
 
+from cronsensus.codec import read_payload
 from cronsensus.errors import StoreUnavailable
-from cronsensus.model.instants import from_micros
+from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Origin, Reason
 from cronsensus.stores.sql.choosing import Choice, choose_at
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.looking import DUE_AT_LEVEL, LEVELS
-from cronsensus.stores.sql.occurrencerows import PENDING, instant, read_payload
-from cronsensus.stores.sql.schema import occurrences, sessions
+from cronsensus.stores.sql.looking import LEVELS, due_at
+from cronsensus.stores.sql.occurrencerows import PENDING, STILL_PENDING, instant
+from cronsensus.stores.sql.schema import along, occurrences, sessions
 from cronsensus.stores.sql.sessions import ALIVE, MINE, not_alive, set_lease
 from cronsensus.stores.sql.transaction import Transaction
 
@@ -30,30 +31,37 @@ _ORIGINS = {origin.value: origin for origin in Origin}
 MOST_EXPIRED = 1000
 """Most occurrences that one claim closes as missed(late); the rest is passed over until the next."""
 
-_EXPIRED = select(_o.id).where(
-    _o.namespace == bindparam("space"),
-    PENDING,
-    _o.attempt == literal_column("0"),
-    _o.expires_at.is_not(None),
-    _o.expires_at < bindparam("now"),
+_EXPIRED = (
+    select(_o.id)
+    .with_hint(*along("expiring"))
+    .where(
+        _o.namespace == bindparam("space"),
+        PENDING,
+        _o.attempt == literal_column("0"),
+        _o.expires_at.is_not(None),
+        _o.expires_at < bindparam("now"),
+    )
 )
 _EXPIRED_LOCKED = _EXPIRED.order_by(_o.expires_at).limit(MOST_EXPIRED).with_for_update(skip_locked=True)
 _CLOSE_EXPIRED = (
     update(occurrences)
-    .where(_o.id == bindparam("occurrence"), PENDING)
+    .where(_o.id == bindparam("occurrence"), STILL_PENDING)
     .values(state="missed", reason=Reason.LATE, finished_at=bindparam("now"))
 )
 # One row for each priority that has work due, highest first, or a single one without; none if the session is not alive.
-_OPENING = (
-    select(_s.node, _EXPIRED.exists().label("late"), LEVELS.c.priority)
-    .select_from(sessions.outerjoin(LEVELS, and_(LEVELS.c.priority.is_not(None), DUE_AT_LEVEL)))
-    .where(MINE, ALIVE)
-    .order_by(LEVELS.c.priority.desc())
-    .with_for_update(of=sessions)
-)
+_OPENING = {
+    grouping: (
+        select(_s.node, _s.lease_until, _EXPIRED.exists().label("late"), levels.c.priority)
+        .select_from(sessions.outerjoin(levels, and_(levels.c.priority.is_not(None), due_at(levels))))
+        .where(MINE, ALIVE)
+        .order_by(levels.c.priority.desc())
+        .with_for_update(of=sessions)
+    )
+    for grouping, levels in LEVELS.items()
+}
 _START = (
     update(occurrences)
-    .where(_o.id == bindparam("occurrence"), PENDING)
+    .where(_o.id == bindparam("occurrence"), STILL_PENDING)
     .values(
         state=literal_column("'running'"),
         attempt=_o.attempt + literal_column("1"),
@@ -98,8 +106,10 @@ def claim(tx: Transaction, session: str, limit: int, functions: Collection[str],
     Raises:
         LeaseLost: the session is not alive.
     """
-    found = tx.rows(_OPENING, session=session, space=tx.namespace, now=tx.now, **tx.clocks)
-    if not found:
+    found = tx.rows(
+        _OPENING[tx.dialect.groups_by_seeking], session=session, space=tx.namespace, now=tx.now, **tx.clocks
+    )
+    if not found or not tx.outlasts(found[0].lease_until):
         raise not_alive(session)
     if found[0].late:
         expire(tx)
@@ -123,7 +133,8 @@ def expire(tx: Transaction) -> None:
 def start(tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec], session: str, node: str) -> Taken:
     """Make pending occurrences running for ``session``, each under a new token."""
     tokens = tx.dialect.next_tokens(tx.connection, len(rows))
-    now = tx.now
+    # The end of the attempt before may have been written since this transaction began.
+    now = tx.by_now
     started = tx.change_tuples(
         _START,
         ("given", "holder", "on", "now", "occurrence"),

@@ -75,9 +75,10 @@ class Connections:
             connection.close()
 
     def throw_away(self, connection: Connection) -> None:
-        """Close a connection whose state is in doubt."""
+        """Close a connection whose state is in doubt; it may be closed already."""
         try:
-            connection.invalidate()
+            if not connection.closed:
+                connection.invalidate()
             connection.close()
         finally:
             self._end_use()

@@ -11,18 +11,19 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import and_, bindparam, exists, select, update
 
+from cronsensus.codec import write_payload
 from cronsensus.errors import DuplicateJob, StoreUnavailable
-from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS
 from cronsensus.planning import next_nominal
 from cronsensus.stores.base import PutResult
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, eras_after, last_eras
-from cronsensus.stores.sql.occurrencerows import OF_JOBS, PENDING, RUNNING, micros, write_payload
+from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, LISTED_RUNNING, OF_JOBS, micros
 from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.schema import jobs, occurrences, releases, sessions
-from cronsensus.stores.sql.sessions import ALIVE, know_release
+from cronsensus.stores.sql.sessions import TAKES_TURNS, know_release, one_at_a_time
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
 
@@ -47,12 +48,12 @@ _RELEASE = select(releases.c.id).where(
 )
 _LATER_RELEASE_LIVES = select(
     exists()
-    .where(_s.namespace == bindparam("space"), ALIVE)
+    .where(_s.namespace == bindparam("space"), TAKES_TURNS)
     .where(and_(releases.c.namespace == _s.namespace, releases.c.release == _s.release))
     .where(releases.c.id > bindparam("place"))
 )
 _OTHER_RELEASE_LIVES = select(
-    exists().where(_s.namespace == bindparam("space"), ALIVE, _s.release != bindparam("name"))
+    exists().where(_s.namespace == bindparam("space"), TAKES_TURNS, _s.release != bindparam("name"))
 )
 _REDEFINE = (
     update(jobs)
@@ -73,7 +74,7 @@ _SET_SERIAL = tuple(
     update(occurrences)
     .where(_o.namespace == bindparam("space"), state, OF_JOBS, _SERIAL)
     .values(serial=bindparam("is_serial"))
-    for state in (PENDING, RUNNING)
+    for state in (LISTED_PENDING, LISTED_RUNNING)
 )
 
 
@@ -148,11 +149,12 @@ def _prepare(spec: JobSpec, now: datetime) -> Prepared:
 def put(tx: Transaction, declared: Declared) -> PutResult:
     """Define jobs, all or nothing.
 
-    Safe when two nodes define the same job at the same instant: existing rows are locked before they are compared and
-    the UPDATE asks for the revision that was compared; of two INSERTs of one name the unique key of (namespace, name)
-    lets one in.
+    Safe when two nodes define the same job at the same instant: in a namespace one defines after the other, and both
+    after or before a session begins. Against verbs of operators, rows are locked before they are compared, and the
+    UPDATE asks for the revision that was compared.
     """
     place = know_release(tx, declared.release)
+    one_at_a_time(tx)
     superseded = _lives(tx, _LATER_RELEASE_LIVES, place=place)
     standing = _standing(tx, declared, locked=True)
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}

@@ -7,21 +7,25 @@ statements say ``FOR UPDATE [SKIP LOCKED]`` and SQLAlchemy leaves it out where t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Row, Table, bindparam, select, update
+from sqlalchemy import Connection, Insert, Row, Select, Table, bindparam, select, update
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
-from cronsensus.errors import StoreError
+from cronsensus.clock import SystemClock
+from cronsensus.errors import StoreBusy, StoreError
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.schema import counters
 
 Arrange = Callable[[Sequence[Any]], Any]
 AnyRow = Row[Any]
+
+_HOST = SystemClock()
 
 TAKE_TOKENS = update(counters).where(counters.c.name == "token").values(value=counters.c.value + bindparam("count"))
 _LAST_TOKEN = select(counters.c.value).where(counters.c.name == "token")
@@ -35,18 +39,30 @@ class Reading:
         now: the clock that judges due times, since 1970 in UTC.
         lease: the clock that judges leases; comparable only within ``epoch``.
         epoch: one life of the lease clock, such as one boot of a host.
+        asked_at: the host's monotonic clock just before a server was asked, seconds.
     """
 
     now: int
     lease: int
     epoch: str
+    asked_at: float = 0.0
+
+
+class TryAgain(StoreBusy):
+    """The database ended a transaction in favour of another one; nothing was written, and the verb can be repeated."""
 
 
 class Dialect(ABC):
     """The answers of one database."""
 
+    promptness: int = 0
+    """Microseconds that a statement may take before what it judged by the clocks is judged again."""
+    groups_by_seeking: bool = False
+    """Whether GROUP BY goes from group to group in an index, instead of reading each entry."""
     most_parameters: int = 500
     """How many values one ``IN (…)`` may list."""
+    execution_options: Mapping[str, Any] = MappingProxyType({})
+    """What SQLAlchemy is told with every statement that it runs, on whatever connection."""
 
     def __init__(self) -> None:
         self._prepared: dict[tuple[Executable, tuple[str, ...]], tuple[str, Arrange]] = {}
@@ -70,6 +86,13 @@ class Dialect(ABC):
             StoreBusy: another writer did not end in time.
         """
 
+    def begin_lent(self, connection: Connection) -> None:
+        """Begin a transaction that a job's own code will write in; ``end_write`` is called for it, too.
+
+        To be written where transactions of ours begin with settings that would be in that code's way.
+        """
+        self.begin_write(connection)
+
     def end_write(self) -> None:  # noqa: B027 - most have nothing to do
         """Be told that a transaction that writes has ended, one way or the other."""
 
@@ -81,22 +104,49 @@ class Dialect(ABC):
     def read_clocks(self, connection: Connection) -> Reading:
         """Read the store's clocks; in a write transaction this is called after any wait for a lock."""
 
+    def lease_now(self, reading: Reading) -> int:
+        """Return the lease clock as it is now, or later; without asking the server.
+
+        ``reading`` may be old by the time that a row's lock came free. Where transactions wait for nothing after they
+        read the clocks, it is still good.
+        """
+        return reading.lease
+
+    def is_cut(self, error: Exception) -> bool:  # noqa: ARG002 - a file is never cut off
+        """Whether an error, met at the beginning of a transaction, means that the connection was gone already."""
+        return False
+
+    def monotonic(self) -> float:
+        """Return the seconds of a clock that never steps: this host's, or the one that comes with an injected clock."""
+        return _HOST.monotonic()
+
     # --- statements ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
         """Return an INSERT that leaves alone what is there already under the columns ``unique``."""
 
+    def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
+        """Whether a query may go without a transaction around it, where that saves journeys to a server."""
+        return False
+
+    def look(
+        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
+    ) -> tuple[Reading, Sequence[AnyRow]]:
+        """Read the clocks, and run a query that wants the parameter ``now``; in one statement where possible."""
+        reading = self.read_clocks(connection)
+        return reading, self.rows(connection, statement, {**parameters, "now": reading.now})
+
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query and return its rows."""
-        return connection.execute(statement, parameters).all()
+        return connection.execute(statement, parameters, execution_options=self.execution_options).all()
 
     def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
         """Run a statement that writes; return how many rows it touched."""
-        return connection.execute(statement, parameters).rowcount
+        return connection.execute(statement, parameters, execution_options=self.execution_options).rowcount
 
-    def next_tokens(self, connection: Connection, count: int) -> range:
-        """Take ``count`` fencing tokens: higher than all before, never given again.
+    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
+        """Take ``count`` fencing tokens, ascending: higher than all that were given before, never given again.
 
         Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
         are given again, but nobody saw them.

@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select, update
 
+from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreUnavailable
-from cronsensus.model.instants import to_micros
+from cronsensus.instants import to_micros
 from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
 from cronsensus.model.states import State, require_transition
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.occurrencerows import clean, cleaned, write_error
 from cronsensus.stores.sql.schema import logs, occurrences, runs
 from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, run_of
 from cronsensus.stores.sql.transaction import Transaction
@@ -109,7 +109,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     Safe when a takeover happens at the same instant: the UPDATE writes only where the occurrence is running under that
     very token, and the number of rows that it touched is checked. A result that comes second finds another token.
     """
-    standing = _standing(tx, [outcome.id for outcome in outcomes])
+    found = standing(tx, [outcome.id for outcome in outcomes])
     now = tx.now
     answers: list[Settled | None] = []
     became: dict[int, tuple[int, State]] = {}  # what this call did: occurrence → token, state
@@ -119,7 +119,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     ended: list[tuple[Any, ...]] = []
     for outcome in outcomes:
         number, token, state = outcome.id, outcome.token, outcome.state
-        row = standing.get(number)
+        row = found.get(number)
         if row is None or row.state != "running" or row.token != token or number in became:
             answers.append(_repeated(outcome, row, became.get(number)))
             if answers[-1] is None:
@@ -132,7 +132,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
             wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
             later.append((now + wait, reason, error, number, token))
         else:
-            closed.append((state.value, reason, outcome.result, error, now, number, token))
+            closed.append((state.value, reason, outcome.result, error, max(now, row.started_at), number, token))
         ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))
         became[number] = token, state
         answers.append(Settled(number, token, accepted=True, state=state))
@@ -177,14 +177,14 @@ def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
 
     Safe when a takeover happens at the same instant: as in ``finish``, the UPDATE asks for the token.
     """
-    standing = _standing(tx, (claim.id for claim in claims))
+    found = standing(tx, (claim.id for claim in claims))
     answers: list[bool] = []
     back: list[dict[str, Any]] = []
     cancelled: list[dict[str, Any]] = []
     ended: list[tuple[Any, ...]] = []
     done: set[int] = set()
     for claim in claims:
-        row = standing.get(claim.id)
+        row = found.get(claim.id)
         if row is None or row.state != "running" or row.token != claim.token or row.id in done:
             answers.append(False)
             continue
@@ -207,11 +207,11 @@ def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
     Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
     UPDATE asks for the token again.
     """
-    standing = _standing(tx, (note.id for note in notes))
+    found = standing(tx, (note.id for note in notes))
     current: list[tuple[Note, AnyRow]] = []
     answers: list[bool] = []
     for one in notes:
-        row = standing.get(one.id)
+        row = found.get(one.id)
         ok = row is not None and row.state == "running" and row.token == one.token
         answers.append(ok)
         if row is not None and ok:
@@ -244,7 +244,7 @@ def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
     return answers
 
 
-def _standing(tx: Transaction, ids: Iterable[int]) -> dict[int, AnyRow]:
+def standing(tx: Transaction, ids: Iterable[int]) -> dict[int, AnyRow]:
     """Return occurrences by id, locked."""
     return {row.id: row for row in tx.rows_in(_STANDING, "ids", sorted(set(ids)), space=tx.namespace)}
 

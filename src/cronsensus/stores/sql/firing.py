@@ -7,31 +7,23 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select, update
 
+from cronsensus.codec import write_payload
 from cronsensus.errors import StoreUnavailable
-from cronsensus.model.instants import to_micros
+from cronsensus.instants import to_micros
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin, Reason
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
-from cronsensus.stores.sql.occurrencerows import (
-    ACTIVE,
-    PENDING,
-    RUNNING,
-    SERIAL,
-    insert_absent,
-    micros,
-    new_row,
-    write_payload,
-)
-from cronsensus.stores.sql.schema import jobs, occurrences, verdicts
+from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL, insert_absent, micros, new_row
+from cronsensus.stores.sql.schema import along, jobs, occurrences, verdicts
 from cronsensus.stores.sql.transaction import Transaction
 
 _j, _o = jobs.c, occurrences.c
 
 _JOBS_LOCKED = (
     select(_j.id, _j.revision, _j.watermark, _j.paused_at, _j.retired_at)
-    .where(_j.id.in_(bindparam("ids", expanding=True)), _j.namespace == bindparam("space"))
+    .where(_j.id.in_(bindparam("ids", expanding=True)), func.coalesce(_j.namespace, "") == bindparam("space"))
     .order_by(_j.id)
     .with_for_update()
 )
@@ -39,6 +31,7 @@ _JOBS_LOCKED = (
 # seen.
 _ACTIVE = (
     select(_o.job_id, func.count().label("active"))
+    .with_hint(*along("serial"))
     .where(_o.job_id.in_(bindparam("ids", expanding=True)), SERIAL, ACTIVE)
     .group_by(_o.job_id)
 )

@@ -2,33 +2,92 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
+from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError
-from cronsensus.model.instants import from_micros
+from cronsensus.instants import from_micros
 from cronsensus.model.job import check_name
+from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.base import Store, StoreCapabilities
+from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
 from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.connections import Connections
 from cronsensus.stores.sql.definitions import Definitions
-from cronsensus.stores.sql.dialect import Dialect
+from cronsensus.stores.sql.dialect import Dialect, TryAgain
+from cronsensus.stores.sql.lending import Lending
+from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+MOST_TRIES = 12
+LONGEST_TRYING = 10.0
+"""Seconds after which nothing is tried again: a try may itself have waited for a lock."""
+_PATIENCE = SystemClock()
+LONGEST_PAUSE = 0.02
+"""Most seconds between two tries; those who met must not meet again."""
+
+
+def repeated(verb: Verb) -> Verb:
+    """Let a verb be done again when the database ended its transaction in favour of another (a deadlock).
+
+    Nothing was written then; a verb is one transaction, so all of it is done again, on a new reading of the clocks.
+    """
+
+    @wraps(verb)
+    def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
+        until = _PATIENCE.monotonic() + LONGEST_TRYING
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return verb(self, *args, **kwargs)
+            except TryAgain:
+                if _PATIENCE.monotonic() > until:
+                    raise
+                self._ended.wait(random.uniform(0, LONGEST_PAUSE))
+        return verb(self, *args, **kwargs)
+
+    return cast("Verb", tried)
 
 
 class SqlHandle(Store):
     """A handle on a SQL database; a subclass brings the dialect, the connections and the wake-ups."""
 
-    def __init__(self, *, namespace: str, where: str, dialect: Dialect, connect: Callable[[], Connection]) -> None:
-        """Make a handle; nothing is opened before the first verb."""
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        where: str,
+        dialect: Dialect,
+        connect: Callable[[], Connection],
+        lend: Callable[[], Connection] | None = None,
+    ) -> None:
+        """Make a handle; nothing is opened before the first verb.
+
+        Args:
+            namespace: keeps applications apart.
+            where: names the store in errors.
+            dialect: what is particular about the database.
+            connect: opens a connection for verbs.
+            lend: opens one for the code of jobs, where those for verbs have settings of their own.
+        """
         self.namespace = check_name(namespace, what="namespace")
         self._where = where
         self._dialect = dialect
         self._connections = Connections(connect, where=where)
         self._definitions = Definitions()
+        self._ended = threading.Event()
+        self._clock_watch = ClockWatch()
+        self._lending = Lending(
+            Connections(lend or connect, where=where), dialect, look=self._look, explained=self._errors_explained
+        )
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -39,8 +98,15 @@ class SqlHandle(Store):
 
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:
+        after = self._dialect.monotonic()
         with self._step(self._dialect.begin_write, self._dialect.end_write) as tx:
+            look = Looked(tx.now, after, self._dialect.monotonic())
+            back = self._clock_watch.compare(look)
+            if back is not None:
+                record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
             yield tx
+        # Only now is it committed; until then the next transaction has to say it.
+        self._clock_watch.keep(look)
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
@@ -48,26 +114,81 @@ class SqlHandle(Store):
             yield tx
 
     @contextmanager
-    def _step(self, begin: Callable[[Connection], None], ended: Callable[[], None] | None) -> Iterator[Transaction]:
-        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one."""
+    def _glancing(self) -> Iterator[Transaction]:
+        """Look without a transaction where the database takes it so: each statement sees what is there by then.
+
+        For verbs whose answer rests on no snapshot, because nothing is done by it that is not compared again; they are
+        ``repeated``, as a connection may be cut off when it is used after a rest.
+        """
         with self._errors_explained():
             connection = self._connections.take()
+            was_good = connection.info.get("was_good", False)
             try:
-                with connection.begin():
-                    begin(connection)
-                    yield Transaction(connection, self._dialect, self.namespace, self._definitions)
+                if self._dialect.glances(connection):
+                    yield Transaction(connection, self._dialect, self.namespace, self._definitions, read=False)
+                else:
+                    with connection.begin():
+                        self._dialect.begin_read(connection)
+                        yield self._look(connection)
+                connection.info["was_good"] = True
             except (CronsensusError, LookupError):
-                # A verb's own "no": rolled back, and the connection is as good as before.
                 self._connections.give_back(connection)
                 raise
-            except BaseException:
+            except BaseException as error:
                 self._connections.throw_away(connection)
+                if was_good and isinstance(error, Exception) and self._dialect.is_cut(error):
+                    self._connections.forget_idle()
+                    raise TryAgain(f"{self._where}: the connection was lost; try again") from error
                 raise
             else:
                 self._connections.give_back(connection)
+
+    @contextmanager
+    def _step(self, begin: Callable[[Connection], None], ended: Callable[[], None] | None) -> Iterator[Transaction]:
+        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one."""
+        with self._errors_explained():
+            try:
+                connection, transaction = self._begin(begin)
+                with transaction:
+                    yield self._look(connection)
             finally:
                 if ended is not None:
                     ended()
+
+    def _begin(self, begin: Callable[[Connection], None]) -> tuple[Connection, ExitStack]:
+        """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
+        while True:
+            connection = self._connections.take()
+            was_good = connection.info.get("was_good", False)
+            try:
+                with ExitStack() as transaction:
+                    transaction.enter_context(self._transaction(connection))
+                    begin(connection)
+                    connection.info["was_good"] = True
+                    return connection, transaction.pop_all()
+            except Exception as error:
+                if not was_good or not self._dialect.is_cut(error):
+                    raise
+                self._connections.forget_idle()
+
+    @contextmanager
+    def _transaction(self, connection: Connection) -> Iterator[None]:
+        try:
+            with connection.begin():
+                yield
+        except (CronsensusError, LookupError):
+            # A verb's own "no": rolled back, and the connection is as good as before.
+            self._connections.give_back(connection)
+            raise
+        except BaseException:
+            self._connections.throw_away(connection)
+            raise
+        else:
+            self._connections.give_back(connection)
+
+    def _look(self, connection: Connection) -> Transaction:
+        """Read the clocks, and have a transaction to work with."""
+        return Transaction(connection, self._dialect, self.namespace, self._definitions)
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:
@@ -114,7 +235,9 @@ class SqlHandle(Store):
 
     def close(self) -> None:
         """Let go of all connections."""
+        self._ended.set()
         self._connections.close()
+        self._lending.close()
 
     def now(self) -> datetime:
         """Return the store's clock."""

@@ -9,7 +9,7 @@ from sqlalchemy import Select, bindparam, insert, select
 
 from cronsensus.codec import loads
 from cronsensus.errors import CronsensusError, StoreCorrupt, UnknownJob
-from cronsensus.model.instants import from_micros
+from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow

@@ -5,13 +5,16 @@ Tokens come from the store's one counter, so they grow with every grant of a nam
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, func, or_, select, update
 
 from cronsensus.model.session import LockGrant
+from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import locks, sessions
-from cronsensus.stores.sql.sessions import OPEN, require_alive
+from cronsensus.stores.sql.sessions import ALIVE, MINE, OPEN, not_alive, require_alive
 from cronsensus.stores.sql.transaction import Transaction
 
 _l, _s = locks.c, sessions.c
@@ -34,57 +37,126 @@ HELD: ColumnElement[bool] = and_(
 """Not overdue, and its session, if it has one, alive. Wants ``tx.clocks``."""
 
 _NAMED = and_(_l.namespace == bindparam("space"), _l.name == bindparam("lock"))
-_GRANTED = and_(_NAMED, _l.token == bindparam("held"))
-_FIND_HELD = select(_l.token).where(_NAMED, HELD)
-_LOCK_ROW = select(_l.token, HELD.label("held")).where(_NAMED).with_for_update(of=locks)
-_DELETE = delete(locks).where(_NAMED)
+_PLACE = and_(_NAMED, _l.place == bindparam("at"))
+_GRANTED = and_(_PLACE, _l.token == bindparam("held"))
+_LOOK = select(
+    select(func.count()).where(_NAMED, _l.place < bindparam("limit"), HELD).scalar_subquery().label("held"),
+    exists().where(MINE, ALIVE).label("alive"),
+)
+_PLACES = (
+    select(_l.place, _l.session, HELD.label("held"))
+    .where(_NAMED, _l.place < bindparam("limit"))
+    .order_by(_l.place)
+    .with_for_update(of=locks)
+)
+_ONE_PLACE = select(_l.session, HELD.label("held")).where(_PLACE).with_for_update(of=locks)
+_LOCK_OWNER = select(_s.id).where(_s.namespace == bindparam("space"), _s.id == bindparam("owner")).with_for_update()
+_GRANT = (
+    update(locks)
+    .where(_PLACE)
+    .values(
+        {
+            name: bindparam(f"new_{name}")
+            for name in ("holder", "session", "token", "acquired_at", "lease_until", "epoch")
+        }
+    )
+)
 _EXTEND = update(locks).where(_GRANTED, HELD).values(lease_until=bindparam("until"))
 _UNLOCK = delete(locks).where(_GRANTED, HELD)
 
 
-def is_held(tx: Transaction, name: str) -> bool:
-    """Whether somebody holds the lock; a look, for callers who ask often."""
-    return tx.row(_FIND_HELD, space=tx.namespace, lock=name, **tx.clocks) is not None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Who wants a place of which lock, and for how long."""
+
+    name: str
+    holder: str
+    ttl: timedelta
+    session: str | None
+    limit: int
 
 
-def lock(tx: Transaction, name: str, holder: str, ttl: timedelta, session: str | None) -> LockGrant | None:
-    """Take the lock if it is free or overdue.
-
-    Safe when two want it at the same instant: (namespace, name) is the primary key, so one INSERT goes in; an overdue
-    row is locked before it is replaced.
+def is_taken(tx: Transaction, wanted: Wanted) -> bool:
+    """Whether all places are held; a look, for callers who ask often.
 
     Raises:
-        LeaseLost: ``session`` is not alive.
+        LeaseLost: the session is not alive.
     """
-    if session is not None:
-        require_alive(tx, session)
-    row = tx.row(_LOCK_ROW, space=tx.namespace, lock=name, **tx.clocks)
-    if row is not None:
-        if row.held:
-            return None
-        tx.change(_DELETE, space=tx.namespace, lock=name)
-    grant = LockGrant(name=name, holder=holder, token=tx.next_token())
-    new = {
-        "namespace": tx.namespace,
-        "name": name,
-        "holder": holder,
-        "session": session,
-        "token": grant.token,
+    session = wanted.session or ""
+    seen = tx.rows(_LOOK, space=tx.namespace, lock=wanted.name, limit=wanted.limit, session=session, **tx.clocks)[0]
+    if wanted.session is not None and not seen.alive:
+        raise not_alive(wanted.session)
+    return bool(seen.held >= wanted.limit)
+
+
+def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
+    """Take the first place that is free or overdue.
+
+    Safe when two want it at the same instant: (namespace, name, place) is the primary key, so one INSERT goes in, and
+    the other caller goes on to the next place; an overdue row is locked before it is replaced. The token is taken last,
+    when nobody else can get the place before this transaction has ended.
+
+    Raises:
+        LeaseLost: the session is not alive.
+    """
+    if wanted.session is not None:
+        require_alive(tx, wanted.session)
+    rows = tx.rows(_PLACES, space=tx.namespace, lock=wanted.name, limit=wanted.limit, **tx.clocks)
+    there = {row.place: row for row in rows}
+    for place in range(wanted.limit):
+        row = there.get(place)
+        if _insert(tx, wanted, place) if row is None else _is_overdue(tx, wanted.name, place, row):
+            return _grant(tx, wanted, place)
+    return None
+
+
+def _insert(tx: Transaction, wanted: Wanted, place: int) -> bool:
+    row = {"namespace": tx.namespace, "name": wanted.name, "place": place, **_holding(tx, wanted, 0)}
+    return tx.change_many(tx.dialect.insert_absent(locks, ("namespace", "name", "place")), [row]) == 1
+
+
+def _is_overdue(tx: Transaction, name: str, place: int, row: AnyRow) -> bool:
+    """Whether a locked row is held by nobody.
+
+    If it is overdue because its session's lease ran out, that session is locked too and looked at once more: it may be
+    renewing its lease in this very moment.
+    """
+    if not row.held and row.session is not None:
+        tx.row(_LOCK_OWNER, space=tx.namespace, owner=row.session)
+        again = tx.row(_ONE_PLACE, space=tx.namespace, lock=name, at=place, **tx.clocks)
+        return again is not None and not again.held
+    return not row.held
+
+
+def _grant(tx: Transaction, wanted: Wanted, place: int) -> LockGrant:
+    token = tx.next_token()
+    new = {f"new_{column}": value for column, value in _holding(tx, wanted, token).items()}
+    tx.change(_GRANT, space=tx.namespace, lock=wanted.name, at=place, **new)
+    return LockGrant(name=wanted.name, holder=wanted.holder, token=token, place=place)
+
+
+def _holding(tx: Transaction, wanted: Wanted, token: int) -> dict[str, Any]:
+    """Return what a row says of its holder."""
+    return {
+        "holder": wanted.holder,
+        "session": wanted.session,
+        "token": token,
         "acquired_at": tx.now,
-        "lease_until": tx.lease_now + ttl // _MICROSECOND,
+        "lease_until": tx.lease_now + wanted.ttl // _MICROSECOND,
         "epoch": tx.epoch,
     }
-    absent = tx.dialect.insert_absent(locks, ("namespace", "name"))
-    return grant if tx.change_many(absent, [new]) == 1 else None
 
 
 def extend(tx: Transaction, grant: LockGrant, ttl: timedelta) -> bool:
     """Extend a lock. Safe: one UPDATE whose condition is that it is still held under this token."""
     until = tx.lease_now + ttl // _MICROSECOND
-    held = {"space": tx.namespace, "lock": grant.name, "held": grant.token}
-    return tx.change(_EXTEND, **held, until=until, **tx.clocks) == 1
+    return tx.change(_EXTEND, **_granted(tx, grant), until=until, **tx.clocks) == 1
 
 
 def unlock(tx: Transaction, grant: LockGrant) -> bool:
     """Free a lock. Safe: one DELETE whose condition is that it is still held under this token."""
-    return tx.change(_UNLOCK, space=tx.namespace, lock=grant.name, held=grant.token, **tx.clocks) == 1
+    return tx.change(_UNLOCK, **_granted(tx, grant), **tx.clocks) == 1
+
+
+def _granted(tx: Transaction, grant: LockGrant) -> dict[str, Any]:
+    return {"space": tx.namespace, "lock": grant.name, "at": grant.place, "held": grant.token}

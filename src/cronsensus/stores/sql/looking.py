@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import CTE, Select, and_, bindparam, exists, func, literal_column, select
+from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, literal_column, select
 
 from cronsensus.errors import StoreCorrupt
-from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import eras_after, specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, SERIAL, instant
-from cronsensus.stores.sql.schema import jobs, locks, occurrences, pauses, sessions
+from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, SERIAL, instant
+from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, pauses, sessions
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
 
@@ -25,11 +26,20 @@ _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64
 
-_HERE = and_(_o.namespace == bindparam("space"), PENDING)
+_HERE = and_(_o.namespace == bindparam("space"), LISTED_PENDING)
 
 
-def _levels() -> CTE:
+def _levels(*, grouping: bool) -> CTE:
     """Return the priorities that pending occurrences have, one seek in the index each, however many wait at each."""
+    if grouping:
+        # MySQL does not seek by what comes from an outer row; but it groups by seeking, with the earliest of each.
+        return (
+            select(_o.priority, func.min(_o.due_at).label("earliest"))
+            .with_hint(*along("pending"))
+            .where(_HERE)
+            .group_by(_o.namespace, _o.state, _o.priority)
+            .cte("levels")
+        )
     highest = select(_o.priority).where(_HERE).order_by(_o.priority.desc()).limit(1).scalar_subquery()
     levels = select(highest.label("priority")).cte("levels", recursive=True)
     lower = (
@@ -42,10 +52,44 @@ def _levels() -> CTE:
     return levels.union_all(select(lower).where(levels.c.priority.is_not(None)))
 
 
-LEVELS = _levels()
-DUE_AT_LEVEL = exists().where(_HERE, _o.priority == LEVELS.c.priority, _o.due_at <= bindparam("now")).correlate(LEVELS)
+LEVELS = {grouping: _levels(grouping=grouping) for grouping in (False, True)}
+"""By whether the database groups by seeking."""
 
-HELD_RUNS = select(func.count()).where(HELD_BY_SESSION).correlate(sessions).scalar_subquery()
+
+def due_at(levels: CTE) -> ColumnElement[bool]:
+    """Return whether something is due at a level."""
+    if "earliest" in levels.c:
+        return levels.c.earliest <= bindparam("now")
+    # Not EXISTS, which PostgreSQL turns into a join, and then walks along all that is due.
+    found: Select[Any] = select(literal_column("1")).where(
+        _HERE, _o.priority == levels.c.priority, _o.due_at <= bindparam("now")
+    )
+    return found.limit(1).correlate(levels).scalar_subquery().is_not(None)
+
+
+def _next_pending(levels: CTE) -> ColumnElement[int]:
+    """Return the earliest due time still to come, one seek for each level."""
+    later = and_(_HERE, _o.due_at > bindparam("now"))
+    if "earliest" in levels.c:
+        of_each = (
+            select(func.min(_o.due_at).label("next"))
+            .with_hint(*along("pending"))
+            .where(later)
+            .group_by(_o.namespace, _o.state, _o.priority)
+        )
+        return select(func.min(of_each.subquery("later").c.next)).scalar_subquery()
+    at_level = select(_o.due_at).where(later, _o.priority == levels.c.priority).order_by(_o.due_at).limit(1)
+    return select(func.min(at_level.correlate(levels).scalar_subquery())).select_from(levels).scalar_subquery()
+
+
+HELD_RUNS = (
+    select(func.count())
+    .select_from(occurrences)
+    .with_hint(*along("running"))
+    .where(HELD_BY_SESSION)
+    .correlate(sessions)
+    .scalar_subquery()
+)
 HELD_LOCKS = (
     select(func.count())
     .where(locks.c.namespace == _s.namespace, locks.c.session == _s.id)
@@ -55,19 +99,19 @@ HELD_LOCKS = (
 SESSION_COLUMNS = (*_s, HELD_RUNS.label("held_runs"), HELD_LOCKS.label("held_locks"))
 
 
-def _glance() -> Select[tuple[object, ...]]:
-    waking = select(func.min(_j.wake_at)).where(_j.namespace == bindparam("space"))
-    next_at_level = (
-        select(func.min(_o.due_at))
-        .where(_HERE, _o.priority == LEVELS.c.priority, _o.due_at > bindparam("now"))
-        .correlate(LEVELS)
-        .scalar_subquery()
-    )
+def _glance(levels: CTE) -> Select[tuple[object, ...]]:
+    # The first along the index, not the least of all: PostgreSQL might rather read all of a few, and keep to that.
+    waking = select(_j.wake_at).where(_j.namespace == bindparam("space")).order_by(_j.wake_at).limit(1)
     seen = select(
         waking.where(_j.wake_at <= bindparam("now")).scalar_subquery().label("due_job"),
         waking.where(_j.wake_at > bindparam("now")).scalar_subquery().label("next_job"),
-        select(literal_column("1")).select_from(LEVELS).where(DUE_AT_LEVEL).limit(1).scalar_subquery().label("backlog"),
-        select(func.min(next_at_level)).select_from(LEVELS).scalar_subquery().label("next_pending"),
+        select(literal_column("1"))
+        .select_from(levels)
+        .where(due_at(levels))
+        .limit(1)
+        .scalar_subquery()
+        .label("backlog"),
+        _next_pending(levels).label("next_pending"),
     ).subquery("seen")
     # One row for each open session, and one without when there is none.
     return (
@@ -77,9 +121,16 @@ def _glance() -> Select[tuple[object, ...]]:
     )
 
 
-GLANCE = _glance()
+GLANCE = {grouping: _glance(levels) for grouping, levels in LEVELS.items()}
 
-_ACTIVE = select(func.count()).where(_o.job_id == _j.id, SERIAL, ACTIVE).correlate(jobs).scalar_subquery()
+_ACTIVE = (
+    select(func.count())
+    .select_from(occurrences)
+    .with_hint(*along("serial"))
+    .where(_o.job_id == _j.id, SERIAL, ACTIVE)
+    .correlate(jobs)
+    .scalar_subquery()
+)
 STATE_COLUMNS = (_j.id, _j.name, _j.revision, _j.watermark, _j.pause_ended_at, _ACTIVE.label("active"))
 DUE_JOBS = (
     select(*STATE_COLUMNS)
@@ -99,7 +150,7 @@ _PAUSES = (
 
 def due(tx: Transaction, limit: int) -> Glance:
     """Look: which jobs are due, what waits, who holds runs."""
-    rows = tx.rows(GLANCE, space=tx.namespace, now=tx.now)
+    rows = tx.look(GLANCE[tx.dialect.groups_by_seeking], space=tx.namespace)
     seen = rows[0]
     open_sessions = [row for row in rows if row.id is not None]
     found: list[JobState] = []
@@ -116,7 +167,7 @@ def due(tx: Transaction, limit: int) -> Glance:
         backlog=seen.backlog is not None,
         next_pending=instant(seen.next_pending),
         holders=tuple(session_view(tx, row) for row in open_sessions if row.held_runs),
-        sessions=tuple(sorted(row.id for row in open_sessions if is_alive(tx, row))[:MOST_SESSIONS_SHOWN]),
+        sessions=tuple(sorted(row.id for row in open_sessions if _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]),
     )
 
 
@@ -169,6 +220,11 @@ def _state(tx: Transaction, row: AnyRow) -> JobState:
 def is_alive(tx: Transaction, row: AnyRow) -> bool:
     """Whether the session of ``row`` is alive."""
     return row.ended_at is None and row.epoch == tx.epoch and row.lease_until > tx.lease_now
+
+
+def _takes_turns(tx: Transaction, row: AnyRow) -> bool:
+    """Whether the session of ``row`` is alive, and no guest."""
+    return row.concurrency > 0 and is_alive(tx, row)
 
 
 def session_view(tx: Transaction, row: AnyRow) -> SessionView:

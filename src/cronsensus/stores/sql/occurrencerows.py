@@ -4,30 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-from sqlalchemy import ColumnElement, bindparam, literal_column, select
+from sqlalchemy import Column, ColumnElement, Label, and_, bindparam, func, literal_column, select
 
-from cronsensus.codec import dumps, loads
-from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, RunError
+from cronsensus.model.occurrence import Enqueued
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
-from cronsensus.stores.sql.schema import occurrences
+from cronsensus.stores.sql.schema import jobs, listed, occurrences
 from cronsensus.stores.sql.transaction import Transaction
+
+Value = TypeVar("Value")
 
 _o = occurrences.c
 
 # Written into the text of a statement, not bound: a database uses a partial index only where it sees the condition.
 PENDING: ColumnElement[bool] = _o.state == literal_column("'pending'")
 RUNNING: ColumnElement[bool] = _o.state == literal_column("'running'")
+# Of all that a namespace has, along the index that lists it.
+LISTED_PENDING: ColumnElement[bool] = and_(PENDING, listed(_o.id))
+LISTED_RUNNING: ColumnElement[bool] = and_(RUNNING, listed(_o.id))
+# Of a row that is named by its id: hidden in a function, so that no database takes the state for the better way to it.
+_STATE = func.coalesce(_o.state, literal_column("''"))
+STILL_PENDING: ColumnElement[bool] = literal_column("'pending'") == _STATE
+STILL_RUNNING: ColumnElement[bool] = literal_column("'running'") == _STATE
 ACTIVE: ColumnElement[bool] = _o.finished_at.is_(None)
 SERIAL: ColumnElement[bool] = _o.serial == literal_column("1")
 
 # job_id is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job.
 OF_JOBS = (_o.job_id + literal_column("0")).in_(bindparam("ids", expanding=True))
 _HERE = _o.namespace == bindparam("space")
+
+
+def of_job(column: Column[Value]) -> Label[Value]:
+    """Return a column of an occurrence's job, for a query that locks the occurrence alone.
+
+    No join: MariaDB cannot be told which of two tables to lock, and would lock the job, too.
+    """
+    return select(column).where(jobs.c.id == _o.job_id).correlate(occurrences).scalar_subquery().label(column.name)
+
 
 _UNIQUE = ("job_id", "key")
 _KEYS_OF_JOB = select(_o.id, _o.key, _o.state).where(
@@ -113,58 +129,6 @@ def is_id(number: int) -> bool:
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
-
-_encode = msgspec.json.Encoder().encode
-_decode_error = msgspec.json.Decoder(RunError).decode
-
-
-def write_payload(args: Sequence[Any], kwargs: Mapping[str, Any], *, what: str) -> str | None:
-    """Return arguments as the JSON text that a row keeps; ``None`` for none.
-
-    Raises:
-        InvalidPayload: they are not JSON, or too large.
-    """
-    return dumps([list(args), dict(kwargs)], what=what) if args or kwargs else None
-
-
-def read_payload(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what ``write_payload`` wrote."""
-    if text is None:
-        return (), {}
-    args, kwargs = loads(text)
-    return tuple(args), kwargs
-
-
-def write_error(error: RunError | None) -> str | None:
-    """Return an error as the JSON text that a row keeps."""
-    if error is None:
-        return None
-    cleaned = RunError(type=clean(error.type), message=clean(error.message), traceback=clean(error.traceback))
-    return _encode(cleaned).decode()
-
-
-def read_error(text: str | None) -> RunError | None:
-    """Return what ``write_error`` wrote."""
-    return None if text is None else _decode_error(text)
-
-
-def clean(text: str) -> str:
-    """Return ``text`` as any database can keep it: half characters and NUL shown as escapes.
-
-    Messages and log lines come from anywhere; that one of them cannot be stored must never cost a result.
-    """
-    if "\0" in text:
-        text = text.replace("\0", "\\x00")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace").decode()
-    return text
-
-
-def cleaned(text: str | None) -> str | None:
-    """Return ``clean(text)``, or ``None``."""
-    return None if text is None else clean(text)
 
 
 def micros(instant: datetime | None) -> int | None:

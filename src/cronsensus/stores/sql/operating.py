@@ -8,9 +8,10 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, or_, select, update
 
+from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
+from cronsensus.instants import as_utc, to_micros
 from cronsensus.model.ids import new_id
-from cronsensus.model.instants import as_utc, to_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
@@ -18,14 +19,13 @@ from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import BY_NAMES_LOCKED, find_locked, living, spec_of, specs_of
 from cronsensus.stores.sql.occurrencerows import (
-    PENDING,
-    RUNNING,
-    clean,
+    STILL_PENDING,
+    STILL_RUNNING,
     find_keys,
     insert_absent,
     is_id,
     new_row,
-    write_payload,
+    of_job,
 )
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
@@ -43,20 +43,19 @@ _FIND = (
         _o.scheduled_for,
         _o.priority,
         _o.payload,
-        jobs.c.name,
+        of_job(jobs.c.name),
     )
-    .join_from(occurrences, jobs, jobs.c.id == _o.job_id)
     .where(_o.id == bindparam("occurrence"), _o.namespace == bindparam("space"))
-    .with_for_update(of=occurrences)
+    .with_for_update()
 )
 _CANCEL = (
     update(occurrences)
-    .where(_o.id == bindparam("occurrence"), PENDING)
+    .where(_o.id == bindparam("occurrence"), STILL_PENDING)
     .values(state="cancelled", reason=bindparam("because"), finished_at=bindparam("now"))
 )
 _ASK_TO_STOP = (
     update(occurrences)
-    .where(_o.id == bindparam("occurrence"), RUNNING, _o.cancel_reason.is_(None))
+    .where(_o.id == bindparam("occurrence"), STILL_RUNNING, _o.cancel_reason.is_(None))
     .values(cancel_reason=bindparam("because"))
 )
 # The newest active or succeeded occurrence of each nominal time.
@@ -134,7 +133,7 @@ def create(
     return answers
 
 
-def _payload(item: Item, spec: JobSpec) -> str | None:
+def _payload(item: Item, spec: JobSpec) -> str:
     args = spec.args if item.args is None else item.args
     kwargs = spec.kwargs if item.kwargs is None else item.kwargs
     return write_payload(args, kwargs, what=f"arguments of {item.job!r}")

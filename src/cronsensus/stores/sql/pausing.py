@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, insert, select, update
 
+from cronsensus.codec import clean
 from cronsensus.stores.sql.jobrows import find_locked, living
-from cronsensus.stores.sql.occurrencerows import clean
 from cronsensus.stores.sql.schema import jobs, pauses
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction

@@ -5,16 +5,16 @@ What may go is looked for without the write lock: a final state has no exit, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, BindParameter, ColumnElement, Select, bindparam, delete, func, or_, select, update
 
-from cronsensus.model.instants import to_micros
+from cronsensus.instants import to_micros
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import jobs, logs, occurrences, runs, sessions, verdicts
+from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, verdicts
 from cronsensus.stores.sql.transaction import Transaction
 
 _o, _j, _v, _s = occurrences.c, jobs.c, verdicts.c, sessions.c
@@ -54,22 +54,76 @@ def _old_ranges(before: object) -> Select[tuple[int, int, int]]:
 
 
 _KEPT: ColumnElement[int] = bindparam("now", type_=BigInteger) - _j.keep
-_OLD, _OLD_BEFORE = _old(_KEPT), _old(bindparam("before"))
-_RANGES, _RANGES_BEFORE = _old_ranges(_KEPT), _old_ranges(bindparam("before"))
+_BEFORE: BindParameter[int] = bindparam("before", type_=BigInteger)
+
+
+def _jobs_with_old(job: ColumnElement[int], ended: ColumnElement[Any], before: object) -> Select[tuple[int, int, int]]:
+    """Return the query for jobs of which something ended before; one seek in the index for each job."""
+    earliest = select(job, func.min(ended).label("ended")).where(ended.is_not(None)).group_by(job)
+    first = (earliest.with_hint(*along("final")) if ended is _o.finished_at else earliest).subquery("first")
+    return (
+        select(_j.id, _j.keep, _j.watermark)
+        .join_from(first, jobs, _j.id == first.c.job_id)
+        .where(_HERE, first.c.ended < before)
+        .order_by(_j.id)
+    )
+
+
+_OLD_OF_JOB = (
+    select(_o.id, _o.job_id, _o.scheduled_for.label("last"))
+    .with_hint(*along("final"))
+    .where(
+        _o.job_id == bindparam("job"),
+        _o.finished_at.is_not(None),
+        _o.finished_at < bindparam("before"),
+        or_(_o.scheduled_for.is_(None), _o.scheduled_for <= bindparam("watermark")),
+    )
+    .order_by(_o.finished_at, _o.id)
+    .limit(bindparam("limit"))
+)
+_RANGES_OF_JOB = (
+    select(_v.id, _v.job_id, _v.last)
+    .where(_v.job_id == bindparam("job"), _v.last < bindparam("before"))
+    .order_by(_v.last, _v.id)
+    .limit(bindparam("limit"))
+)
 _OLD_SESSIONS = (
     select(_s.id)
     .where(_s.namespace == bindparam("space"), _s.ended_at.is_not(None), _s.ended_at < bindparam("before"))
     .limit(1000)
+)
+
+
+class Questions(NamedTuple):
+    """What is asked to find what is over, of one table: before each job's own ``keep``, or before a moment.
+
+    The last three ask for the same job by job.
+    """
+
+    kept: Select[Any]
+    before: Select[Any]
+    jobs_kept: Select[Any]
+    jobs_before: Select[Any]
+    of_job: Select[Any]
+
+
+_OCCURRENCES, _RANGES = (
+    Questions(old(_KEPT), old(_BEFORE), _jobs_with_old(job, ended, _KEPT), _jobs_with_old(job, ended, _BEFORE), of_job)
+    for old, job, ended, of_job in (
+        (_old, _o.job_id, _o.finished_at, _OLD_OF_JOB),
+        (_old_ranges, _v.job_id, _v.last, _RANGES_OF_JOB),
+    )
 )
 _DELETE_LOGS = delete(logs).where(logs.c.occurrence_id.in_(_IDS))
 _DELETE_RUNS = delete(runs).where(runs.c.occurrence_id.in_(_IDS))
 _DELETE_OCCURRENCES = delete(occurrences).where(_o.id.in_(_IDS), _o.finished_at.is_not(None))
 _DELETE_RANGES = delete(verdicts).where(_v.id.in_(_IDS))
 _DELETE_SESSIONS = delete(sessions).where(_s.id.in_(_IDS), _s.ended_at.is_not(None))
+_PRUNED: BindParameter[int] = bindparam("pruned", type_=BigInteger)
 _RAISE_HORIZON = (
     update(jobs)
-    .where(_j.id == bindparam("job"), func.coalesce(_j.horizon, bindparam("pruned") - 1) < bindparam("pruned"))
-    .values(horizon=bindparam("pruned"))
+    .where(_j.id == bindparam("job"), func.coalesce(_j.horizon, _PRUNED - 1) < _PRUNED)
+    .values(horizon=_PRUNED)
 )
 
 
@@ -89,13 +143,30 @@ class Over:
 
 def find(tx: Transaction, before: datetime | None, limit: int) -> Over:
     """Return what ended long enough ago, at most ``limit`` occurrences and ranges."""
-    bound = {"space": tx.namespace} | ({"now": tx.now} if before is None else {"before": to_micros(before)})
-    old = tx.rows(_OLD if before is None else _OLD_BEFORE, **bound, limit=limit)
-    ranges: Sequence[AnyRow] = ()
-    if len(old) < limit:
-        ranges = tx.rows(_RANGES if before is None else _RANGES_BEFORE, **bound, limit=limit - len(old))
+    bound = {"now": tx.now} if before is None else {"before": to_micros(before)}
+    look = _look_by_job if tx.dialect.groups_by_seeking else _look
+    old = look(tx, _OCCURRENCES, bound, limit)
+    ranges = look(tx, _RANGES, bound, limit - len(old)) if len(old) < limit else ()
     ended = tx.rows(_OLD_SESSIONS, space=tx.namespace, before=tx.now - SESSIONS_KEPT // _MICROSECOND)
     return Over(old, ranges, [row.id for row in ended])
+
+
+def _look(tx: Transaction, questions: Questions, bound: Mapping[str, int], limit: int) -> Sequence[AnyRow]:
+    question = questions.before if "before" in bound else questions.kept
+    return tx.rows(question, space=tx.namespace, limit=limit, **bound)
+
+
+def _look_by_job(tx: Transaction, questions: Questions, bound: Mapping[str, int], limit: int) -> Sequence[AnyRow]:
+    """Look job by job: MySQL would walk over all that ever ended, and sort it, to find the first of it."""
+    question = questions.jobs_before if "before" in bound else questions.jobs_kept
+    found: list[AnyRow] = []
+    for job in tx.rows(question, space=tx.namespace, **bound):
+        before = bound["before"] if "before" in bound else bound["now"] - job.keep
+        more = {"watermark": job.watermark} if questions is _OCCURRENCES else {}
+        found += tx.rows(questions.of_job, job=job.id, before=before, limit=limit - len(found), **more)
+        if len(found) >= limit:
+            break
+    return found
 
 
 def prune(tx: Transaction, over: Over) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, literal_column, or_, select
+from sqlalchemy import Select, and_, bindparam, func, literal_column, or_, select
 
-from cronsensus.codec import loads
-from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.codec import loads, read_error, read_payload
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.ledger import Counts, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
@@ -18,8 +18,9 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
 from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_view
-from cronsensus.stores.sql.occurrencerows import PENDING, instant, is_id, read_error, read_payload
+from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, instant, is_id
 from cronsensus.stores.sql.schema import jobs as jobs_table
+from cronsensus.stores.sql.schema import listed
 from cronsensus.stores.sql.schema import locks as locks_table
 from cronsensus.stores.sql.schema import logs as logs_table
 from cronsensus.stores.sql.schema import occurrences as occurrences_table
@@ -57,11 +58,17 @@ _SESSIONS = (
 )
 _OPEN_SESSIONS = _SESSIONS.where(OPEN)
 _LOCKS = (
-    select(locks_table)
+    select(locks_table, _s.host, _s.pid, _s.pid_started)
+    .select_from(
+        locks_table.outerjoin(
+            sessions_table, and_(_s.namespace == locks_table.c.namespace, _s.id == locks_table.c.session)
+        )
+    )
     .where(locks_table.c.namespace == bindparam("space"), HELD)
-    .order_by(locks_table.c.name)
+    .order_by(locks_table.c.name, locks_table.c.place)
     .limit(bindparam("limit"))
 )
+_LOCKS_OF = _LOCKS.where(locks_table.c.name == bindparam("of"))
 _TRAIL = (
     select(trail_table)
     .where(_t.namespace == bindparam("space"), _t.id < bindparam("before"))
@@ -81,7 +88,7 @@ _COUNTS = select(
     _at_most(
         select(_j.id).where(_j.namespace == bindparam("space"), _j.paused_at.is_not(None), _j.retired_at.is_(None))
     ).label("paused"),
-    _at_most(select(_o.id).where(_HERE, PENDING)).label("pending"),
+    _at_most(select(_o.id).where(_HERE, LISTED_PENDING)).label("pending"),
     _at_most(
         select(_o.id)
         .join_from(sessions_table, occurrences_table, HELD_BY_SESSION)
@@ -121,9 +128,9 @@ def occurrences(
     if where.scheduled_until is not None:
         query = query.where(_o.scheduled_for <= to_micros(where.scheduled_until))
     if newest_first:
-        query = query.where(_o.id < (_NEWEST if after is None else after)).order_by(_o.id.desc())
+        query = query.where(_o.id < (_NEWEST if after is None else after), listed(_o.id)).order_by(_o.id.desc())
     else:
-        query = query.where(_o.id > (0 if after is None else after)).order_by(_o.id)
+        query = query.where(_o.id > (0 if after is None else after), listed(_o.id)).order_by(_o.id)
     rows = tx.rows(query.limit(limit), space=tx.namespace)
     names = names_of(tx, (row.job_id for row in rows))
     return [_occurrence(row, names) for row in rows]
@@ -215,8 +222,12 @@ def sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
     return [session_view(tx, row) for row in rows]
 
 
-def locks(tx: Transaction, limit: int) -> list[LockView]:
-    """Return held locks by name."""
+def locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
+    """Return held locks by name, or the held places of one."""
+    if name is None:
+        rows = tx.rows(_LOCKS, space=tx.namespace, limit=limit, **tx.clocks)
+    else:
+        rows = tx.rows(_LOCKS_OF, space=tx.namespace, of=name, limit=limit, **tx.clocks)
     return [
         LockView(
             name=row.name,
@@ -225,8 +236,12 @@ def locks(tx: Transaction, limit: int) -> list[LockView]:
             token=row.token,
             acquired_at=from_micros(row.acquired_at),
             expires_in=timedelta(microseconds=row.lease_until - tx.lease_now),
+            place=row.place,
+            host=row.host,
+            pid=row.pid,
+            pid_started=row.pid_started,
         )
-        for row in tx.rows(_LOCKS, space=tx.namespace, limit=limit, **tx.clocks)
+        for row in rows
     ]
 
 

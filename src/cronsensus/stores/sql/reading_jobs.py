@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import bindparam, func, select
 
-from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange

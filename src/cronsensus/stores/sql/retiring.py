@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import bindparam, update
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.model.instants import from_micros, to_micros
+from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.states import Reason
+from cronsensus.planning import undecided_until
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
 from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, eras_after, find_locked, last_eras
-from cronsensus.stores.sql.occurrencerows import OF_JOBS, PENDING
+from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, OF_JOBS
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.sql.undecided import undecided_until
 
 _j, _o = jobs.c, occurrences.c
 
@@ -34,7 +34,7 @@ _RETIRE = (
 )
 _CANCEL_PENDING = (
     update(occurrences)
-    .where(_o.namespace == bindparam("space"), PENDING, OF_JOBS)
+    .where(_o.namespace == bindparam("space"), LISTED_PENDING, OF_JOBS)
     .values(state="cancelled", reason=Reason.RETIRED, finished_at=bindparam("now"))
 )
 
@@ -53,7 +53,6 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
     """Retire jobs: cancel what waits, write down what nobody decided, and begin an era without a trigger."""
     if not rows:
         return
-    now = from_micros(tx.now)
     tx.change_in(_CANCEL_PENDING, "ids", [row.id for row in rows], space=tx.namespace, now=tx.now)
     known = eras_after(tx, rows)
     began = last_eras(tx, rows)
@@ -62,12 +61,14 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
     new_eras: list[dict[str, Any]] = []
     for row in rows:
         watermark = row.watermark
-        undecided = undecided_until(known[row.id], from_micros(watermark), now)
+        # Where the clock was set back, the last era begins later than now; until then the one before it holds.
+        since = max(tx.now, watermark, began[row.id])
+        undecided = undecided_until(known[row.id], from_micros(watermark), from_micros(since))
         if undecided is not None:
             ranges.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
         changes.append({"job": row.id, "of_revision": row.revision, "now": tx.now, "decided": watermark})
-        new_eras.append(era_row(row.id, max(tx.now, watermark, began[row.id]), row.revision + 1, None))
+        new_eras.append(era_row(row.id, since, row.revision + 1, None))
     if tx.change_many(_RETIRE, changes) != len(changes):
         raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
     tx.change_many(INSERT_VERDICTS, ranges)

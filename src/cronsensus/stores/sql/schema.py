@@ -20,12 +20,14 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
     Index,
     Integer,
     MetaData,
+    Sequence,
     SmallInteger,
     String,
     Table,
@@ -33,6 +35,10 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
 
 from cronsensus.model.states import Origin, State
 
@@ -44,40 +50,105 @@ metadata = MetaData()
 Big = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits everywhere; SQLite hands out identities only to a column declared INTEGER, which has 64 bits there."""
 
+Long = Text().with_variant(Text(4_000_000), "mysql")
+"""Text as long as arguments and results may be; a plain TEXT of MySQL ends at 64 KiB."""
+
+
+class _MySqlWord(String):
+    """A word on MySQL: its collations fold case or ignore spaces at the end, but for one, which MariaDB calls other."""
+
+
+@compiles(_MySqlWord, "mysql")
+def _mysql_word(type_: _MySqlWord, compiler: Any, **_: Any) -> str:
+    collation = "utf8mb4_nopad_bin" if compiler.dialect.is_mariadb else "utf8mb4_0900_bin"
+    return f"VARCHAR({type_.length}) CHARACTER SET utf8mb4 COLLATE {collation}"
+
+
+def _word(length: int) -> TypeEngine[str]:
+    """Return the type of a name: compared exactly, ordered by code points, whatever the database's own order is."""
+    kind = String(length).with_variant(String(length, collation="C"), "postgresql")
+    return kind.with_variant(_MySqlWord(length), "mysql")
+
+
 _TABLE: dict[str, Any] = {
-    # Names and keys are compared exactly; MySQL's default collation folds case.
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_bin",
     "mysql_engine": "InnoDB",
 }
 
 
-def _words(column: str, words: type[State | Origin]) -> CheckConstraint:
-    return CheckConstraint(f"{column} IN ({', '.join(repr(str(word)) for word in words)})", name=f"known_{column}")
+def _words(table: str, column: str, words: type[State | Origin]) -> CheckConstraint:
+    # Named after the table, too: on MySQL such a name is known in the whole database.
+    known = ", ".join(repr(str(word)) for word in words)
+    return CheckConstraint(f"{column} IN ({known})", name=f"cronsensus_{table}_known_{column}")
 
 
-def _partial(name: str, *columns: Any, where: str) -> Index:
-    """Return an index over the few rows that matter to a hot path.
+class listed(FunctionElement[bool]):  # noqa: N801 - written like a function of SQL
+    """Say that a query goes along one of the indexes that list every ``listed(id)`` of a condition.
 
-    Databases without partial indexes (MySQL) get it without the condition: larger, but the same statements use it.
+    PostgreSQL chooses by statistics. Where there are none yet, or those of a quiet hour, it finds the index of what is
+    pending better than the primary key for a single row; and it keeps its plan. So there some indexes are only for
+    those who say this, which is true of every row. Elsewhere it says nothing.
     """
-    condition = text(where)
-    return Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
+
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(listed)
+def _nothing(element: listed, compiler: Any, **_: Any) -> str:  # noqa: ARG001
+    return "1 = 1"
+
+
+@compiles(listed, "postgresql")
+def _not_for_everybody(element: listed, compiler: Any, **more: Any) -> str:
+    return f"{compiler.process(element.clauses, **more)} > 0"
+
+
+_LISTED = "id > 0"
+
+
+def _elsewhere(*_: Any, dialect: Dialect, **__: Any) -> bool:
+    return dialect.name != "mysql"
+
+
+def _not_on_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
+    return dialect.name != "postgresql"
+
+
+def _partial(
+    name: str, *columns: Any, where: str, mysql: tuple[Any, ...] | None = None, listed: bool = False
+) -> tuple[Index, ...]:
+    """Return an index over the few rows that matter to a hot path; ``listed``: for those who say so.
+
+    MySQL has no partial indexes. There the columns are those of ``mysql``, with what the condition asks for at the
+    front, so that the same statements find the same rows side by side; ``()``: another index does as well.
+    """
+    asked = text(f"{where} AND {_LISTED}" if listed else where)
+    partial = Index(name, *columns, sqlite_where=text(where), postgresql_where=asked)
+    found = (partial.ddl_if(callable_=_elsewhere),)
+    if mysql == ():
+        return found
+    return (*found, Index(name, *(mysql or columns)).ddl_if(dialect="mysql"))
 
 
 schema = Table(
     "cronsensus_schema",
     metadata,
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("name", String(100), nullable=False),
+    Column("name", _word(100), nullable=False),
     Column("applied_at", Big, nullable=False),
     **_TABLE,
 )
 
+tokens = Sequence("cronsensus_tokens", data_type=BigInteger())
+"""Where there are sequences that commit nothing, fencing tokens come from this one; elsewhere from a counter, whose row
+one transaction after the other locks."""
+
 counters = Table(
     "cronsensus_counters",
     metadata,
-    Column("name", String(20), primary_key=True),
+    Column("name", _word(20), primary_key=True),
     Column("value", Big, nullable=False),
     **_TABLE,
 )
@@ -86,8 +157,8 @@ releases = Table(
     "cronsensus_releases",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", String(200), nullable=False),
-    Column("release", String(200), nullable=False),
+    Column("namespace", _word(200), nullable=False),
+    Column("release", _word(200), nullable=False),
     Column("first_seen_at", Big, nullable=False),
     UniqueConstraint("namespace", "release", name="cronsensus_releases_by_name"),
     **_TABLE,
@@ -97,14 +168,14 @@ jobs = Table(
     "cronsensus_jobs",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", String(200), nullable=False),
-    Column("name", String(200), nullable=False),
-    Column("function", String(200), nullable=False),
-    Column("source", String(10), nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("spec", Text, nullable=False),
+    Column("namespace", _word(200), nullable=False),
+    Column("name", _word(200), nullable=False),
+    Column("function", _word(200), nullable=False),
+    Column("source", _word(10), nullable=False),
+    Column("digest", _word(64), nullable=False),
+    Column("spec", Long, nullable=False),
     Column("revision", Integer, nullable=False),
-    Column("overlap", String(20), nullable=False),
+    Column("overlap", _word(20), nullable=False),
     Column("concurrency", Integer),
     Column("keep", Big, nullable=False),
     Column("watermark", Big, nullable=False),
@@ -113,15 +184,16 @@ jobs = Table(
     # next_due while the job fires, else NULL: what due() looks for, so that paused and retired jobs cost nothing.
     Column("wake_at", Big),
     Column("paused_at", Big),
-    Column("paused_by", Text),
-    Column("paused_why", Text),
+    Column("paused_by", Long),
+    Column("paused_why", Long),
     # When the last ended pause ended: planning needs the pauses only while this is above the watermark.
     Column("pause_ended_at", Big),
     Column("retired_at", Big),
     Column("created_at", Big, nullable=False),
-    UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name"),
-    Index("cronsensus_jobs_waking", "namespace", "wake_at"),
-    _partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL"),
+    UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
+    UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
+    Index("cronsensus_jobs_waking", "namespace", "wake_at", postgresql_where=text("wake_at IS NOT NULL")),
+    *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
 )
 
@@ -132,7 +204,7 @@ eras = Table(
     Column("job_id", Big, nullable=False),
     Column("since", Big, nullable=False),
     Column("revision", Integer, nullable=False),
-    Column("trigger", Text),
+    Column("trigger", Long),
     Index("cronsensus_eras_of_job", "job_id", "since"),
     **_TABLE,
 )
@@ -152,11 +224,11 @@ occurrences = Table(
     "cronsensus_occurrences",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", String(200), nullable=False),
+    Column("namespace", _word(200), nullable=False),
     Column("job_id", Big, nullable=False),
-    Column("key", String(400), nullable=False),
-    Column("origin", String(12), nullable=False),
-    Column("state", String(10), nullable=False),
+    Column("key", _word(400), nullable=False),
+    Column("origin", _word(12), nullable=False),
+    Column("state", _word(10), nullable=False),
     # 1: subject to the job's overlap policy, so it is claimed only when it is the earliest active one of its job.
     Column("serial", SmallInteger, nullable=False),
     Column("priority", Integer, nullable=False),
@@ -168,26 +240,29 @@ occurrences = Table(
     Column("failures", Integer, nullable=False),
     # Of the running attempt, or of the last one.
     Column("token", Big, nullable=False),
-    Column("session", String(100)),
-    Column("node", String(200)),
+    Column("session", _word(100)),
+    Column("node", _word(200)),
     Column("created_at", Big, nullable=False),
     Column("started_at", Big),
     Column("finished_at", Big),
-    Column("cancel_reason", Text),
+    Column("cancel_reason", Long),
     Column("retry_of", Big),
     Column("progress_done", Double),
     Column("progress_total", Double),
-    Column("reason", Text),
+    Column("reason", Long),
     # JSON [args, kwargs]; NULL: none. Fixed when the occurrence is created.
-    Column("payload", Text),
-    Column("result", Text),
+    Column("payload", Long),
+    Column("result", Long),
     # JSON {type, message, traceback}.
-    Column("error", Text),
-    _words("origin", Origin),
-    _words("state", State),
+    Column("error", Long),
+    _words("occurrences", "origin", Origin),
+    _words("occurrences", "state", State),
     # The identity of an occurrence: at most one row for a (job, key), whoever writes it.
-    UniqueConstraint("job_id", "key", name="cronsensus_occurrences_by_key"),
-    Index("cronsensus_occurrences_of_job", "job_id", "id"),
+    # PostgreSQL gets such columns the other way round: this must not seem a way to all occurrences of a job, and of a
+    # list of names it looks up each only where they stand first.
+    UniqueConstraint("job_id", "key", name="cronsensus_occurrences_by_key").ddl_if(callable_=_not_on_postgres),
+    UniqueConstraint("key", "job_id", name="cronsensus_occurrences_by_key").ddl_if(dialect="postgresql"),
+    Index("cronsensus_occurrences_of_job", "job_id", "id", postgresql_where=text(_LISTED)),
     sqlite_autoincrement=True,  # an id that was pruned is never given to another occurrence
     **_TABLE,
 )
@@ -202,24 +277,59 @@ _partial(
     _of.job_id,
     _of.serial,
     where="state = 'pending'",
+    listed=True,
+    mysql=(_of.namespace, _of.state, _of.priority, _of.due_at, _of.id, _of.job_id, _of.serial),
 )
 _partial(
     "cronsensus_occurrences_expiring",
     _of.namespace,
     _of.expires_at,
     where="state = 'pending' AND attempt = 0 AND expires_at IS NOT NULL",
+    mysql=(_of.namespace, _of.state, _of.attempt, _of.expires_at),
 )
-_partial("cronsensus_occurrences_running", _of.namespace, _of.session, _of.job_id, where="state = 'running'")
+_partial(
+    "cronsensus_occurrences_running",
+    _of.namespace,
+    _of.session,
+    _of.job_id,
+    where="state = 'running'",
+    listed=True,
+    mysql=(_of.namespace, _of.state, _of.session, _of.job_id),
+)
 _partial(
     "cronsensus_occurrences_cancelling",
     _of.namespace,
     _of.session,
     where="state = 'running' AND cancel_reason IS NOT NULL",
+    mysql=(),
 )
-_partial("cronsensus_occurrences_serial", _of.job_id, _of.state, _of.id, where="serial = 1 AND finished_at IS NULL")
+_partial(
+    "cronsensus_occurrences_serial",
+    _of.job_id,
+    _of.state,
+    _of.id,
+    where="serial = 1 AND finished_at IS NULL",
+    mysql=(_of.job_id, _of.serial, _of.finished_at, _of.state, _of.id),
+)
 _partial("cronsensus_occurrences_nominal", _of.job_id, _of.scheduled_for, where="scheduled_for IS NOT NULL")
 _partial("cronsensus_occurrences_final", _of.job_id, _of.finished_at, where="finished_at IS NOT NULL")
-_partial("cronsensus_occurrences_failed", _of.namespace, _of.id, where="state = 'failed'")
+_partial(
+    "cronsensus_occurrences_failed",
+    _of.namespace,
+    _of.id,
+    where="state = 'failed'",
+    mysql=(_of.namespace, _of.state, _of.id),
+)
+
+
+def along(index: str) -> tuple[Table, str, str]:
+    """Return what ``with_hint`` wants to hear: for MySQL, along which index of ``occurrences`` a query must go.
+
+    Elsewhere partial indexes leave no choice. There several begin alike, its statistics may lead it along a wrong one,
+    and a query that locks what it finds locks whatever it passes.
+    """
+    return occurrences, f"FORCE INDEX (cronsensus_occurrences_{index})", "mysql"
+
 
 runs = Table(
     "cronsensus_runs",
@@ -228,13 +338,13 @@ runs = Table(
     Column("token", Big, primary_key=True, autoincrement=False),
     Column("occurrence_id", Big, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("session", String(100), nullable=False),
-    Column("node", String(200)),
+    Column("session", _word(100), nullable=False),
+    Column("node", _word(200)),
     Column("started_at", Big, nullable=False),
     Column("finished_at", Big, nullable=False),
-    Column("end", String(10), nullable=False),
-    Column("reason", Text),
-    Column("error", Text),
+    Column("end", _word(10), nullable=False),
+    Column("reason", Long),
+    Column("error", Long),
     Index("cronsensus_runs_of_occurrence", "occurrence_id"),
     **_TABLE,
 )
@@ -246,8 +356,8 @@ logs = Table(
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("attempt", Integer, nullable=False),
     Column("at", Big, nullable=False),
-    Column("level", String(20), nullable=False),
-    Column("text", Text, nullable=False),
+    Column("level", _word(20), nullable=False),
+    Column("text", Long, nullable=False),
     sqlite_with_rowid=False,
     **_TABLE,
 )
@@ -259,11 +369,11 @@ verdicts = Table(
     Column("job_id", Big, nullable=False),
     Column("first", Big, nullable=False),
     Column("last", Big, nullable=False),
-    Column("state", String(10), nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("state", _word(10), nullable=False),
+    Column("reason", Long, nullable=False),
     Column("count", Integer),
     Column("decided_at", Big, nullable=False),
-    _words("state", State),
+    _words("verdicts", "state", State),
     Index("cronsensus_verdicts_of_job", "job_id", "id"),
     Index("cronsensus_verdicts_by_time", "job_id", "last"),
     **_TABLE,
@@ -274,43 +384,45 @@ sessions = Table(
     metadata,
     # The order in which sessions were opened; clocks may repeat.
     Column("number", Big, primary_key=True),
-    Column("id", String(100), nullable=False),
-    Column("namespace", String(200), nullable=False),
-    Column("node", String(200), nullable=False),
-    Column("host", String(200), nullable=False),
+    Column("id", _word(100), nullable=False),
+    Column("namespace", _word(200), nullable=False),
+    Column("node", _word(200), nullable=False),
+    Column("host", _word(200), nullable=False),
     Column("pid", Big, nullable=False),
     Column("pid_started", Big, nullable=False),
-    Column("release", String(200), nullable=False),
-    Column("version", String(50), nullable=False),
+    Column("release", _word(200), nullable=False),
+    Column("version", _word(50), nullable=False),
     Column("concurrency", Integer, nullable=False),
     Column("functions", Integer, nullable=False),
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
     # On the lease clock of the store, which means something only within its epoch (one boot of a host).
     Column("lease_until", Big, nullable=False),
-    Column("epoch", String(64), nullable=False),
+    Column("epoch", _word(64), nullable=False),
     Column("draining", SmallInteger, nullable=False),
     Column("ended_at", Big),
-    Column("ended_as", String(10)),
-    Column("ended_why", Text),
+    Column("ended_as", _word(10)),
+    Column("ended_why", Long),
     UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
-    _partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL"),
-    _partial("cronsensus_sessions_ended", "namespace", "ended_at", where="ended_at IS NOT NULL"),
+    *_partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
+    *_partial("cronsensus_sessions_ended", "namespace", "ended_at", where="ended_at IS NOT NULL"),
     **_TABLE,
 )
 
 locks = Table(
     "cronsensus_locks",
     metadata,
-    Column("namespace", String(200), primary_key=True),
-    Column("name", String(200), primary_key=True),
-    Column("holder", String(400), nullable=False),
-    Column("session", String(100)),
+    Column("namespace", _word(200), primary_key=True),
+    Column("name", _word(200), primary_key=True),
+    # A lock for several has as many places, counted from 0.
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("holder", _word(400), nullable=False),
+    Column("session", _word(100)),
     Column("token", Big, nullable=False),
     Column("acquired_at", Big, nullable=False),
     Column("lease_until", Big, nullable=False),
-    Column("epoch", String(64), nullable=False),
-    _partial("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),
+    Column("epoch", _word(64), nullable=False),
+    *_partial("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),
     **_TABLE,
 )
 
@@ -318,13 +430,13 @@ trail = Table(
     "cronsensus_trail",
     metadata,
     Column("id", Big, primary_key=True),
-    Column("namespace", String(200), nullable=False),
+    Column("namespace", _word(200), nullable=False),
     Column("at", Big, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("action", String(40), nullable=False),
-    Column("target", String(420), nullable=False),
-    Column("why", Text, nullable=False),
-    Column("details", Text, nullable=False),
+    Column("by", Long, nullable=False),
+    Column("action", _word(40), nullable=False),
+    Column("target", _word(420), nullable=False),
+    Column("why", Long, nullable=False),
+    Column("details", Long, nullable=False),
     Index("cronsensus_trail_of_target", "namespace", "target", "id"),
     Index("cronsensus_trail_by_id", "namespace", "id"),
     **_TABLE,

@@ -10,17 +10,17 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, insert, literal_column, or_, select, update
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.instants import from_micros
+from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
-from cronsensus.stores.sql.occurrencerows import RUNNING
-from cronsensus.stores.sql.schema import jobs, locks, occurrences, releases, runs, sessions
+from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
+from cronsensus.stores.sql.schema import along, jobs, listed, locks, occurrences, releases, runs, sessions
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
@@ -30,17 +30,26 @@ _MICROSECOND = timedelta(microseconds=1)
 OPEN: ColumnElement[bool] = _s.ended_at.is_(None)
 ALIVE: ColumnElement[bool] = and_(OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
 """Wants ``tx.clocks``. A lease of another epoch (the host was booted since) has run out."""
+TAKES_TURNS: ColumnElement[bool] = and_(ALIVE, _s.concurrency > 0)
+"""Alive, and no guest."""
 
-HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.session == _s.id, RUNNING)
+HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.session == _s.id, LISTED_RUNNING)
 """The runs of a session, where occurrences are joined to it."""
 
+_held = occurrences.alias("held")
+_WORKS = exists().where(
+    _held.c.namespace == _s.namespace,
+    _held.c.session == _s.id,
+    _held.c.state == literal_column("'running'"),
+    listed(_held.c.id),
+)
 MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
-_ALIVE_LOCKED = select(_s.node).where(MINE, ALIVE).with_for_update()
-_FIND = select(_s.id, ALIVE.label("alive")).where(MINE)
-_OPEN_SESSION = insert(sessions)
-_SET_LEASE = update(sessions).where(MINE, ALIVE).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
+_ALIVE_LOCKED = select(_s.node, _s.lease_until).where(MINE, ALIVE).with_for_update()
+_NEW_LEASE: dict[str, Any] = {"lease_until": bindparam("until"), "renewed_at": bindparam("now")}
+_SET_LEASE = update(sessions).where(MINE, OPEN).values(_NEW_LEASE)
+_EXTEND_LEASE = update(sessions).where(MINE, ALIVE).values(_NEW_LEASE)
 _ASKED = (
-    select(_s.draining, _o.id, _o.cancel_reason)
+    select(_s.draining, _WORKS.label("works"), _o.id, _o.cancel_reason)
     .select_from(sessions.outerjoin(occurrences, and_(HELD_BY_SESSION, _o.cancel_reason.is_not(None))))
     .where(MINE)
 )
@@ -58,14 +67,21 @@ _DEAD = (
     )
     .order_by(_s.number)
 )
-_OVERDUE = or_(_s.epoch != bindparam("boot"), _s.lease_until <= bindparam("lease_now"))
+OVERDUE = or_(_s.epoch != bindparam("boot"), _s.lease_until <= bindparam("lease_now"))
 _END_VALUES: dict[str, Any] = {
     "ended_at": bindparam("now"),
     "ended_as": bindparam("ended_as"),
     "ended_why": bindparam("why"),
 }
 _END = update(sessions).where(MINE, OPEN).values(**_END_VALUES)
-_END_OVERDUE = update(sessions).where(MINE, OPEN, _OVERDUE).values(**_END_VALUES)
+_END_OVERDUE = update(sessions).where(MINE, OPEN, OVERDUE).values(**_END_VALUES)
+_AT_HAND = select(_s.id).where(MINE, OPEN).with_for_update(skip_locked=True)
+_HELD_IDS = (
+    select(_o.id)
+    .with_hint(*along("running"))
+    .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING)
+)
+_HELD_AT_HAND = _HELD_IDS.order_by(_o.id).with_for_update(skip_locked=True)
 _HELD = (
     select(
         _o.id,
@@ -79,15 +95,15 @@ _HELD = (
         _o.started_at,
         _o.crashes,
         _o.cancel_reason,
-        jobs.c.name,
-        jobs.c.revision,
+        of_job(jobs.c.name),
+        of_job(jobs.c.revision),
     )
-    .join_from(occurrences, jobs, jobs.c.id == _o.job_id)
-    .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), RUNNING)
+    .with_hint(*along("running"))
+    .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING)
     .order_by(_o.id)
-    .with_for_update(of=occurrences)
+    .with_for_update()
 )
-CURRENT = and_(_o.id == bindparam("occurrence"), _o.token == bindparam("held"), RUNNING)
+CURRENT = and_(_o.id == bindparam("occurrence"), _o.token == bindparam("held"), STILL_RUNNING)
 _TAKE_BACK = (
     update(occurrences)
     .where(CURRENT)
@@ -115,6 +131,13 @@ _CLOSE = (
 )
 INSERT_RUN = insert(runs)
 _FREE_LOCKS = delete(locks).where(locks.c.session == bindparam("session"), locks.c.namespace == bindparam("space"))
+_OLDEST_RELEASE = (
+    select(releases.c.id)
+    .where(releases.c.namespace == bindparam("space"))
+    .order_by(releases.c.id)
+    .limit(1)
+    .with_for_update()
+)
 _RELEASE = select(releases.c.id).where(
     releases.c.namespace == bindparam("space"), releases.c.release == bindparam("name")
 )
@@ -131,7 +154,7 @@ def require_alive(tx: Transaction, session: str) -> AnyRow:
         LeaseLost: it is not alive.
     """
     row = tx.row(_ALIVE_LOCKED, session=session, space=tx.namespace, **tx.clocks)
-    if row is None:
+    if row is None or not tx.outlasts(row.lease_until):
         raise not_alive(session)
     return row
 
@@ -141,13 +164,23 @@ def not_alive(session: str) -> LeaseLost:
     return LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
 
 
-def set_lease(tx: Transaction, session: str, lease: timedelta) -> bool:
+def set_lease(tx: Transaction, session: str, lease: timedelta) -> None:
+    """Let the lease of a session that this transaction has found alive, and locked, end at now + ``lease``."""
+    until = tx.lease_now + lease // _MICROSECOND
+    tx.change(_SET_LEASE, session=session, space=tx.namespace, until=until, now=tx.now)
+
+
+def extend_lease(tx: Transaction, session: str, lease: timedelta) -> bool:
     """Let the lease end at now + ``lease`` if the session is alive.
 
-    Safe: one UPDATE whose condition is that the session is alive; a session that was ended meanwhile is left alone.
+    Safe: one UPDATE whose condition is that the session is alive; a session that was ended meanwhile is left alone, and
+    if the UPDATE had to wait, so that the lease may have run out meanwhile, it is undone and tried again.
     """
     until = tx.lease_now + lease // _MICROSECOND
-    return tx.change(_SET_LEASE, session=session, space=tx.namespace, until=until, now=tx.now, **tx.clocks) == 1
+    parameters = {"session": session, "space": tx.namespace, "until": until, "now": tx.now}
+    extended = tx.change(_EXTEND_LEASE, **parameters, **tx.clocks_ahead) == 1
+    tx.require_prompt()
+    return extended
 
 
 def know_release(tx: Transaction, release: str) -> int:
@@ -160,53 +193,68 @@ def know_release(tx: Transaction, release: str) -> int:
     return int(found)
 
 
+def one_at_a_time(tx: Transaction) -> None:
+    """Wait until no other session begins, and nobody else defines jobs, in this namespace; until this transaction ends.
+
+    Who defines jobs asks which releases live. A session of a later one that begins in that very moment would not be
+    seen, and its node would look at the definitions before they are changed, and find them good.
+
+    Safe: the oldest release of the namespace is the row to lock; it stays for ever, and it is there, because whoever
+    comes here has noted his own.
+    """
+    tx.row(_OLDEST_RELEASE, space=tx.namespace)
+
+
 def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> datetime:
     """Begin a session; said again while it lives, it only sets the lease.
 
-    Safe when said twice at the same instant (an answer was lost): the unique id; the second finds the first.
+    Safe when said twice at the same instant (an answer was lost): the unique id, which the INSERT itself asks; the
+    second finds the first.
     """
-    known = tx.row(_FIND, session=session.id, space=tx.namespace, **tx.clocks)
-    if known is not None:
-        if not set_lease(tx, session.id, lease):
-            raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
-        return from_micros(tx.now)
-    know_release(tx, session.release)
-    tx.change_many(
-        _OPEN_SESSION,
-        [
-            {
-                "id": session.id,
-                "namespace": tx.namespace,
-                "node": session.node,
-                "host": session.host,
-                "pid": session.pid,
-                "pid_started": session.pid_started,
-                "release": session.release,
-                "version": session.version,
-                "concurrency": session.concurrency,
-                "functions": session.functions,
-                "started_at": tx.now,
-                "renewed_at": tx.now,
-                "lease_until": tx.lease_now + lease // _MICROSECOND,
-                "epoch": tx.epoch,
-                "draining": 0,
-            }
-        ],
-    )
+    row = {
+        "id": session.id,
+        "namespace": tx.namespace,
+        "node": session.node,
+        "host": session.host,
+        "pid": session.pid,
+        "pid_started": session.pid_started,
+        "release": session.release,
+        "version": session.version,
+        "concurrency": session.concurrency,
+        "functions": session.functions,
+        "started_at": tx.now,
+        "renewed_at": tx.now,
+        "lease_until": tx.lease_now + lease // _MICROSECOND,
+        "epoch": tx.epoch,
+        "draining": 0,
+    }
+    if not session.guest:
+        know_release(tx, session.release)
+        one_at_a_time(tx)
+    new = tx.change_many(tx.dialect.insert_absent(sessions, ("namespace", "id")), [row]) == 1
+    if not new and not extend_lease(tx, session.id, lease):
+        raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
     return from_micros(tx.now)
 
 
-def renew(tx: Transaction, session: str, lease: timedelta) -> Renewal:
-    """Set the lease and tell what the session is asked to do.
+def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
+    """Set the lease for what the session holds, and tell what it is asked to do.
 
-    Safe: ``set_lease``. Its row stays locked, so a reclaim at the same instant comes before or after it as a whole.
+    Safe when the same session claims at the same instant: ``extend_lease`` locks its row and waits for such a claim,
+    and what the session holds is asked in a statement after that, which sees what was committed meanwhile. (One UPDATE
+    with EXISTS in it would wait too, and then decide by what it saw before.) A reclaim comes before or after as a
+    whole.
     """
     now = from_micros(tx.now)
-    if not set_lease(tx, session, lease):
-        return Renewal(alive=False, cancel={}, drain=False, now=now)
+    if not extend_lease(tx, session, idle_lease):
+        return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now)
     asked = tx.rows(_ASKED, session=session, space=tx.namespace)
+    given = lease if asked[0].works else idle_lease
+    if given != idle_lease:
+        # Rare: a node that knows that it works asks for one lease either way.
+        set_lease(tx, session, given)
     cancel = {row.id: row.cancel_reason for row in asked if row.id is not None}
-    return Renewal(alive=True, cancel=cancel, drain=bool(asked[0].draining), now=now)
+    return Renewal(alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now)
 
 
 def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
@@ -231,13 +279,27 @@ def reclaim(tx: Transaction, session: str, *, presumed: bool) -> list[Takeover]:
 
     Safe when two nodes reclaim at the same instant, or the session is renewed: the UPDATE that ends it asks again
     whether it is open and overdue, and only the one that changed the row goes on.
+
+    Waits for nobody: a node that stands still in a transaction keeps the rows that it locked, those of its session or
+    of runs that it finishes. Then nothing is taken until the next look, and whoever looks has other things to do.
     """
+    if not _is_at_hand(tx, session):
+        return []
     parameters = {"session": session, "space": tx.namespace, "now": tx.now, "ended_as": "dead"}
     if tx.change(_END_OVERDUE, **parameters, why="lease ran out", **tx.clocks) == 1:
         return _take_over(tx, session, "lease ran out", crashed=True)
     if presumed and tx.change(_END, **parameters, why="process gone") == 1:
         return _take_over(tx, session, "process gone", crashed=True)
     return []
+
+
+def _is_at_hand(tx: Transaction, session: str) -> bool:
+    """Lock an open session and its runs if nobody else has; with the session locked there will be no more of them."""
+    mine = {"session": session, "space": tx.namespace}
+    if tx.row(_AT_HAND, **mine) is None:
+        return False
+    locked = tx.rows(_HELD_AT_HAND, **mine)
+    return len(locked) >= len(tx.rows(_HELD_IDS, **mine))
 
 
 def close_session(tx: Transaction, session: str) -> list[Takeover]:
@@ -297,4 +359,5 @@ RUN = (
 
 def run_of(row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None) -> tuple[Any, ...]:
     """Return the record of an attempt that ends now."""
-    return (row.token, row.id, row.attempt, row.session, row.node, row.started_at, now, end, reason, error)
+    ended = max(now, row.started_at)  # a start is stamped with the latest that it may have been
+    return (row.token, row.id, row.attempt, row.session, row.node, row.started_at, ended, end, reason, error)

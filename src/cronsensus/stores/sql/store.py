@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronsensus.model.instants import from_micros
+from cronsensus.errors import SchemaMismatch
+from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, check_name
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import (
@@ -28,7 +30,9 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Glance, PutResult
 from cronsensus.stores.sql import (
     acquiring,
+    borrowing,
     claiming,
+    completing,
     defining,
     finishing,
     firing,
@@ -43,7 +47,10 @@ from cronsensus.stores.sql import (
     retiring,
     sessions,
 )
-from cronsensus.stores.sql.handle import SqlHandle
+from cronsensus.stores.sql.dialect import Reading
+from cronsensus.stores.sql.handle import SqlHandle, repeated
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.transacting import RunTransaction
 
 
 class SqlStore(SqlHandle):
@@ -51,6 +58,7 @@ class SqlStore(SqlHandle):
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
+    @repeated
     def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
         """Define jobs; first look without the write lock whether there is anything to write at all."""
         declared = defining.declare(specs, release=release, complete=complete, by=by)
@@ -62,16 +70,19 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return defining.put(tx, declared)
 
+    @repeated
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         with self._writing() as tx:
             return retiring.retire(tx, job, by=by, why=why)
 
+    @repeated
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job."""
         with self._writing() as tx:
             return pausing.pause(tx, job, by=by, why=why)
 
+    @repeated
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
         """End a pause."""
         with self._writing() as tx:
@@ -79,16 +90,19 @@ class SqlStore(SqlHandle):
 
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
+    @repeated
     def due(self, limit: int = 100) -> Glance:
         """Look, in one statement when no job is due."""
-        with self._reading() as tx:
+        with self._glancing() as tx:
             return looking.due(tx, limit)
 
+    @repeated
     def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
         """Look ahead."""
-        with self._reading() as tx:
+        with self._glancing() as tx:
             return looking.upcoming(tx, until, limit)
 
+    @repeated
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out."""
         if not plans:
@@ -96,12 +110,26 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return firing.fire(tx, plans)
 
+    @repeated
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Take due pending occurrences."""
         with self._writing() as tx:
             taken = claiming.claim(tx, session, limit, functions, lease)
         return [] if taken is None else taken.claims()
 
+    @repeated
+    def fire_and_claim(
+        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+    ) -> tuple[list[bool], list[Claim]]:
+        """Carry plans out and take work, in one transaction."""
+        if not plans:
+            return [], []
+        with self._writing() as tx:
+            fired = firing.fire(tx, plans)
+            taken = claiming.claim(tx, session, limit, functions, lease) if any(fired) else None
+        return fired, [] if taken is None else taken.claims()
+
+    @repeated
     def acquire(
         self,
         session: str,
@@ -116,6 +144,7 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return acquiring.acquire(tx, session, job, wanted, lease)
 
+    @repeated
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Record how attempts ended."""
         finishing.refuse_impossible(outcomes)
@@ -124,6 +153,7 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return finishing.finish(tx, outcomes)
 
+    @repeated
     def release(self, claims: Sequence[Claim]) -> list[bool]:
         """Give claims back."""
         if not claims:
@@ -131,6 +161,7 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return finishing.release(tx, claims)
 
+    @repeated
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines."""
         if not notes:
@@ -138,18 +169,37 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return finishing.note(tx, notes)
 
+    def transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
+        """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
+        return self._lending.transaction(claim)
+
+    def complete_in(self, connection: Any, claim: Claim, result: str | None = None, notes: Sequence[Note] = ()) -> None:
+        """Write that an attempt succeeded, on a connection of the caller's."""
+        with self._reading() as own:
+            engine, reading = own.connection.engine, Reading(own.now, own.lease_now, own.epoch)
+        dialect = borrowing.Borrowed(self._dialect, reading)
+        try:
+            with self._errors_explained(), borrowing.borrowed(connection, engine) as theirs:
+                tx = Transaction(theirs, dialect, self.namespace, self._definitions)
+                completing.complete(tx, claim, result, notes)
+        except SchemaMismatch as error:
+            raise borrowing.elsewhere(self._where) from error
+
     # --- sessions -----------------------------------------------------------------------------------------------------
 
+    @repeated
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session."""
         with self._writing() as tx:
             return sessions.open_session(tx, session, lease)
 
-    def renew(self, session: str, *, lease: timedelta) -> Renewal:
+    @repeated
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         """Set the lease, if it has not run out."""
         with self._writing() as tx:
-            return sessions.renew(tx, session, lease)
+            return sessions.renew(tx, session, lease, lease if idle_lease is None else idle_lease)
 
+    @repeated
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order."""
         with self._writing() as tx:
@@ -161,10 +211,15 @@ class SqlStore(SqlHandle):
             dead = sessions.find_dead(tx, presumed_dead)
         taken: list[Takeover] = []
         for session in dead:
-            with self._writing() as tx:
-                taken += sessions.reclaim(tx, session, presumed=session in presumed_dead)
+            taken += self._reclaim(session, presumed=session in presumed_dead)
         return taken
 
+    @repeated
+    def _reclaim(self, session: str, *, presumed: bool) -> list[Takeover]:
+        with self._writing() as tx:
+            return sessions.reclaim(tx, session, presumed=presumed)
+
+    @repeated
     def drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to take nothing new."""
         with self._writing() as tx:
@@ -172,27 +227,37 @@ class SqlStore(SqlHandle):
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    def lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None = None) -> LockGrant | None:
+    @repeated
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
         """Take a lock; one that is plainly held is seen without the write lock."""
         check_name(name, what="lock name")
+        wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         with self._reading() as tx:
-            if session is None and locks.is_held(tx, name):
+            if locks.is_taken(tx, wanted):
                 return None
         with self._writing() as tx:
-            return locks.lock(tx, name, holder, ttl, session)
+            return locks.lock(tx, wanted)
 
+    @repeated
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
         with self._writing() as tx:
             return locks.extend(tx, grant, ttl)
 
+    @repeated
     def unlock(self, grant: LockGrant) -> bool:
-        """Free a lock that is still held."""
+        """Free a lock that is still held; once it is free, tell the next."""
         with self._writing() as tx:
-            return locks.unlock(tx, grant)
+            freed = locks.unlock(tx, grant)
+        if freed:
+            self.call_next(grant.name)
+        return freed
 
     # --- people and programs ------------------------------------------------------------------------------------------
 
+    @repeated
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences by key."""
         operating.check_items(items)
@@ -201,21 +266,25 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             return operating.enqueue(tx, items)
 
+    @repeated
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
         """Run a job now."""
         with self._writing() as tx:
             return operating.trigger(tx, job, by=by, why=why)
 
+    @repeated
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
         with self._writing() as tx:
             return operating.cancel(tx, occurrence, by=by, why=why)
 
+    @repeated
     def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
         """Make a new occurrence of a final one."""
         with self._writing() as tx:
             return operating.retry(tx, occurrence, by=by, why=why)
 
+    @repeated
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
         """Create occurrences for nominal times."""
         with self._writing() as tx:
@@ -223,6 +292,7 @@ class SqlStore(SqlHandle):
 
     # --- care ---------------------------------------------------------------------------------------------------------
 
+    @repeated
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
         """Delete what is over; look for it without the write lock."""
         with self._reading() as tx:
@@ -244,9 +314,10 @@ class SqlStore(SqlHandle):
         with self._reading() as tx:
             return reading_jobs.jobs(tx, after, limit, retired=retired)
 
+    @repeated
     def job_state(self, name: str) -> JobState | None:
         """Return what planning needs to know of a job."""
-        with self._reading() as tx:
+        with self._glancing() as tx:
             return looking.job_state(tx, name)
 
     def eras(self, job: str) -> list[Era]:
@@ -304,10 +375,10 @@ class SqlStore(SqlHandle):
         with self._reading() as tx:
             return reading.sessions(tx, limit, ended=ended)
 
-    def locks(self, *, limit: int = 200) -> list[LockView]:
-        """Return held locks."""
+    def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
+        """Return held locks, or the held places of one."""
         with self._reading() as tx:
-            return reading.locks(tx, limit)
+            return reading.locks(tx, name, limit)
 
     def counts(self, *, limit: int = 10_000) -> Counts:
         """Return bounded counts."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from cronsensus.codec import dumps
-from cronsensus.stores.sql.occurrencerows import clean
+from cronsensus.codec import clean, dumps
 from cronsensus.stores.sql.schema import trail
 from cronsensus.stores.sql.transaction import Transaction
 

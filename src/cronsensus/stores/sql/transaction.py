@@ -3,42 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.stores.sql.definitions import Definitions
-from cronsensus.stores.sql.dialect import AnyRow, Dialect
+from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading, TryAgain
 
 Value = TypeVar("Value")
 
 
 class Transaction:
-    """What every verb works with. Its clocks were read once, after any wait for a lock, so one step has one "now".
+    """What every verb works with. Its clocks were read once, so one step has one "now".
+
+    Where a transaction waits for a row after that, the reading is too early by then. For what is due, or overdue, that
+    only delays. Whether the caller's own session lives is judged by the clock after the wait: ``outlasts`` where a row
+    was read under a lock, ``require_prompt`` where one UPDATE judged and wrote.
 
     Attributes:
-        now: the store's clock, microseconds.
-        lease_now: the clock that judges leases, microseconds, within ``epoch``.
         definitions: parsed jobs, kept between transactions.
     """
 
-    __slots__ = ("connection", "definitions", "dialect", "epoch", "lease_now", "namespace", "now")
+    __slots__ = ("_reading", "connection", "definitions", "dialect", "namespace")
 
-    def __init__(self, connection: Connection, dialect: Dialect, namespace: str, definitions: Definitions) -> None:
-        reading = dialect.read_clocks(connection)
+    def __init__(
+        self, connection: Connection, dialect: Dialect, namespace: str, definitions: Definitions, *, read: bool = True
+    ) -> None:
+        """Begin to work; ``read`` the clocks at once, or when they are asked for."""
         self.connection = connection
         self.dialect = dialect
         self.namespace = namespace
         self.definitions = definitions
-        self.now = reading.now
-        self.lease_now = reading.lease
-        self.epoch = reading.epoch
+        self._reading = dialect.read_clocks(connection) if read else None
+
+    @property
+    def reading(self) -> Reading:
+        """Return what the clocks said."""
+        if self._reading is None:
+            self._reading = self.dialect.read_clocks(self.connection)
+        return self._reading
+
+    @property
+    def now(self) -> int:
+        """Return the store's clock, microseconds."""
+        return self.reading.now
+
+    @property
+    def lease_now(self) -> int:
+        """Return the clock that judges leases, microseconds, within ``epoch``."""
+        return self.reading.lease
+
+    @property
+    def epoch(self) -> str:
+        """Return the life of that clock."""
+        return self.reading.epoch
 
     @property
     def clocks(self) -> dict[str, Any]:
         """Return the parameters of "is this session alive", by the names that statements use."""
         return {"lease_now": self.lease_now, "boot": self.epoch}
+
+    @property
+    def clocks_ahead(self) -> dict[str, Any]:
+        """Return ``clocks`` as they will be when a prompt statement ends."""
+        return {"lease_now": self.lease_now + self.dialect.promptness, "boot": self.epoch}
+
+    @property
+    def passed(self) -> int:
+        """Return the microseconds since the clocks were read, or a little more."""
+        return self.dialect.lease_now(self.reading) - self.lease_now
+
+    def catch_up(self) -> None:
+        """Let the time be what it is by now: more than a moment has passed since the clocks were read."""
+        then, passed = self.reading, self.passed
+        self._reading = replace(
+            then, now=then.now + passed, lease=then.lease + passed, asked_at=then.asked_at + passed / 1_000_000
+        )
+
+    @property
+    def by_now(self) -> int:
+        """Return the store's clock as it is now at the latest, microseconds: later than all that was committed so far.
+
+        ``now`` is not: another transaction may have read the clock after this one, and be over already.
+        """
+        return self.now + self.passed
+
+    def outlasts(self, lease_until: int) -> bool:
+        """Whether a lease that ends then has not run out by now, whatever this transaction waited for."""
+        return lease_until > self.dialect.lease_now(self.reading)
+
+    def require_prompt(self) -> None:
+        """Raise ``TryAgain`` if what was judged by ``clocks_ahead`` may not hold any more."""
+        if self.dialect.lease_now(self.reading) > self.lease_now + self.dialect.promptness:
+            raise TryAgain("a session's row was locked by others for too long; try again")
+
+    def look(self, statement: Select[Any], **parameters: Any) -> Sequence[AnyRow]:
+        """Return the rows of a query that wants ``now``; if it is the first, the clocks are read with it."""
+        if self._reading is not None:
+            return self.rows(statement, now=self.now, **parameters)
+        self._reading, rows = self.dialect.look(self.connection, statement, parameters)
+        return rows
 
     def rows(self, statement: Executable, **parameters: Any) -> Sequence[AnyRow]:
         """Return all rows of a query."""

@@ -17,7 +17,8 @@ To check a store of your own, say how a test gets a handle on it, and let pytest
 
 ``make_store`` is called several times in a test. All handles of one test reach the same store; the store of the next
 test is empty again. ``clock`` is the store's clock, for due times and for leases: a manual one, which moves only when a
-test says so. The suite migrates, opens siblings, and closes whatever it opened.
+test says so. The suite migrates, opens siblings, and closes whatever it opened. A store that says
+``transactional_finish`` also writes ``make_connection``, which opens a connection of a user's own on its database.
 
 Nothing is skipped. Where stores may differ, ``StoreCapabilities`` says so, and the suite holds each store to what it
 says. The classes are ordered by hazard; one alone is collected in the same way: ``class TestFiring(Mine, Firing)``.
@@ -48,6 +49,7 @@ pytest.register_assert_rewrite(
             "scene",
             "sessions",
             "standing",
+            "transacting",
         )
     )
 )
@@ -68,6 +70,7 @@ from cronsensus.testing.conformance.retiring import Retiring  # noqa: E402
 from cronsensus.testing.conformance.scene import Scene  # noqa: E402
 from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
 from cronsensus.testing.conformance.standing import Standing  # noqa: E402
+from cronsensus.testing.conformance.transacting import Transacting  # noqa: E402
 
 __all__ = [
     "Acquiring",
@@ -88,6 +91,7 @@ __all__ = [
     "Sessions",
     "Standing",
     "StoreConformance",
+    "Transacting",
 ]
 
 
@@ -101,6 +105,7 @@ class StoreConformance(
     Limiting,
     Acquiring,
     Finishing,
+    Transacting,
     Sessions,
     Locks,
     Enqueuing,

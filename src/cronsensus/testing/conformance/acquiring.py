@@ -68,6 +68,7 @@ class Acquiring(Scene):
         assert scheduled is not None
         assert enqueued is not None
         assert made.id == enqueued.id
+        assert START == enqueued.due_at == self.look(enqueued).due_at
         assert 2 == len(self.all())
         assert [] == self.claim()
 
@@ -129,6 +130,18 @@ class Acquiring(Scene):
         self.session()
         self.store.acquire("s1", "queue", scheduled_for=minute(5), lease=LEASE)
         assert minute(5) == self.view("queue").watermark
+
+    def test_acquiring_passes_over_no_time_that_an_earlier_trigger_left_undecided(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.clock.advance(2 * MINUTE)
+        self.define(self.job(trigger=None))
+        assert self.store.acquire("s1", "job", scheduled_for=minute(5), lease=HOUR) is not None
+        assert (START, minute(1)) == (self.view().watermark, self.view().next_due)
+        assert [True] == self.round()
+        assert (minute(2), None) == (self.view().watermark, self.view().next_due)
+        assert self.store.acquire("s1", "job", scheduled_for=minute(6), lease=HOUR) is not None
+        assert minute(6) == self.view().watermark
 
     def test_an_earlier_time_is_won_too_and_moves_nothing(self) -> None:
         self.queue()

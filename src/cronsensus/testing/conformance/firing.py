@@ -7,9 +7,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from cronsensus.errors import LeaseLost
 from cronsensus.model.job import JobState
-from cronsensus.model.occurrence import OccurrenceFilter, scheduled_key
-from cronsensus.model.plan import VerdictRange
+from cronsensus.model.occurrence import Claim, OccurrenceFilter, scheduled_key
+from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
 from cronsensus.testing.conformance.scene import (
@@ -193,6 +196,70 @@ class Firing(Scene):
         assert [False] == self.store.fire(asleep)
         assert before == self.snapshot()
         assert [minute(number) for number in range(1, 61)] == self.nominal()
+
+    # --- firing and claiming in one step ----------------------------------------------------------------------------
+
+    def fire_and_claim(self, *plans: Plan, session: str = "s1", limit: int = 10) -> tuple[list[bool], list[Claim]]:
+        """Fire and claim as a node does at a due time."""
+        return self.store.fire_and_claim(plans, session, limit, self._functions, lease=LEASE)
+
+    def test_what_was_fired_is_claimed_in_the_same_step(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.clock.advance(minute(2) - START)
+        self.session()
+        won, claims = self.fire_and_claim(self.plan(minute(1), minute(2)))
+        assert [True] == won
+        assert [minute(1), minute(2)] == [claim.scheduled_for for claim in claims]
+        assert [State.RUNNING, State.RUNNING] == [one.state for one in self.all()]
+        assert [1, 1] == [one.attempt for one in self.all()]
+        assert minute(2) == self.view().watermark
+
+    def test_a_lost_race_claims_nothing(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.clock.advance(minute(1) - START)
+        self.session()
+        plan = self.plan(minute(1))
+        assert [True] == self.store.fire([plan])
+        assert ([False], []) == self.fire_and_claim(plan)
+        assert [State.PENDING] == [one.state for one in self.all()]
+        assert ([], []) == self.fire_and_claim()
+
+    def test_no_more_is_claimed_than_asked_for_of_what_was_fired(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.clock.advance(minute(3) - START)
+        self.session()
+        won, claims = self.fire_and_claim(self.plan(minute(1), minute(2), minute(3)), limit=2)
+        assert [True] == won
+        assert [minute(1), minute(2)] == [claim.scheduled_for for claim in claims]
+        assert [minute(1), minute(2), minute(3)] == self.nominal()
+
+    def test_what_waited_before_is_claimed_before_what_was_fired(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.fire(minute(1))
+        self.clock.advance(minute(2) - START)
+        self.session()
+        _, claims = self.fire_and_claim(self.plan(minute(2)), limit=1)
+        assert [minute(1)] == [claim.scheduled_for for claim in claims]
+
+    def test_a_dead_session_that_would_fire_and_claim_does_neither(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.clock.advance(minute(1) - START)
+        self.session()
+        plan = self.plan(minute(1))
+        self.lease_out()
+        before = self.snapshot()
+        with pytest.raises(LeaseLost):
+            self.fire_and_claim(plan)
+        assert before == self.snapshot()
+        assert START == self.view().watermark
+
+    def test_firing_and_claiming_makes_the_lease_that_of_a_working_node(self) -> None:
+        self.define(self.job(overlap="allow"))
+        self.clock.advance(minute(1) - START)
+        self.session(lease=HOUR)
+        self.fire_and_claim(self.plan(minute(1)))
+        [session] = self.store.sessions()
+        assert LEASE == session.expires_in
 
     # --- occurrences that stand already -----------------------------------------------------------------------------
 

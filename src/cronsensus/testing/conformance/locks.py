@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
 from cronsensus.errors import InvalidOption, LeaseLost
 from cronsensus.model.session import LockGrant
+from cronsensus.stores.lines import Line
 from cronsensus.testing.conformance.scene import DAY, HOSTILE, HOUR, LEASE, SECOND, START, Scene
 
 
@@ -197,6 +199,185 @@ class Locks(Scene):
                 self.store.lock("name", "a", ttl=LEASE, session=name)
         assert [] == self.store.locks()
 
+    # --- with several places ----------------------------------------------------------------------------------------
+
+    def place(self, holder: str, limit: int = 3, *, session: str | None = None) -> LockGrant | None:
+        """Take one of several places, if one is free."""
+        return self.store.lock("name", holder, ttl=LEASE, session=session, limit=limit)
+
+    def test_a_lock_for_several_has_that_many_holders(self) -> None:
+        grants = [self.place(f"h{number}") for number in range(3)]
+        assert [0, 1, 2] == sorted(grant.place for grant in grants if grant is not None)
+        assert self.place("h3") is None
+        assert ["h0", "h1", "h2"] == sorted(view.holder for view in self.store.locks())
+        tokens = [grant.token for grant in grants if grant is not None]
+        assert sorted(set(tokens)) == tokens
+
+    def test_each_place_is_freed_for_itself(self) -> None:
+        first, second, third = (self.place(f"h{number}") for number in range(3))
+        assert second is not None
+        assert self.store.unlock(second)
+        assert not self.store.unlock(second)
+        again = self.place("h3")
+        assert again is not None
+        assert again.place == second.place
+        assert again.token > second.token
+        assert not self.store.extend(second, ttl=HOUR)
+        assert first is not None
+        assert third is not None
+        assert self.store.extend(first, ttl=HOUR)
+        assert self.store.unlock(third)
+
+    def test_each_place_ends_by_itself(self) -> None:
+        first = self.place("h0")
+        self.clock.advance(6)
+        self.place("h1")
+        self.place("h2")
+        assert self.place("h3") is None
+        self.clock.advance(6)
+        assert first is not None
+        assert not self.store.extend(first, ttl=HOUR)
+        assert self.place("h3") is not None
+        assert self.place("h4") is None
+
+    def test_the_places_of_a_dead_session_are_free(self) -> None:
+        self.session()
+        for number in range(3):
+            self.place(f"h{number}", session="s1")
+        assert self.place("h3") is None
+        self.store.close_session("s1")
+        assert [0, 1, 2] == sorted(grant.place for _ in range(3) if (grant := self.place("h4")) is not None)
+        assert self.place("h5") is None
+
+    def test_with_different_limits_the_largest_counts(self) -> None:
+        assert self.place("h0", limit=1) is not None
+        assert self.place("h1", limit=1) is None
+        assert self.place("h1", limit=2) is not None
+        assert self.place("h2", limit=2) is None
+        assert self.place("h2", limit=1) is None
+
+    def test_a_place_says_nothing_of_other_names(self) -> None:
+        grant = self.place("h0", limit=2)
+        assert grant is not None
+        assert not self.store.unlock(replace(grant, place=1))
+        assert not self.store.unlock(replace(grant, name="other"))
+        assert self.store.unlock(grant)
+
+    # --- standing in line -------------------------------------------------------------------------------------------
+
+    def line(self) -> Line:
+        """Open a way to be told, closed after the test."""
+        line = self.sibling().line()
+        self._lines.append(line)
+        return line
+
+    def setup_method(self) -> None:
+        super().setup_method()
+        self._lines: list[Line] = []
+
+    def teardown_method(self) -> None:
+        for line in self._lines:
+            line.close()
+        super().teardown_method()
+
+    @property
+    def tells(self) -> bool:
+        """Whether an unlock can be heard of."""
+        return self.store.capabilities.notify or self.store.capabilities.clock == "process"
+
+    def test_an_unlock_is_told_to_who_stands_in_line(self) -> None:
+        grant, line = self.lock(), self.line()
+        line.join("name")
+        assert [] == line.hear(0.01)
+        assert self.store.unlock(grant)
+        assert line.hear(60 if self.tells else 0.01) == ["name"] * self.tells
+
+    def test_an_unlock_is_told_to_nobody_who_waits_for_another_lock(self) -> None:
+        grant, line = self.lock(), self.line()
+        line.join("other")
+        assert self.store.unlock(grant)
+        assert [] == line.hear(0.05)
+
+    def test_who_has_left_the_line_is_not_told(self) -> None:
+        grant, line = self.lock(), self.line()
+        line.join("name")
+        line.leave("name")
+        assert self.store.unlock(grant)
+        assert [] == line.hear(0.05)
+
+    def test_an_unlock_that_freed_nothing_is_told_to_nobody(self) -> None:
+        grant, line = self.lock(), self.line()
+        self.lease_out()
+        line.join("name")
+        assert not self.store.unlock(grant)
+        assert [] == line.hear(0.05)
+
+    def test_who_is_told_may_stand_in_line_again(self) -> None:
+        line = self.line()
+        for _ in range(3):
+            grant = self.lock()
+            line.join("name")
+            line.join("name")
+            assert self.store.unlock(grant)
+            assert line.hear(60 if self.tells else 0.01) == ["name"] * self.tells
+
+    def test_every_unlock_is_told_to_somebody(self) -> None:
+        lines = [self.line() for _ in range(3)]
+        for line in lines:
+            line.join("name")
+        told = 0
+        for _ in lines:
+            grant = self.lock()
+            assert self.store.unlock(grant)
+            if self.tells:
+                heard = [line for line in lines if line.hear(0.3)]
+                assert heard
+                told += len(heard)
+                for line in heard[1:]:
+                    line.join("name")
+        assert told >= 3 * self.tells
+
+    def test_who_was_told_in_vain_can_tell_the_next(self) -> None:
+        line = self.line()
+        line.join("name")
+        self.store.call_next("other")
+        assert [] == line.hear(0.01)
+        self.store.call_next("name")
+        assert line.hear(60 if self.tells else 0.01) == ["name"] * self.tells
+
+    def test_lines_of_two_namespaces_are_two(self) -> None:
+        self.lock()
+        line = self.open("elsewhere").line()
+        self._lines.append(line)
+        line.join("name")
+        self.store.call_next("name")
+        assert [] == line.hear(0.05)
+
+    def test_hostile_names_have_lines_of_their_own(self) -> None:
+        line = self.line()
+        for name in HOSTILE:
+            line.join(name)
+        for name in HOSTILE:
+            self.store.call_next(name)
+        heard: set[str] = set()
+        while self.tells and heard < set(HOSTILE):
+            new = line.hear(60)
+            assert new
+            heard |= set(new)
+        assert heard == (set(HOSTILE) if self.tells else set())
+
+    def test_closing_a_line_ends_its_wait(self) -> None:
+        self.lock()
+        line = self.line()
+        line.join("name")
+        thread = threading.Thread(target=line.hear, args=(60,), daemon=True)
+        thread.start()
+        line.close()
+        thread.join(30)
+        assert not thread.is_alive()
+        line.close()
+        assert self.store.unlock(self.lock("other"))
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def test_held_locks_are_read_by_name(self) -> None:
@@ -209,6 +390,20 @@ class Locks(Scene):
         assert (START + 4 * SECOND, LEASE) == (first.acquired_at, first.expires_in)
         assert ("b", None, 6 * SECOND) == (second.name, second.session, second.expires_in)
         assert ["a"] == [view.name for view in self.store.locks(limit=1)]
+
+    def test_the_places_of_one_lock_are_read_by_its_name(self) -> None:
+        self.session(lease=HOUR)
+        self.lock("a")
+        self.place("h0", session="s1")
+        self.place("h1")
+        one, other = sorted(self.store.locks(name="name"), key=lambda view: view.holder)
+        assert ("h0", "h1") == (one.holder, other.holder)
+        assert [0, 1] == sorted([one.place, other.place])
+        assert ("host", 4711, 99) == (one.host, one.pid, one.pid_started)
+        assert (None, None, None) == (other.host, other.pid, other.pid_started)
+        assert [] == self.store.locks(name="nam")
+        assert 1 == len(self.store.locks(name="name", limit=1))
+        assert ["a", "name", "name"] == [view.name for view in self.store.locks()]
 
     def test_overdue_locks_are_not_held(self) -> None:
         self.lock()

@@ -240,8 +240,29 @@ class Racing(Scene):
                     store.claim(name, 1, ["queue"], lease=LEASE)
 
             self.race(act)
+            # Those who reclaim need not wait for a claim of that session that is under way.
+            self.store.reclaim([name])
             found = self.look(made)
             assert State.PENDING is found.state, "claimed for a session that is dead"
+            self.store.cancel(made.id, by="ann", why="")
+
+    def test_a_claim_and_a_renewal_never_leave_a_working_session_an_idle_lease(self) -> None:
+        self.queue()
+        for number in range(10):
+            name = f"session {number}"
+            self.session(name)
+            made = self.enqueue()
+
+            def act(store: Store, thread: int, name: str = name) -> None:
+                if thread % 2:
+                    store.renew(name, lease=LEASE, idle_lease=HOUR)
+                else:
+                    store.claim(name, 1, ["queue"], lease=LEASE)
+
+            self.race(act)
+            assert State.RUNNING is self.look(made).state
+            assert LEASE == next(one.expires_in for one in self.store.sessions() if one.id == name)
+            self.store.close_session(name)
             self.store.cancel(made.id, by="ann", why="")
 
     def test_one_lock_has_one_holder(self) -> None:
@@ -259,6 +280,15 @@ class Racing(Scene):
             won = self.race(lambda store, thread: store.lock("name", f"h{thread}", ttl=LEASE))
             assert 1 == sum(grant is not None for grant in won)
             self.lease_out()
+
+    def test_a_lock_for_several_has_no_more_holders(self) -> None:
+        for _ in range(10):
+            won = self.race(lambda store, thread: store.lock("name", f"h{thread}", ttl=LEASE, limit=3))
+            grants = [grant for grant in won if grant is not None]
+            assert len(grants) == 3
+            assert 3 == len({grant.place for grant in grants}) == len({grant.token for grant in grants})
+            for grant in grants:
+                assert self.store.unlock(grant)
 
     def test_a_lock_lets_one_at_a_time_through(self) -> None:
         counted: list[int] = []

@@ -97,6 +97,20 @@ class Retiring(Scene):
         written = [one.range for one in self.store.ranges("job")]
         assert [VerdictRange(minute(1), minute(3), State.MISSED, Reason.RETIRED, 4)] == written
 
+    def test_after_a_clock_that_was_set_back_a_retirement_leaves_nothing_undecided(self) -> None:
+        self.define()
+        self.clock.advance(5 * MINUTE)
+        self.define(self.job(trigger=every("30s", start=START)))
+        self.clock.step(-4 * MINUTE)
+        self.store.retire("job", by="ann", why="")
+        written = [one.range for one in self.store.ranges("job")]
+        assert [VerdictRange(minute(1), minute(5), State.MISSED, Reason.RETIRED, 5)] == written
+        assert minute(5) == self.view().watermark
+        assert [START, minute(5), minute(5)] == [era.since for era in self.store.eras("job")]
+        self.clock.advance(2 * MINUTE)
+        self.define()
+        assert (minute(5), minute(6)) == (self.view().watermark, self.view().next_due)
+
     def test_the_era_of_a_retired_job_has_no_trigger(self) -> None:
         self.define()
         self.clock.advance(SECOND)

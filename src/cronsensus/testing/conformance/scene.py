@@ -62,6 +62,14 @@ class Scene:
         """
         raise NotImplementedError
 
+    def make_connection(self) -> Any:
+        """Open a connection beside the store, as a user does: SQLAlchemy's, on the database of this test's store.
+
+        To be written where the store says ``transactional_finish``. Asked for several times in a test; the suite closes
+        each and disposes of its engine.
+        """
+        raise NotImplementedError
+
     # --- setting up and clearing away -------------------------------------------------------------------------------
 
     def setup_method(self) -> None:
@@ -196,11 +204,12 @@ class Scene:
         id: str = "s1",  # noqa: A002 - the field's own word
         *,
         release: str = "r1",
+        guest: bool = False,
         lease: timedelta = LEASE,
         store: Store | None = None,
     ) -> str:
         """Open a session and return its id."""
-        (store or self.store).open_session(a_session(id, release=release), lease=lease)
+        (store or self.store).open_session(a_session(id, release=release, guest=guest), lease=lease)
         return id
 
     def claim(
@@ -338,8 +347,8 @@ def race(handles: Sequence[Store], act: Callable[[Store, int], Answer]) -> list[
     return [answers[number] for number in range(len(handles))]
 
 
-def a_session(id: str, *, release: str = "r1") -> SessionSpec:  # noqa: A002 - the field's own word
-    """Return the description of a node."""
+def a_session(id: str, *, release: str = "r1", guest: bool = False) -> SessionSpec:  # noqa: A002 - the field's own word
+    """Return the description of a node, or of one that takes no turn."""
     return SessionSpec(
         id=id,
         node=f"node of {id}",
@@ -347,7 +356,7 @@ def a_session(id: str, *, release: str = "r1") -> SessionSpec:  # noqa: A002 - t
         pid=4711,
         pid_started=99,
         release=release,
-        concurrency=8,
+        concurrency=0 if guest else 8,
         version="1.0",
         functions=3,
     )

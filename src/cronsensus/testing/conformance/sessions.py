@@ -98,6 +98,43 @@ class Sessions(Scene):
         self.clock.advance(2)
         assert not self.store.renew("s1", lease=HOUR).alive
 
+    def test_a_renewal_tells_how_long_the_lease_is(self) -> None:
+        self.session()
+        assert HOUR == self.store.renew("s1", lease=HOUR).lease == self.shown().expires_in
+        self.lease_out()
+        assert LEASE == self.store.renew("s1", lease=LEASE).lease == self.shown().expires_in
+        self.lease_out()
+        assert timedelta(0) == self.store.renew("s1", lease=LEASE).lease
+
+    def test_a_session_that_runs_nothing_gets_the_lease_of_an_idle_one(self) -> None:
+        claim = self.holding()
+        self.finish(claim)
+        renewal = self.store.renew("s1", lease=LEASE, idle_lease=HOUR)
+        assert (True, HOUR) == (renewal.alive, renewal.lease)
+        assert HOUR == self.shown().expires_in
+
+    def test_a_session_that_runs_something_never_gets_the_lease_of_an_idle_one(self) -> None:
+        claim = self.holding()
+        self.clock.advance(SECOND)
+        renewal = self.store.renew("s1", lease=LEASE, idle_lease=HOUR)
+        assert (True, LEASE) == (renewal.alive, renewal.lease)
+        assert LEASE == self.shown().expires_in
+        self.lease_out()
+        assert [claim.id] == [taken.id for taken in self.store.reclaim()]
+
+    def test_what_others_run_makes_no_lease_short(self) -> None:
+        self.holding("s1")
+        self.session("s2")
+        assert HOUR == self.store.renew("s2", lease=LEASE, idle_lease=HOUR).lease
+        assert LEASE == self.store.renew("s1", lease=LEASE, idle_lease=HOUR).lease
+
+    def test_a_renewal_for_a_working_session_tells_what_is_to_stop_too(self) -> None:
+        claim = self.holding()
+        self.store.cancel(claim.id, by="ann", why="enough")
+        self.store.drain("s1", by="ann", why="update")
+        renewal = self.store.renew("s1", lease=LEASE, idle_lease=HOUR)
+        assert (LEASE, [claim.id], True) == (renewal.lease, list(renewal.cancel), renewal.drain)
+
     def test_a_lease_that_ran_out_is_never_revived(self) -> None:
         self.session()
         self.lease_out()
@@ -158,6 +195,31 @@ class Sessions(Scene):
         assert [] == self.store.trail()
 
     # --- reading ----------------------------------------------------------------------------------------------------
+
+    # --- guests -----------------------------------------------------------------------------------------------------
+
+    def test_a_guest_takes_no_turn(self) -> None:
+        self.session("node")
+        self.session("guest", guest=True)
+        assert ("node",) == self.store.due().sessions
+        assert {"guest": True, "node": False} == {one.id: one.guest for one in self.store.sessions()}
+
+    def test_a_guest_defines_nothing_that_others_wait_for(self) -> None:
+        self.define(self.job("a"), self.job("b"), release="old", complete=True)
+        self.define(self.job("a", args=("new",)), self.job("b"), release="new")
+        self.session("guest", guest=True, release="new")
+        assert ("a",) == self.define(self.job("a"), self.job("b"), release="old").changed
+        assert ("b",) == self.define(self.job("a"), release="old", complete=True).retired
+        self.session("other", guest=True, release="unheard of")
+        assert () == self.define(self.job("a"), release="old", complete=True).superseded
+
+    def test_a_guest_holds_what_it_acquired(self) -> None:
+        queue = self.queue()
+        self.session("guest", guest=True, lease=HOUR)
+        claim = self.store.acquire("guest", queue, key="once", lease=LEASE)
+        assert claim is not None
+        assert ["guest"] == [one.id for one in self.store.due().holders]
+        assert self.finish(claim).accepted
 
     def test_sessions_are_read_newest_first_and_bounded(self) -> None:
         for number in range(5):
@@ -222,7 +284,7 @@ class Sessions(Scene):
         claim = self.holding()
         self.lease_out()
         self.clock.step(-DAY)
-        self.store.reclaim()
+        self.store.reclaim(["s1"])  # where leases run on the wall clock, the step has given it its lease back
         self.session("s2")
         again = self.take("s2")
         assert (claim.id, 2, 1) == (again.id, again.attempt, again.crashes)

@@ -5,19 +5,37 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from cronsensus.errors import InvalidTransition, LeaseLost, StoreError, UnknownJob
+from cronsensus.instants import parse_instant
+from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.base import StoreCapabilities
-from cronsensus.testing.conformance.scene import DAY, HOSTILE, HOUR, LEASE, START, Scene, a_session, minute
+from cronsensus.testing.conformance.scene import (
+    DAY,
+    HOSTILE,
+    HOUR,
+    LEASE,
+    MINUTE,
+    SECOND,
+    START,
+    Scene,
+    a_session,
+    minute,
+)
 
 
 class Standing(Scene):
     """Hazards before the first job: a store that is not what it says."""
+
+    def set_backs(self) -> list[tuple[datetime, datetime]]:
+        """Read which stretches of the store's clock came twice, by its own word."""
+        entries = [entry for entry in self.store.trail(target="") if entry.action == CLOCK_SET_BACK]
+        return [(parse_instant(entry.details["from"]), parse_instant(entry.details["until"])) for entry in entries]
 
     # --- set-up -----------------------------------------------------------------------------------------------------
 
@@ -104,6 +122,37 @@ class Standing(Scene):
     def test_the_clock_is_whole_microseconds_in_utc(self) -> None:
         now = self.store.now()
         assert timedelta(0) == now.utcoffset()
+
+    def test_a_clock_that_was_set_back_is_written_down_with_what_came_twice(self) -> None:
+        self.queue()
+        self.clock.advance(MINUTE)
+        self.enqueue()
+        before = self.store.now()
+        self.clock.step(-MINUTE)
+        after = self.store.now()
+        self.enqueue()
+        [(since, until)] = self.set_backs()
+        assert since <= after < before <= until
+        assert until - since < MINUTE + SECOND
+        self.enqueue()
+        assert 1 == len(self.set_backs())
+
+    def test_a_clock_that_goes_on_or_was_set_ahead_is_nothing_to_write_down(self) -> None:
+        self.queue()
+        for _ in range(3):
+            self.enqueue()
+            self.clock.advance(MINUTE)
+            self.enqueue()
+            self.clock.step(MINUTE)
+        assert [] == self.set_backs()
+
+    def test_a_verb_that_is_refused_hides_no_clock_that_was_set_back(self) -> None:
+        self.queue()
+        self.clock.step(-MINUTE)
+        with pytest.raises(UnknownJob):
+            self.enqueue(job="nobody")
+        self.enqueue()
+        assert 1 == len(self.set_backs())
 
     def test_a_wall_clock_set_ahead_ends_leases_only_where_they_run_on_it(self) -> None:
         self.session()

@@ -24,7 +24,8 @@ MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = ((1, "m0001_first", m0001_fir
 
 def version_of(connection: Connection) -> int:
     """Return the schema's version in a store; 0: it has none of our tables."""
-    if not inspect(connection).has_table(schema.name):
+    places = connection.get_execution_options().get("schema_translate_map", {})
+    if not inspect(connection).has_table(schema.name, schema=places.get(None)):
         return 0
     return int(connection.execute(select(func.max(schema.c.version))).scalar() or 0)
 

@@ -14,7 +14,7 @@ from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
-from cronsensus.model.instants import to_micros
+from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
 from cronsensus.stores.sql.schema import counters
@@ -57,7 +57,7 @@ class SqliteDialect(Dialect):
             lease_clock="monotonic",
             hosts="one",
             notify=self.wakes,
-            transactional_finish=False,
+            transactional_finish=True,
             survives=(
                 "a killed process and a power cut (as far as the disk keeps what it was told to keep)"
                 if self.url.synchronous == "full"
@@ -114,6 +114,10 @@ class SqliteDialect(Dialect):
         """Read the host's clocks."""
         return Reading(to_micros(self._clock.now()), round(self._clock.monotonic() * 1_000_000), self._epoch)
 
+    def monotonic(self) -> float:
+        """Return the clock by which leases are judged."""
+        return self._clock.monotonic()
+
     # --- statements ---------------------------------------------------------------------------------------------------
 
     def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
@@ -124,7 +128,7 @@ class SqliteDialect(Dialect):
             found = self._inserts[key] = sqlite_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
 
-    def next_tokens(self, connection: Connection, count: int) -> range:
+    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
         """Take fencing tokens, in one statement where SQLite can."""
         if sqlite3.sqlite_version_info < _RETURNING_SINCE:
             return super().next_tokens(connection, count)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 SUPPORTED = hasattr(os, "mkfifo") and hasattr(select, "poll")
 """Whether this system has named pipes, and a way to wait for them."""
+NAMELESS = ".new-"
+"""How names begin that nobody is to write to: of pipes not yet, or no longer, in use. Old ones are removed."""
 
 
 def directory_of(database: Path) -> Path:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import Boolean
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
@@ -81,7 +82,9 @@ def prepare(dialect: EngineDialect, statement: Executable, parameters: Mapping[s
     columns = getattr(compiled, "_result_columns", ())
     if expanded.processors or expanded.positiontup is None:
         return None
-    if any(column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns):
+    # A condition among the columns comes back as 0 or 1, which is as good as False or True to who asks for its truth.
+    converted = (column.type for column in columns if not isinstance(column.type, Boolean))
+    if any(kind.dialect_impl(dialect).result_processor(dialect, None) for kind in converted):
         return None
     given = set(parameters)
     for name in parameters:

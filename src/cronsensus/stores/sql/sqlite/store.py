@@ -14,9 +14,11 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.filesystems import is_network, kind_of
+from cronsensus.stores.sql.sqlite.line import PipeLine, call_next
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.sqlite.wake import Wake
 from cronsensus.stores.sql.store import SqlStore
@@ -93,6 +95,14 @@ class SqliteStore(SqlStore):
     def notify(self) -> None:
         """Wake the other handles of this namespace on this host."""
         self._wake.notify()
+
+    def line(self) -> Line:
+        """Return a way to be told when a lock may be free."""
+        return PipeLine(self._url.path, self.namespace)
+
+    def call_next(self, name: str) -> None:
+        """Tell the process on this host that has waited longest for a lock."""
+        call_next(self._url.path, self.namespace, name)
 
     def _check_writable(self) -> None:
         """Try to begin a write: a read-only file or directory is found now rather than by the first job."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+from cronsensus.durations import parse_duration
 from cronsensus.errors import InvalidOption
-from cronsensus.model.durations import parse_duration
 from cronsensus.model.job import unknown_option
 
 BUSY_TIMEOUT = 5.0

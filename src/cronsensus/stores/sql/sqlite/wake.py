@@ -21,10 +21,8 @@ import threading
 from itertools import islice
 from pathlib import Path
 
-from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
-_STARTING = ".new-"
-"""How names begin that are not yet to be written to."""
 _STARTING_FOR = 60.0
 _MOST_LISTENERS = 256
 """Most pipes that one ``notify`` writes to."""
@@ -110,7 +108,7 @@ class Wake:
     def _make_pipe(self) -> None:
         """Make a pipe and open it before it gets the name under which others look for it."""
         name = f"{self._prefix}{os.getpid()}-{secrets.token_hex(8)}"
-        starting = make_pipe(self._database, _STARTING + name)
+        starting = make_pipe(self._database, NAMELESS + name)
         pipe = None
         try:
             pipe = open_to_listen(starting)
@@ -125,7 +123,7 @@ class Wake:
 
     def _remove_unfinished(self, now: float) -> None:
         """Remove pipes of processes that died between making and naming one; ``now`` is the file system's clock."""
-        for path in self._directory.glob(_STARTING + "*"):
+        for path in self._directory.glob(NAMELESS + "*"):
             with contextlib.suppress(OSError):
                 if now - path.stat().st_mtime > _STARTING_FOR:
                     path.unlink()

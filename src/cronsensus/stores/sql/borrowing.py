@@ -1,0 +1,249 @@
+"""Work in a transaction that is somebody else's: on their connection, whatever it is made of. Floor 3.
+
+Nothing here begins what it does not have to, and nothing commits, rolls back or closes. Statements go through
+SQLAlchemy, never straight to a driver, because the driver may be another one than the store's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.errors import StoreError, UnsupportedTransaction
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.sql.dialect import Dialect, Reading
+
+
+@contextmanager
+def borrowed(given: Any, engine: Engine) -> Iterator[Connection]:
+    """Give SQLAlchemy's view of a connection that is the caller's.
+
+    Args:
+        given: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver.
+        engine: of the store's own connections.
+
+    Raises:
+        UnsupportedTransaction: it is something else, of another database, or commits each statement by itself.
+    """
+    connection = _through_sqlalchemy(given)
+    if connection is None and isinstance(given, _connection_class(engine)):
+        connection = Connection(engine, connection=_NotOurs(given))
+    if connection is None:
+        raise UnsupportedTransaction(_unusable(given, engine))
+    if connection.dialect.name != engine.dialect.name:
+        raise UnsupportedTransaction(
+            f"this connection leads to {connection.dialect.name}, and the store is {engine.dialect.name}: effects and "
+            "result can commit together only in one database; give a connection to the store's own"
+        )
+    raw = connection.connection.driver_connection
+    driver = _driver_of(raw)
+    by_itself = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    if by_itself or driver.commits_each(raw):
+        raise UnsupportedTransaction(
+            "this connection commits each statement by itself (autocommit), so the result would be recorded without "
+            "the effects; begin a transaction first, and call run.complete_in() in it"
+        )
+    with driver.ready(raw):
+        yield connection
+
+
+def _through_sqlalchemy(given: Any) -> Connection | None:
+    """Return the connection behind SQLAlchemy's own objects; these are known only if the caller has imported them."""
+    if isinstance(given, Connection):
+        return given
+    orm, aio = sys.modules.get("sqlalchemy.orm"), sys.modules.get("sqlalchemy.ext.asyncio")
+    if orm is not None and isinstance(given, (orm.Session, orm.scoped_session)):
+        connection: Connection = given.connection()
+        return connection
+    if aio is not None and isinstance(given, (aio.AsyncSession, aio.AsyncConnection, aio.async_scoped_session)):
+        raise UnsupportedTransaction(
+            f"run.complete_in() cannot await, and this is an {type(given).__name__}; write: "
+            "await session.run_sync(run.complete_in)    or, with a result: "
+            "await session.run_sync(run.complete_in, result=...)"
+        )
+    return None
+
+
+def _connection_class(engine: Engine) -> type[Any]:
+    found: type[Any] = getattr(engine.dialect.dbapi, "Connection", _NotOurs)
+    return found
+
+
+def _unusable(given: Any, engine: Engine) -> str:
+    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+    driver = getattr(engine.dialect.dbapi, "__name__", engine.dialect.driver)
+    asynchronous = "; of an async driver, go through SQLAlchemy: await session.run_sync(run.complete_in)"
+    return (
+        f"run.complete_in() cannot use {kind}; give it SQLAlchemy's Connection or Session, or a connection of "
+        f"{driver}{asynchronous if 'async' in kind.lower() or 'aio' in kind.lower() else ''}"
+    )
+
+
+def elsewhere(where: str) -> UnsupportedTransaction:
+    """Return the error for a connection on which the store's tables are not to be found."""
+    return UnsupportedTransaction(
+        f"this connection leads to a database without the store's tables, which are in {where}; effects and result can "
+        "commit together only in one database: give a connection to that one"
+    )
+
+
+class Borrowed(Dialect):
+    """A dialect's statements, run through SQLAlchemy on any driver; nothing else of a transaction is ours here."""
+
+    def __init__(self, own: Dialect, reading: Reading) -> None:
+        """Take the clocks as they were read a moment ago, on a connection of the store's own."""
+        super().__init__()
+        self._own = own
+        self._reading = reading
+        self.most_parameters = own.most_parameters
+        self.execution_options = own.execution_options
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what the store can do."""
+        return self._own.capabilities
+
+    def begin_read(self, connection: Connection) -> NoReturn:
+        """Refuse: the caller begins."""
+        raise NotImplementedError(connection)
+
+    def begin_write(self, connection: Connection) -> NoReturn:
+        """Refuse: the caller begins."""
+        raise NotImplementedError(connection)
+
+    def lock_migrations(self, connection: Connection) -> NoReturn:
+        """Refuse: nothing is migrated here."""
+        raise NotImplementedError(connection)
+
+    def describe(self, connection: Connection) -> NoReturn:
+        """Refuse: it is not the store's connection."""
+        raise NotImplementedError(connection)
+
+    def read_clocks(self, connection: Connection) -> Reading:  # noqa: ARG002 - not on this one
+        """Return the clocks as they were read."""
+        return self._reading
+
+    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
+        """Return the dialect's own."""
+        return self._own.insert_absent(table, unique)
+
+    def execute_many(
+        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+    ) -> int:
+        """Run a statement for each row; prepared texts are those of the store's driver, and so not used."""
+        values = [dict(zip(names, row, strict=True)) for row in rows]
+        return sum(self.change(connection, statement, one) for one in values)
+
+    def translate(self, error: Exception) -> StoreError | None:
+        """Return what an error means."""
+        return self._own.translate(error)
+
+
+class _NotOurs(PoolProxiedConnection):
+    """What SQLAlchemy takes a driver's connection from: one that it may use, and neither end nor close.
+
+    No pool has seen it, so nobody resets it, and none of SQLAlchemy's own settings are put on it.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.dbapi_connection = raw
+        self.info: dict[Any, Any] = {}
+
+    driver_connection = property(lambda self: self.dbapi_connection)
+    record_info = None
+    is_valid = True
+    is_detached = False
+
+    def cursor(self, *_: Any, **__: Any) -> Any:
+        """Return a cursor that gives tuples, whatever the caller has asked for on the connection."""
+        return _driver_of(self.dbapi_connection).cursor(self.dbapi_connection)
+
+    def commit(self) -> None:
+        """Leave it to the caller."""
+
+    def rollback(self) -> None:
+        """Leave it to the caller."""
+
+    def close(self) -> None:
+        """Leave it to the caller."""
+
+    def detach(self) -> None:
+        """Do nothing: it is in no pool."""
+
+    def invalidate(self, e: BaseException | None = None, soft: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Do nothing: the caller will find out."""
+
+
+# --- what differs between drivers; none of them is imported here ------------------------------------------------------
+
+
+class _Driver:
+    """A driver of which nothing is known: what SQLAlchemy knows has to do."""
+
+    def cursor(self, raw: Any) -> Any:
+        """Return a cursor whose rows are tuples."""
+        return raw.cursor()
+
+    def commits_each(self, raw: Any) -> bool:  # noqa: ARG002 - not known
+        """Whether the next statement would be committed at once."""
+        return False
+
+    @contextmanager
+    def ready(self, raw: Any) -> Iterator[None]:  # noqa: ARG002 - nothing to do
+        """See to it that a transaction is open, and that texts come as texts."""
+        yield
+
+
+class _Sqlite(_Driver):
+    def cursor(self, raw: Any) -> Any:
+        cursor = raw.cursor()
+        cursor.row_factory = None
+        return cursor
+
+    def commits_each(self, raw: Any) -> bool:
+        return not raw.in_transaction and (raw.isolation_level is None or getattr(raw, "autocommit", None) is True)
+
+    @contextmanager
+    def ready(self, raw: Any) -> Iterator[None]:
+        if not raw.in_transaction:
+            # Python would begin one before the first write only, and what was read before could be outdated by then.
+            raw.execute("BEGIN IMMEDIATE")
+        texts, raw.text_factory = raw.text_factory, str
+        try:
+            yield
+        finally:
+            raw.text_factory = texts
+
+
+class _Psycopg(_Driver):
+    def cursor(self, raw: Any) -> Any:
+        return raw.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+
+    def commits_each(self, raw: Any) -> bool:
+        idle = sys.modules["psycopg.pq"].TransactionStatus.IDLE
+        return bool(raw.autocommit and raw.info.transaction_status == idle)
+
+
+class _PyMySql(_Driver):
+    _IN_TRANSACTION = 1
+    """SERVER_STATUS_IN_TRANS of the protocol."""
+
+    def cursor(self, raw: Any) -> Any:
+        return raw.cursor(sys.modules["pymysql.cursors"].Cursor)
+
+    def commits_each(self, raw: Any) -> bool:
+        return bool(raw.get_autocommit() and not raw.server_status & self._IN_TRANSACTION)
+
+
+_UNKNOWN = _Driver()
+_DRIVERS = {"sqlite3": _Sqlite(), "psycopg": _Psycopg(), "pymysql": _PyMySql()}
+
+
+def _driver_of(raw: Any) -> _Driver:
+    packages = (kind.__module__.partition(".")[0] for kind in type(raw).__mro__)
+    return next((_DRIVERS[package] for package in packages if package in _DRIVERS), _UNKNOWN)

@@ -1,0 +1,53 @@
+"""Say that an attempt succeeded in the very transaction that holds its effects. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, select
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.occurrence import Claim, Note, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores.sql import finishing
+from cronsensus.stores.sql.dialect import AnyRow
+from cronsensus.stores.sql.schema import occurrences
+from cronsensus.stores.sql.transaction import Transaction
+
+_o = occurrences.c
+_LOOK = select(_o.state, _o.token, _o.session).where(
+    _o.id == bindparam("occurrence"), _o.namespace == bindparam("space")
+)
+
+
+def require_current(tx: Transaction, claim: Claim) -> None:
+    """Raise unless the run is current now, without holding anybody up.
+
+    No lock on purpose: the run's code may hold the transaction for long, and a takeover, a request to cancel or a
+    note of progress must not wait for it. What is taken over after this look is found by ``complete``.
+    """
+    _require(claim, tx.row(_LOOK, occurrence=claim.id, space=tx.namespace))
+
+
+def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:
+    """Write what was noted of the run, and that it succeeded.
+
+    Safe when a takeover happens at the same instant: the row is locked before token and state are compared, and stays
+    so until the caller's commit; whoever comes second finds the other's state. Compared here and not only in
+    ``finish``, which answers "yes, as before" when it is asked a second time: a second block of the same run must not
+    commit its effects once more.
+    """
+    _require(claim, finishing.standing(tx, [claim.id]).get(claim.id))
+    if notes:
+        finishing.note(tx, notes)
+    finishing.finish(tx, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result=result)])
+
+
+def _require(claim: Claim, row: AnyRow | None) -> None:
+    # The session's id is compared too: it is random, so no row of another database is taken for this one.
+    if row is None or row.session != claim.session or row.token != claim.token or row.state != State.RUNNING:
+        now = "not to be found in this database" if row is None else f"{row.state} under token {row.token}"
+        raise LeaseLost(
+            f"attempt {claim.attempt} of {claim.job!r} (occurrence {claim.id}, token {claim.token}) is no longer "
+            f"current: it is {now}. Its transaction is rolled back; stop, and write nothing more"
+        )

@@ -1,0 +1,160 @@
+"""Lend a connection to a job's own code, for one transaction that ends with the run. Floor 3.
+
+::
+
+    BEGIN ─▶ is the run current? ─▶ SAVEPOINT ─▶ the job's statements ─▶ RELEASE ─▶ still current? result ─▶ COMMIT
+
+The savepoint is a mark: where the job's code ended the transaction itself (COMMIT as text, or a statement before which
+MySQL commits by itself) there is nothing to release any more, and the run fails loudly instead of going on half
+committed.
+
+What the code sets on its connection (time zone, search path, temporary tables) stays with it. So these connections are
+never those that the verbs use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from sqlalchemy import Connection, RootTransaction, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from cronsensus.errors import UnsupportedTransaction
+from cronsensus.model.occurrence import Claim, Note
+from cronsensus.stores.sql import completing
+from cronsensus.stores.sql.connections import Connections
+from cronsensus.stores.sql.dialect import Dialect
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.transacting import RunTransaction
+
+MARK = "cronsensus_run"
+MOST_IDLE = 60
+"""Seconds between two statements of a block after which a server that has no limit of its own ends the transaction: the
+locks of a node that stands still would keep the run's next attempt waiting for ever."""
+
+
+class Lending:
+    """The connections that are lent, and the transactions on them.
+
+    Args:
+        connections: of their own.
+        look: begins to work with a connection, in the transaction that is open on it.
+        explained: turns the driver's errors into ours; around our own statements only, as the job's errors are its
+            own.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        dialect: Dialect,
+        look: Callable[[Connection], Transaction],
+        explained: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._connections = connections
+        self._dialect = dialect
+        self._look = look
+        self._explained = explained
+
+    @contextmanager
+    def transaction(self, claim: Claim) -> Iterator[RunTransaction]:
+        """Open a transaction for a run; it commits if it was completed and the block raised nothing."""
+        with ExitStack() as ending:
+            with self._explained():
+                connection, transaction = self._begin(ending)
+                completing.require_current(self._look(connection), claim)
+                connection.exec_driver_sql(f"SAVEPOINT {MARK}")
+            lent = _Lent(connection, claim, self._look, self._explained)
+            with _kept_open(connection):
+                yield lent
+            with self._explained():
+                if lent.completed:
+                    transaction.commit()
+                else:
+                    transaction.rollback()
+
+    def _begin(self, ending: ExitStack) -> tuple[Connection, RootTransaction]:
+        """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
+        while True:
+            was_good = False
+            try:
+                with ExitStack() as trial:
+                    trial.callback(self._dialect.end_write)
+                    connection = trial.enter_context(self._connection())
+                    was_good = bool(connection.info.get("was_good"))
+                    transaction = trial.enter_context(connection.begin())
+                    self._dialect.begin_lent(connection)
+                    connection.info["was_good"] = True
+                    ending.push(trial.pop_all())
+                    return connection, transaction
+            except Exception as error:
+                if not was_good or not self._dialect.is_cut(error):
+                    raise
+                self._connections.forget_idle()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        connection = self._connections.take()
+        try:
+            yield connection
+        except BaseException:
+            self._connections.throw_away(connection)
+            raise
+        else:
+            self._connections.give_back(connection)
+
+    def close(self) -> None:
+        """Close what is idle, and the rest when it comes back."""
+        self._connections.close()
+
+
+class _Lent(RunTransaction):
+    def __init__(
+        self,
+        connection: Connection,
+        claim: Claim,
+        look: Callable[[Connection], Transaction],
+        explained: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.connection: Connection = connection
+        self.completed = False
+        self._claim = claim
+        self._look = look
+        self._explained = explained
+
+    def complete(self, result: str | None = None, notes: Sequence[Note] = ()) -> None:
+        if self.completed:
+            raise UnsupportedTransaction("this transaction is complete already; nothing can be added to it")
+        try:
+            with self._explained():
+                self.connection.exec_driver_sql(f"RELEASE SAVEPOINT {MARK}")
+        except SQLAlchemyError as error:
+            raise UnsupportedTransaction(
+                "the transaction of this run cannot be completed: either the block ended it by itself (COMMIT, "
+                "ROLLBACK, conn.close(); on MySQL also CREATE, ALTER, TRUNCATE, which commit first), and then what was "
+                "committed stays; or a statement in it failed and the block went on. No result is recorded. Leave the "
+                f"ending to run.transaction(), and let errors leave the block ({error})"
+            ) from error
+        with self._explained():
+            tx = self._look(self.connection)
+            # A server's clock was read at the beginning, and the job's code has taken its time since.
+            tx.catch_up()
+            completing.complete(tx, self._claim, result, notes)
+        self.completed = True
+
+
+@contextmanager
+def _kept_open(connection: Connection) -> Iterator[None]:
+    """Let nobody commit through ``connection`` meanwhile: half of the effects would be there without the result."""
+
+    def refuse(_: Connection) -> None:
+        raise UnsupportedTransaction(
+            "conn.commit() inside run.transaction() would commit the effects without the result; leave it out: the end "
+            "of the block commits both"
+        )
+
+    event.listen(connection, "commit", refuse)
+    try:
+        yield
+    finally:
+        event.remove(connection, "commit", refuse)

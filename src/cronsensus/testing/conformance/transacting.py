@@ -1,0 +1,418 @@
+"""Effects that commit together with the result (G5): all of both, or nothing of either, and never twice."""
+
+# ruff: noqa: D102, PT012, S101, S608, SIM300 - the name of a test is its sentence; a block is what is tested; expected
+# == actual; table names are ours
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from cronsensus.errors import LeaseLost, UnsupportedTransaction
+from cronsensus.model.occurrence import Claim, LogLine, Note
+from cronsensus.model.states import State
+from cronsensus.stores.base import Store
+from cronsensus.testing.conformance.scene import LEASE, START, THREADS, Scene
+
+EFFECTS = "conformance_effects"
+"""The user's own table, beside the store's: a row for each effect."""
+A_MOMENT = 0.3
+"""Seconds that somebody else gets to do something while a transaction is open; he may have to wait for its end."""
+
+
+class Transacting(Scene):
+    """Hazards of a shared transaction: a takeover in the middle, a second block, an end that comes too early.
+
+    A store that says ``transactional_finish=False`` refuses in every one of these tests.
+    """
+
+    # --- the scene --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def mine(self) -> str:
+        """What the rows of this test are known by in the user's own table; other tests may use it at the same time."""
+        with self.outside() as connection:
+            try:
+                connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {EFFECTS} (test VARCHAR(40), word VARCHAR(40))")
+                connection.commit()
+            except Exception:  # noqa: BLE001 - another test makes it in this very instant; else the next line tells
+                connection.rollback()
+                connection.exec_driver_sql(f"SELECT word FROM {EFFECTS} WHERE test = ''")
+        return uuid.uuid4().hex
+
+    @contextmanager
+    def outside(self) -> Iterator[Any]:
+        """Open a connection of the user's own."""
+        connection = self.make_connection()
+        try:
+            yield connection
+        finally:
+            connection.close()
+            connection.engine.dispose()
+
+    def begun(self, **policies: Any) -> Claim:
+        """Return the claim of one running occurrence of session ``s1``."""
+        if self.store.capabilities.transactional_finish:
+            assert self.mine
+        self.queue(**policies)
+        self.session()
+        self.enqueue()
+        return self.take()
+
+    def refused(self) -> bool:
+        """Whether the store says that it has no transactions; then it has to say so to whoever wants one."""
+        if self.store.capabilities.transactional_finish:
+            return False
+        claim = self.begun()
+        with pytest.raises(UnsupportedTransaction, match="G5"), self.store.transaction(claim):
+            pass
+        with pytest.raises(UnsupportedTransaction, match="G5"):
+            self.store.complete_in(object(), claim)
+        assert State.RUNNING is self.look(claim).state
+        return True
+
+    def insert(self, word: str = "one") -> str:
+        """Return the statement that writes an effect."""
+        return f"INSERT INTO {EFFECTS} VALUES ('{self.mine}', '{word}')"
+
+    def effect(self, connection: Any, word: str = "one") -> None:
+        """Write an effect."""
+        connection.exec_driver_sql(self.insert(word))
+
+    def count(self) -> int:
+        """Count the effects that are there, as somebody else sees them."""
+        with self.outside() as connection:
+            query = f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'"
+            return int(connection.exec_driver_sql(query).scalar())
+
+    def meanwhile(self, act: Callable[[Store], object]) -> Callable[[], bool]:
+        """Let somebody else ``act`` while a transaction is open, and go on after a moment.
+
+        Returns what waits for his end, and tells whether he came first.
+        """
+        other, done, first = self.sibling(), threading.Event(), False
+
+        def run() -> None:
+            act(other)
+            done.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        first = done.wait(A_MOMENT)
+
+        def ended() -> bool:
+            thread.join(60)
+            assert done.is_set(), "whoever acted meanwhile hangs, or failed"
+            return first
+
+        return ended
+
+    # --- together ---------------------------------------------------------------------------------------------------
+
+    def test_effects_and_result_are_there_together(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.complete('{"a": "ü🧨"}')
+        found, run = self.look(claim), self.runs(claim)[0]
+        assert (State.SUCCEEDED, '{"a": "ü🧨"}', None) == (found.state, found.result, found.error)
+        assert ("succeeded", claim.token, self.store.now()) == (run.end, run.token, run.finished_at)
+        assert 1 == self.count()
+
+    def test_an_exception_undoes_both_and_the_run_goes_on(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with pytest.raises(KeyError, match="the user's own"), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.complete("1")
+            raise KeyError("the user's own")
+        assert (State.RUNNING, None) == (self.look(claim).state, self.look(claim).result)
+        assert 0 == self.count()
+        assert self.finish(claim, result="2").accepted
+
+    def test_what_is_not_completed_is_undone(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+        assert State.RUNNING is self.look(claim).state
+        assert 0 == self.count()
+
+    def test_after_a_rollback_the_run_may_begin_another(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        for completes in (False, True):
+            with self.store.transaction(claim) as transaction:
+                self.effect(transaction.connection)
+                if completes:
+                    transaction.complete()
+        assert State.SUCCEEDED is self.look(claim).state
+        assert 1 == self.count()
+
+    def test_what_a_run_noted_last_is_kept_with_its_effects(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        note = Note(claim.id, claim.token, (3, 4), (LogLine(START, "info", "in the block"),))
+        with suppress(ZeroDivisionError), self.store.transaction(claim) as transaction:
+            transaction.complete(None, [note])
+            raise ZeroDivisionError
+        assert [] == self.store.logs(claim.id)
+        with self.store.transaction(claim) as transaction:
+            transaction.complete(None, [note])
+        assert ["in the block"] == [line.text for _, _, line in self.store.logs(claim.id)]
+        assert (3, 4) == self.look(claim).progress
+
+    # --- the first answer stands ------------------------------------------------------------------------------------
+
+    def test_whatever_is_said_later_gets_the_answer_that_it_succeeded(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with self.store.transaction(claim) as transaction:
+            transaction.complete("1")
+        before = self.snapshot()
+        for state in (State.FAILED, State.PENDING, State.CANCELLED, State.SUCCEEDED):
+            answer = self.finish(claim, state, result="2")
+            assert (True, State.SUCCEEDED) == (answer.accepted, answer.state)
+        assert [False] == self.store.release([claim])
+        self.lease_out()
+        assert [] == self.store.reclaim()
+        assert before[2] == self.snapshot()[2]
+
+    def test_a_run_that_has_ended_gets_no_transaction(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        self.finish(claim)
+        with pytest.raises(LeaseLost, match="succeeded"), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+        assert 0 == self.count()
+
+    def test_of_many_blocks_of_one_run_one_commits(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+
+        def block(store: Store, number: int) -> bool:
+            with suppress(LeaseLost), store.transaction(claim) as transaction:
+                self.effect(transaction.connection, str(number))
+                transaction.complete(str(number))
+                return True
+            return False
+
+        won = self.race(block)
+        assert [True] == [one for one in won if one]
+        assert 1 == self.count()
+        assert THREADS == len(won)
+
+    # --- taken over -------------------------------------------------------------------------------------------------
+
+    def test_a_run_that_was_taken_over_gets_no_transaction(self) -> None:
+        if self.refused():
+            return
+        old = self.begun()
+        self.lease_out()
+        self.store.reclaim()
+        self.session("s2")
+        new = self.take("s2")
+        with pytest.raises(LeaseLost), self.store.transaction(old) as transaction:
+            self.effect(transaction.connection, "old")
+        with self.store.transaction(new) as transaction:
+            self.effect(transaction.connection, "new")
+            transaction.complete()
+        assert 1 == self.count()
+
+    def test_a_lease_that_ran_out_does_not_undo_effects_while_nobody_took_over(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        self.lease_out()
+        with self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.complete()
+        assert [] == self.store.reclaim()
+        assert (State.SUCCEEDED, 1) == (self.look(claim).state, self.count())
+
+    def test_a_takeover_in_the_middle_wins_or_loses_as_a_whole(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        took_over: list[Callable[[], bool]] = []
+        with suppress(LeaseLost), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            self.clock.advance(2 * LEASE)
+            took_over.append(self.meanwhile(lambda other: other.reclaim()))
+            transaction.complete("1")
+        lost = took_over[0]()
+        assert (State.PENDING if lost else State.SUCCEEDED) is self.look(claim).state
+        assert (0 if lost else 1) == self.count()
+
+    def test_an_end_that_comes_in_the_middle_wins_or_loses_as_a_whole(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        closed: list[Callable[[], bool]] = []
+        with suppress(LeaseLost), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            closed.append(self.meanwhile(lambda other: self.finish(claim, State.FAILED, store=other)))
+            transaction.complete("1")
+        lost = closed[0]()
+        assert (State.FAILED if lost else State.SUCCEEDED) is self.look(claim).state
+        assert (0 if lost else 1) == self.count()
+        assert 1 == len(self.runs(claim))
+
+    def test_a_request_to_cancel_does_not_undo_what_is_done(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        self.store.cancel(claim.id, by="someone", why="changed my mind")
+        with self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.complete()
+        assert (State.SUCCEEDED, 1) == (self.look(claim).state, self.count())
+
+    # --- an end that comes too early --------------------------------------------------------------------------------
+
+    def test_a_commit_inside_the_block_is_refused(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with pytest.raises(UnsupportedTransaction, match="commit"), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.connection.commit()
+        assert (State.RUNNING, 0) == (self.look(claim).state, self.count())
+
+    @pytest.mark.parametrize("how", ["COMMIT", "ROLLBACK"])
+    def test_a_transaction_that_is_ended_by_a_statement_records_no_result(self, how: str) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with pytest.raises(UnsupportedTransaction, match="ended"), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.connection.exec_driver_sql(how)
+            transaction.complete("1")
+        assert (State.RUNNING, None) == (self.look(claim).state, self.look(claim).result)
+        assert self.finish(claim, State.FAILED).accepted
+
+    def test_a_block_that_was_ended_takes_no_more_effects(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with pytest.raises(Exception, match=r"closed|inside"), self.store.transaction(claim) as transaction:
+            transaction.connection.rollback()
+            self.effect(transaction.connection)
+            transaction.complete()
+        assert (State.RUNNING, 0) == (self.look(claim).state, self.count())
+
+    def test_a_connection_that_the_block_closed_records_no_result(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with pytest.raises(UnsupportedTransaction, match="ended"), self.store.transaction(claim) as transaction:
+            self.effect(transaction.connection)
+            transaction.connection.close()
+            transaction.complete()
+        assert (State.RUNNING, 0) == (self.look(claim).state, self.count())
+        with self.store.transaction(claim) as transaction:
+            transaction.complete()
+
+    # --- in a transaction of the user's own -------------------------------------------------------------------------
+
+    def test_the_commit_of_a_user_decides_on_effects_and_result(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        for ends, state, effects in (("rollback", State.RUNNING, 0), ("commit", State.SUCCEEDED, 1)):
+            with self.outside() as connection:
+                self.effect(connection)
+                note = Note(claim.id, claim.token, None, (LogLine(START, "info", ends),))
+                self.store.complete_in(connection, claim, "7", [note])
+                getattr(connection, ends)()
+            assert (state, effects) == (self.look(claim).state, self.count())
+        assert "7" == self.look(claim).result
+        assert ["commit"] == [line.text for _, _, line in self.store.logs(claim.id)]
+        assert (True, State.SUCCEEDED) == (self.finish(claim, State.FAILED).accepted, self.look(claim).state)
+
+    def test_a_session_of_an_orm_will_do(self) -> None:
+        if self.refused():
+            return
+        from sqlalchemy.orm import Session
+
+        claim = self.begun()
+        with self.outside() as connection, Session(connection.engine) as session:
+            self.effect(session.connection())
+            self.store.complete_in(session, claim)
+            session.commit()
+        assert (State.SUCCEEDED, 1) == (self.look(claim).state, self.count())
+
+    def test_a_session_of_an_orm_on_the_lent_connection_commits_with_the_block(self) -> None:
+        if self.refused():
+            return
+        from sqlalchemy.orm import Session
+
+        claim = self.begun()
+        with self.store.transaction(claim) as transaction, Session(transaction.connection) as session:
+            self.effect(session.connection())
+            session.commit()
+            assert 0 == self.count()
+            transaction.complete()
+        assert (State.SUCCEEDED, 1) == (self.look(claim).state, self.count())
+
+    def test_a_connection_of_the_driver_will_do(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with self.outside() as connection:
+            raw = connection.connection.driver_connection
+            cursor = raw.cursor()
+            cursor.execute(self.insert())
+            cursor.close()
+            self.store.complete_in(raw, claim, "1")
+            assert (State.RUNNING, 0) == (self.look(claim).state, self.count())
+            raw.commit()
+        assert (State.SUCCEEDED, "1", 1) == (self.look(claim).state, self.look(claim).result, self.count())
+
+    def test_in_a_users_transaction_a_run_that_was_taken_over_is_refused(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        self.lease_out()
+        self.store.reclaim()
+        with self.outside() as connection:
+            self.effect(connection)
+            with pytest.raises(LeaseLost):
+                self.store.complete_in(connection, claim)
+            connection.rollback()
+        assert (State.PENDING, 0) == (self.look(claim).state, self.count())
+
+    def test_a_connection_that_commits_each_statement_is_refused(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        with self.outside() as connection:
+            each = connection.execution_options(isolation_level="AUTOCOMMIT")
+            for given in (each, each.connection.driver_connection):
+                with pytest.raises(UnsupportedTransaction, match="autocommit"):
+                    self.store.complete_in(given, claim)
+        assert State.RUNNING is self.look(claim).state
+
+    def test_what_is_no_connection_is_refused(self) -> None:
+        if self.refused():
+            return
+        claim = self.begun()
+        for given in (None, object(), "a url", self.store):
+            with pytest.raises(UnsupportedTransaction, match="cannot use"):
+                self.store.complete_in(given, claim)
+        assert State.RUNNING is self.look(claim).state
