@@ -1,0 +1,245 @@
+"""What is particular about PostgreSQL: row locks, the server's clock, statements that take many rows. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, select
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.instants import to_micros
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.sql.lending import MOST_IDLE
+from cronsensus.stores.sql.postgres import errors
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, settings
+from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of
+from cronsensus.stores.sql.postgres.presence import key_of
+from cronsensus.stores.sql.postgres.url import PostgresUrl
+from cronsensus.stores.sql.schema import tokens
+from cronsensus.stores.sql.transaction import pieces
+
+_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""The time of this very moment; ``now()`` would be that of the transaction's beginning."""
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_NOT_IDLE_FOR_EVER = (
+    f"SELECT set_config('idle_in_transaction_session_timeout', '{MOST_IDLE}s', true) "
+    "WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
+)
+_SERVER, _INJECTED = "server", "injected"
+PROMPT = 50_000
+"""Microseconds that a renewal may wait for its session's row before it is tried again."""
+_pooled: dict[str, bool] = {}
+_MIGRATING_FOR = "5min"
+_NEXT_TOKENS = select(tokens.next_value().label("token")).select_from(
+    func.generate_series(1, bindparam("count")).table_valued("n")
+)
+
+
+class PostgresDialect(Dialect):
+    """What is particular about PostgreSQL."""
+
+    most_parameters = 10_000
+
+    def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
+        """Make a dialect for the tables of one schema."""
+        super().__init__()
+        self.url = url
+        self.execution_options = MappingProxyType({"schema_translate_map": {None: url.schema}})
+        self._clock = clock
+        self.promptness = PROMPT if clock is None else 0
+        self._statements = statements_of(url.schema)
+        self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
+        asks = "" if clock is not None else f"; {_CLOCK}"
+        local = "".join(f"; {one}" for one in settings(url, local=True))
+        self._begin = {
+            (text, pooled): text + (local if pooled else "") + asks
+            for text in (_READ, _WRITE)
+            for pooled in (False, True)
+        }
+        self._begin_lent = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler was found between here and the server, by any handle of this process."""
+        return _pooled.get(self.url.where, self.url.pooler == "transaction")
+
+    def note_pooler(self, *, pooled: bool) -> None:
+        """Be told what a new connection has found."""
+        _pooled[self.url.where] = pooled
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what a PostgreSQL store can do."""
+        return StoreCapabilities(
+            name="postgresql",
+            clock="server",
+            lease_clock="server",
+            hosts="many",
+            notify=not self.pooled,
+            transactional_finish=True,
+            survives=(
+                "a killed process, and a crash or restart of the server; a failover as far as the standby that takes "
+                "over had it (synchronous_standby_names)"
+            ),
+        )
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def begin_read(self, connection: Connection) -> None:
+        """Begin on one snapshot, and read the clock; a reader waits for nobody."""
+        self._begin_and_look(connection, self._begin[_READ, driver_of(connection).pooled])
+
+    def begin_write(self, connection: Connection) -> None:
+        """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
+        self._begin_and_look(connection, self._begin[_WRITE, driver_of(connection).pooled])
+
+    def begin_lent(self, connection: Connection) -> None:
+        """Begin with the server's own settings: the job's statements may take longer than ours, or want other plans."""
+        self._begin_and_look(connection, self._begin_lent)
+
+    def _begin_and_look(self, connection: Connection, text: str) -> None:
+        driver = driver_of(connection)
+        asked_at = PATIENCE.monotonic()
+        # Both in one journey. The moment before it is sent bounds from below when the server's clock was read.
+        answer = driver.execute(cast("Any", text), prepare=False)
+        if self._clock is None:
+            while answer.nextset():
+                pass
+            [now] = cast("tuple[int]", answer.fetchone())
+            connection.info["reading"] = Reading(now, now, _SERVER, asked_at)
+
+    def glances(self, connection: Connection) -> bool:
+        """Save a look the journeys of BEGIN and COMMIT; through a pooler it needs them, for its settings."""
+        return not driver_of(connection).pooled
+
+    def lock_migrations(self, connection: Connection) -> None:
+        """Take the lock of migrations in this schema, until the transaction ends; then see to it that it exists."""
+        driver = driver_of(connection)
+        driver.execute(
+            f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = '{_MIGRATING_FOR}'",
+            prepare=False,
+        )
+        with driver.unhurried():
+            driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
+            [there] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
+            if there is None:
+                driver.execute(cast("Any", f'CREATE SCHEMA "{self.url.schema}"'))
+
+    def read_clocks(self, connection: Connection) -> Reading:
+        """Return the server's clock as it was read when the transaction began; where that was used, read it again."""
+        if self._clock is not None:
+            now = to_micros(self._clock.now())
+            return Reading(now, now, _INJECTED, self._clock.monotonic())
+        reading = cast("Reading | None", connection.info.pop("reading", None))
+        if reading is None:
+            asked_at = PATIENCE.monotonic()
+            [now] = cast("tuple[int]", driver_of(connection).execute(_CLOCK).fetchone())
+            reading = Reading(now, now, _SERVER, asked_at)
+        return reading
+
+    def lease_now(self, reading: Reading) -> int:
+        """Return the server's clock as it is now at the latest, by the time that passed here since before it was read.
+
+        The two may differ by what the clocks drift apart within one transaction, which is nothing.
+        """
+        return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
+
+    def monotonic(self) -> float:
+        """Return the host's steady clock, or the injected one."""
+        return (self._clock or PATIENCE).monotonic()
+
+    def is_cut(self, error: Exception) -> bool:
+        """Whether the connection is gone."""
+        return errors.is_cut(getattr(error, "orig", None) or error)
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
+        """Return INSERT … ON CONFLICT (…) DO NOTHING."""
+        key = (table.name, tuple(unique))
+        found = self._inserts.get(key)
+        if found is None:
+            found = self._inserts[key] = postgres_insert(table).on_conflict_do_nothing(index_elements=list(unique))
+        return found
+
+    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
+        """Take fencing tokens from a sequence.
+
+        Safe when two nodes take some at the same instant: a sequence gives no number twice. It waits for no
+        transaction, so claims need not stand in line for it; and who claims what another gave up takes a number after
+        the other one's transaction has ended, so it is higher.
+        """
+        return [row[0] for row in self.rows(connection, _NEXT_TOKENS, {"count": count})]
+
+    def look(
+        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
+    ) -> tuple[Reading, Sequence[AnyRow]]:
+        """Let a query read the clock itself; every ``now`` in it is the same."""
+        if self._clock is not None:
+            return super().look(connection, statement, parameters)
+        asked_at = PATIENCE.monotonic()
+        prepared = self._statements.looking(statement, parameters)
+        rows = prepared.run(driver_of(connection), parameters).fetchall()
+        now = rows[0].clock_now
+        return Reading(now, now, _SERVER, asked_at), rows
+
+    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
+        """Run a query, straight to the driver."""
+        return self._statements.single(statement, parameters).run(driver_of(connection), parameters).fetchall()
+
+    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
+        """Run a statement that writes, straight to the driver."""
+        return self._statements.single(statement, parameters).run(driver_of(connection), parameters).rowcount
+
+    def execute_many(
+        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+    ) -> int:
+        """Run a statement for each of ``rows``: all of them as one statement, a single one as it is."""
+        if len(rows) == 1:
+            return self.change(connection, statement, dict(zip(names, rows[0], strict=True)))
+        prepared, driver = self._statements.many(statement, names), driver_of(connection)
+        return sum(prepared.run_columns(driver, columns_of(names, some)) for some in pieces(rows, MOST_AT_ONCE))
+
+    # --- trouble and looks --------------------------------------------------------------------------------------------
+
+    def translate(self, error: Exception) -> StoreError | None:
+        """Return what an error of the driver means to the user."""
+        return errors.translate(getattr(error, "orig", None) or error, self.url)
+
+    def describe(self, connection: Connection) -> dict[str, Any]:
+        """Return the settings that matter."""
+        driver = driver_of(connection)
+
+        def show(expression: str) -> Any:
+            return (driver.execute(cast("Any", f"SELECT {expression}"), prepare=False).fetchone() or [None])[0]
+
+        pooled = driver.pooled
+        return {
+            "server": self.url.where,
+            "version": show("current_setting('server_version')"),
+            "synchronous_commit": show("current_setting('synchronous_commit')"),
+            "synchronous_standbys": show("current_setting('synchronous_standby_names')") or "none",
+            "encrypted": bool(driver.pgconn.ssl_in_use),
+            "timeout": self.url.timeout,
+            "clock": _INJECTED if self._clock is not None else "server",
+            "lease_clock": _INJECTED if self._clock is not None else "server",
+            "pooler": "a pooler stands between, taken for a transaction pooler (?pooler=)" if pooled else "none",
+            "wake_ups": "none through a pooler: nodes look every 2 s" if pooled else "LISTEN and NOTIFY",
+            "evidence_of_death": (
+                "none through a pooler: a dead node on another host is noticed when its lease ends"
+                if pooled
+                else "an advisory lock that the server frees when the process's connection ends"
+            ),
+        }
+
+
+def driver_of(connection: Connection) -> BoundedConnection:
+    """Return the driver's own connection."""
+    return cast("BoundedConnection", connection.connection.dbapi_connection)

@@ -1,0 +1,139 @@
+"""A connection of psycopg that never waits for ever, and what is told to the server when one is opened. Floor 3.
+
+Nothing may hang, whoever falls silent: the server ends a statement that takes too long, a wait for a lock, and a
+transaction that was left idle; the kernel ends a connection whose peer is gone; and where the peer's kernel still
+answers but the server does not (a stopped process), this side gives up by its own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+
+from cronsensus.clock import SystemClock
+from cronsensus.stores.sql.postgres.url import PostgresUrl
+
+Value = TypeVar("Value")
+PATIENCE = SystemClock()
+"""What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
+
+BEYOND = 5.0
+"""Seconds that this side waits longer than the server, which gives up in better order."""
+MOST_PREPARED = 400
+_INTERVAL = 0.1
+"""Seconds between two looks at the clock while the server is silent."""
+_SETTINGS = {
+    # One who waits is not to be held up by one who hangs.
+    "lock_timeout": "{lock}",
+    "statement_timeout": "{statement}",
+    "idle_in_transaction_session_timeout": "{statement}",
+    # Every statement here goes along an index. What seems cheap to the planner on a table that was just made is a plan
+    # kept for when it is large.
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
+# What is answered for must outlive a crash of the server; who gave that up has no ledger to rely on.
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', {local}) WHERE current_setting('synchronous_commit') = 'off'"
+_HAS_IDLE_TIMEOUT = 140000
+_ON_BOTH_SIDES = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server said nothing for longer than it may."""
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection on which no call takes longer than ``patience`` seconds; one that would is closed.
+
+    Attributes:
+        pooled: another client may get the server's end of it between two transactions.
+    """
+
+    patience: float | None = None
+    pooled = False
+
+    def wait(self, gen: Any, interval: float = _INTERVAL, *more: Any, **named: Any) -> Any:
+        """Run a conversation with the server; raise ``NoAnswer`` when it takes too long."""
+        return super().wait(self._bounded(gen), min(interval, _INTERVAL), *more, **named)
+
+    def _bounded(self, conversation: Generator[Any, Any, Value]) -> Generator[Any, Any, Value]:
+        patience = self.patience
+        if patience is None:
+            return (yield from conversation)
+        until = PATIENCE.monotonic() + patience
+        try:
+            wants = next(conversation)
+            while True:
+                ready = yield wants
+                if not ready and PATIENCE.monotonic() > until:
+                    # Its state is unknown, also to the server: nobody is to use it again.
+                    self.pgconn.finish()
+                    raise NoAnswer(f"no answer from the server for {patience:g} s")
+                wants = conversation.send(ready)
+        except StopIteration as end:
+            return cast("Value", end.value)
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """Wait for as long as the server says, for what takes its time."""
+        patience, self.patience = self.patience, None
+        try:
+            yield
+        finally:
+            self.patience = patience
+
+    def rollback(self) -> None:
+        """Roll back, unless the connection is gone and its transaction with it."""
+        if not self.closed:
+            super().rollback()
+
+
+def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnection:
+    """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back.
+
+    One that is ``lent`` to a job's own code has the server's settings, and may take its time.
+    """
+    driver = BoundedConnection.connect(**cast("dict[str, Any]", dict(url.connection)), autocommit=True)
+    try:
+        driver.patience = None if lent else url.timeout + BEYOND
+        driver.prepared_max = MOST_PREPARED
+        driver.pooled = url.pooler == "transaction" or (url.pooler == "auto" and _someone_is_between(driver))
+        if driver.pooled:
+            driver.prepare_threshold = None
+        else:
+            driver.prepare_threshold = 1
+            wanted = [f"SET {name} = {value}" for name, value in _ON_BOTH_SIDES.items()]
+            if driver.info.server_version >= _HAS_IDLE_TIMEOUT:
+                wanted.append("SET idle_session_timeout = 0")
+            if not lent:
+                wanted += settings(url, local=False)
+            driver.execute(cast("Any", "; ".join(wanted)), prepare=False)
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def settings(url: PostgresUrl, *, local: bool) -> list[str]:
+    """Return what a connection is told, or, ``local``, each transaction, because a pooler is between."""
+    statement = round(url.timeout * 1000)
+    known = {"statement": statement, "lock": statement // 2, "local": str(local).lower()}
+    how = "SET LOCAL" if local else "SET"
+    return [f"{how} {name} = {value.format(**known)}" for name, value in _SETTINGS.items()] + [_DURABLE.format(**known)]
+
+
+def _someone_is_between(driver: BoundedConnection) -> bool:
+    """Whether the process that answers is not the one that greeted: a pooler answers the greeting itself.
+
+    A pooler must, because it has to keep the keys of cancelling apart. What only carries bytes (a load balancer, a
+    tunnel) does not show here, and does not matter.
+    """
+    [pid] = driver.execute("SELECT pg_backend_pid()", prepare=False).fetchone() or [0]
+    return bool(pid != driver.info.backend_pid)

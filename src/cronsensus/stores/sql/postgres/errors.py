@@ -1,0 +1,173 @@
+"""What PostgreSQL's errors mean: what happened, why, and the next thing to type. Floor 3."""
+
+from __future__ import annotations
+
+import psycopg
+
+from cronsensus.errors import (
+    SchemaMismatch,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from cronsensus.stores.sql.dialect import TryAgain
+from cronsensus.stores.sql.postgres.driver import NoAnswer
+from cronsensus.stores.sql.postgres.url import PostgresUrl
+
+_CUT = {"57P01", "57P02", "57P05", "25P03", "25P04"}
+"""The server ended the connection: shut down, crashed, idle for too long in or out of a transaction."""
+_GONE = {"08", "53", "57", "58"}
+"""Classes of errors after which the same may work in a while."""
+
+_MEANINGS: dict[str, tuple[type[StoreError], str]] = {
+    "40P01": (TryAgain, "two transactions stood in each other's way, again and again ({said}); try later"),
+    "55P03": (
+        StoreBusy,
+        (
+            "another transaction held a lock for longer than {half:g} s; see who: SELECT * FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock'; or allow more with ?timeout="
+        ),
+    ),
+    "57014": (
+        StoreBusy,
+        (
+            "a statement took longer than {timeout:g} s and was cancelled; nothing of it was written. Look at the "
+            "server's load, or allow more with ?timeout="
+        ),
+    ),
+    "28P01": (
+        StoreUnavailable,
+        (
+            "the server refused the user or the password ({said}); correct them in the URL, "
+            "in PGPASSWORD or ~/.pgpass, and see pg_hba.conf there"
+        ),
+    ),
+    "3D000": (StoreUnavailable, "there is no such database ({said}); make it: createdb {address} {database}"),
+    "53300": (
+        StoreUnavailable,
+        (
+            "the server has no connection left ({said}); a node needs up to four: raise max_connections, or put a "
+            "pooler in front"
+        ),
+    ),
+    "53100": (
+        StoreFull,
+        (
+            "the server's disk is full ({said}); free some space there, or keep less: cronsensus db prune. "
+            "Nothing was half written"
+        ),
+    ),
+    "25006": (
+        StoreReadOnly,
+        (
+            "it can be read but not written ({said}): a standby, or read-only by a setting; name the primary, or "
+            "several hosts with ?target_session_attrs=read-write"
+        ),
+    ),
+    "42501": (
+        StoreUnavailable,
+        (
+            "this user may not do that ({said}); as the owner: GRANT ALL ON SCHEMA {schema} TO {user}; and on all "
+            "tables and sequences in it (for the schema to be made: GRANT CREATE ON DATABASE)"
+        ),
+    ),
+    "42P01": (
+        SchemaMismatch,
+        "there is no cronsensus schema, or an older one; create or upgrade it: cronsensus db upgrade",
+    ),
+    "57P03": (StoreUnavailable, "the server is starting up or shutting down ({said}); it is tried again"),
+    "XX001": (StoreCorrupt, "data of the server is damaged ({said}); see its log, and restore a backup"),
+    "no name": (StoreUnavailable, "the host's name leads nowhere ({said}); correct it in the URL"),
+    "no server": (
+        StoreUnavailable,
+        "no server listens there ({said}); start it, or correct host and port. Look: pg_isready {address}",
+    ),
+    "silent": (
+        StoreUnavailable,
+        (
+            "no answer came in time ({said}); is the server hung, or cut off from here by a firewall? "
+            "Look: pg_isready {address}; if statements may take that long, allow more with ?timeout="
+        ),
+    ),
+    "lost": (StoreUnavailable, "the connection was lost or could not be made ({said}); it is tried again"),
+}
+_SAME = {
+    "40001": "40P01",
+    "28000": "28P01",
+    "53400": "53300",
+    "3F000": "42P01",
+    "42703": "42P01",
+    "XX002": "XX001",
+}
+# While a connection is made, libpq passes on what the server says, but not the code.
+_WORDS = (
+    ("too many clients", "53300"),
+    ("too many connections", "53300"),
+    ("remaining connection slots", "53300"),
+    ("password authentication failed", "28P01"),
+    ("no password supplied", "28P01"),
+    ("no pg_hba.conf entry", "28P01"),
+    ('role "', "28P01"),
+    ('database "', "3D000"),
+    ("starting up", "57P03"),
+    ("shutting down", "57P03"),
+    ("could not translate host name", "no name"),
+    ("failed to resolve host", "no name"),
+    ("timeout expired", "silent"),
+    ("timed out", "silent"),
+    ("Connection refused", "no server"),
+    ("No such file or directory", "no server"),
+)
+
+
+def is_cut(error: BaseException) -> bool:
+    """Whether the connection is gone, so that whatever was not committed is gone with it."""
+    code = error.sqlstate if isinstance(error, psycopg.Error) else None
+    if code is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return code.startswith("08") or code in _CUT
+
+
+def translate(error: BaseException, url: PostgresUrl) -> StoreError | None:
+    """Return what ``error``, met while working on ``url``, means to the user; ``None``: it is a mistake of ours."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    kind = _kind(error)
+    if kind is None:
+        return None
+    known = url.connection
+    meaning, text = _MEANINGS[kind]
+    said = text.format(
+        said=url.hide(_first_line(error)),
+        timeout=url.timeout,
+        half=url.timeout / 2,
+        schema=url.schema,
+        user=known.get("user", "this user"),
+        database=known.get("dbname", "NAME"),
+        address=" ".join(f"-{flag} {known[name]}" for flag, name in (("h", "host"), ("p", "port")) if name in known),
+    )
+    return meaning(f"{url.where}: {said}")
+
+
+def _kind(error: psycopg.Error) -> str | None:
+    """Return which of the meanings an error has."""
+    if isinstance(error, NoAnswer):
+        return "silent"
+    code = error.sqlstate
+    if code is None:
+        if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            return None
+        text = str(error)
+        return next((kind for words, kind in _WORDS if words in text), "lost")
+    code = _SAME.get(code, code)
+    if code in _MEANINGS:
+        return code
+    return "lost" if code in _CUT or code[:2] in _GONE else None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

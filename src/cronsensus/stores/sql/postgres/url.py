@@ -1,0 +1,123 @@
+"""What the URL of a PostgreSQL store says. Floor 3."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import parse_qsl, quote, urlencode
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from cronsensus.durations import parse_duration
+from cronsensus.errors import InvalidOption
+from cronsensus.masking import mask
+from cronsensus.model.job import unknown_option
+
+SCHEMA = "cronsensus"
+TIMEOUT = 10.0
+POOLERS = ("auto", "transaction", "session")
+_OPTIONS = {"schema", "timeout", "pooler"}
+_LIBPQ = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()} - {"replication", "client_encoding"}
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_LEAST_TIMEOUT = 0.1
+_SECRET = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+_HIDDEN = "***"
+
+_DEFAULTS = {
+    "application_name": "cronsensus",
+    "connect_timeout": "5",
+    # A peer that is silently gone is found out in seconds, also by a connection that only listens.
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresUrl:
+    """What a URL says.
+
+    Attributes:
+        connection: what libpq is told; the environment (``PGUSER``, ``PGPASSFILE``, …) fills in what is left out.
+        schema: where the tables are; made by ``migrate``.
+        timeout: seconds after which the server gives up a statement; waiting for a lock ends earlier, and for a server
+            that does not answer at all a little later.
+        pooler: whether something between this process and the server hands one server connection to several clients:
+            ``"auto"`` looks for itself and takes whatever it finds for a transaction pooler.
+    """
+
+    connection: Mapping[str, str] = field(repr=False)
+    schema: str = SCHEMA
+    timeout: float = TIMEOUT
+    pooler: str = "auto"
+
+    @property
+    def where(self) -> str:
+        """Return what names the store in messages; without the password."""
+        known = {each.keyword.decode(): (each.val or b"").decode() for each in psycopg.pq.Conninfo.get_defaults()}
+        known.update(self.connection)
+        user, host = known["user"], known["host"] or known["hostaddr"] or "localhost"
+        name = known["dbname"] or user
+        if host.startswith("/"):
+            place = f"{name}?{urlencode({'host': host, 'port': known['port']}, safe='/')}&"
+            return f"postgresql://{user}@/{place}schema={self.schema}"
+        return f"postgresql://{user}@{host}:{known['port']}/{name}?schema={self.schema}"
+
+    def hide(self, text: str) -> str:
+        """Return ``text`` without what is secret in the URL."""
+        for name in _SECRET:
+            secret = self.connection.get(name)
+            if secret:
+                text = text.replace(secret, _HIDDEN)
+        return text
+
+
+def read_url(url: str) -> PostgresUrl:
+    """Read ``postgresql://user:password@host:port/database?schema=…``, with any option that libpq knows.
+
+    Raises:
+        InvalidOption: it cannot be read, or has an option that does not exist. Never says the password.
+    """
+    head, _, query = url.partition("?")
+    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # libpq takes a plus for a plus
+    for name in options:
+        if name not in _OPTIONS and name not in _LIBPQ:
+            raise unknown_option(name, _OPTIONS | _LIBPQ, where="a PostgreSQL URL")
+    passed_on = urlencode({name: value for name, value in options.items() if name not in _OPTIONS}, quote_via=quote)
+    try:
+        given = conninfo_to_dict(f"{head}?{passed_on}" if passed_on else head)
+    except psycopg.Error:
+        # What libpq says of it may hold the whole URL, with the password.
+        raise InvalidOption(
+            f"the URL {mask(head)} cannot be read; write postgresql://user:password@host:5432/database, "
+            "with special characters of the password as %XX"
+        ) from None
+    known = {name: str(value) for name, value in given.items() if value is not None}
+    for port in known.get("port", "").split(","):
+        if port and not port.isdecimal():
+            raise InvalidOption(f"the URL {mask(head)} cannot be read: {port!r} is no port number")
+    parsed = PostgresUrl({**_DEFAULTS, **known})
+    if "schema" in options:
+        parsed = replace(parsed, schema=_identifier(options["schema"]))
+    if "timeout" in options:
+        timeout = parse_duration(options["timeout"], what="timeout").total_seconds()
+        if timeout < _LEAST_TIMEOUT:
+            raise InvalidOption(f"timeout={options['timeout']!r}: give a statement at least {_LEAST_TIMEOUT:g} s")
+        parsed = replace(parsed, timeout=timeout)
+    if "pooler" in options:
+        if options["pooler"] not in POOLERS:
+            raise InvalidOption(f"pooler={options['pooler']!r}: choose one of {', '.join(map(repr, POOLERS))}")
+        parsed = replace(parsed, pooler=options["pooler"])
+    return parsed
+
+
+def _identifier(name: str) -> str:
+    if not _IDENTIFIER.fullmatch(name) or name.lower().startswith("pg_"):
+        raise InvalidOption(
+            f"schema={name!r}: use up to 63 letters, digits and underscores, not beginning with a digit or pg_"
+        )
+    return name

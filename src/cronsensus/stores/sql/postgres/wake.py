@@ -1,0 +1,217 @@
+"""Wake-ups by LISTEN and NOTIFY, and the sign of life that goes with them, on a connection of their own. Floor 3.
+
+A notification is a hint, never the truth: one that is lost costs a node the time until it looks by itself. It is sent
+in a statement of its own after the commit, because a transaction that notifies holds a lock of the whole server while
+it commits; without anything else to write, that moment is short and needs no disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import select
+import threading
+import weakref
+from collections.abc import Callable
+
+import psycopg
+
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
+from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
+
+_all: weakref.WeakSet[Wake] = weakref.WeakSet()
+_TELL = "SELECT pg_notify($1, $2)"
+
+
+class Wake:
+    """One handle's ear. ``wait`` by one thread at a time; ``attend`` and ``close`` by any."""
+
+    def __init__(self, connect: Callable[[], BoundedConnection], place: tuple[str, str]) -> None:
+        """Listen for ``place``, a schema and a namespace; nothing is opened before the first ``wait``."""
+        self._connect = connect
+        self._place = place
+        self.channel = "cronsensus_" + hashlib.sha256("\0".join(place).encode()).hexdigest()[:32]
+        self.name = secrets.token_hex(8)
+        """What this handle's own notifications say, so that it does not wake itself."""
+        self._lock = threading.Lock()
+        self._driver: BoundedConnection | None = None
+        self._attended: str | None = None
+        self._shown: str | None = None
+        self._poke: tuple[int, int] | None = None
+        self._waiting = False
+        self._closed = threading.Event()
+        self._hinted = False
+        _all.add(self)
+
+    def attend(self, session: str | None) -> None:
+        """Show a sign of life for ``session`` instead of the one before, while somebody waits."""
+        with self._lock:
+            self._attended = session
+            self._poke_waiter()
+
+    # --- listening ----------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for a hint; ``True``: there was one. Without a connection of ours: sleep."""
+        if self._closed.is_set():
+            return False
+        until = PATIENCE.monotonic() + max(0.0, timeout)
+        with self._lock:
+            if self._poke is None:
+                self._poke = os.pipe()
+                os.set_blocking(self._poke[0], False)
+                os.set_blocking(self._poke[1], False)
+            poke = self._poke[0]
+            self._waiting = True
+        try:
+            return self._wait(until, poke)
+        finally:
+            self._end_waiting()
+
+    def _wait(self, until: float, poke: int) -> bool:
+        while not self._closed.is_set():
+            driver = self._listen()
+            try:
+                if driver.pooled:
+                    _readable([poke], until)
+                else:
+                    self._show(driver)
+                    # What came in while the server answered something else waits for nobody to read the socket.
+                    if self._heard(driver) or (_readable([driver.pgconn.socket, poke], until) and self._heard(driver)):
+                        return True
+            except psycopg.Error:
+                self._hang_up()
+                if self._closed.is_set():
+                    return False
+                # Cut off: at once back again, because others take the sign of life for a death when it stays away.
+                # What was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
+                self._show(self._listen())
+                return True
+            with contextlib.suppress(BlockingIOError):
+                os.read(poke, 64)
+            if PATIENCE.monotonic() >= until:
+                break
+        return False
+
+    def _listen(self) -> BoundedConnection:
+        if self._driver is None:
+            driver = self._connect()
+            try:
+                if not driver.pooled:
+                    driver.add_notify_handler(self._note)
+                    driver.execute(f'LISTEN "{self.channel}"', prepare=False)
+            except BaseException:
+                driver.close()
+                raise
+            self._driver, self._shown = driver, None
+        return self._driver
+
+    def _show(self, driver: BoundedConnection) -> None:
+        """Hold the lock of the session that is attended, and no other."""
+        with self._lock:
+            wanted = self._attended
+        if wanted == self._shown or driver.pooled:
+            return
+        cursor = psycopg.RawCursor(driver)
+        if wanted is not None:
+            cursor.execute(SHOW, [str(key_of(*self._place, wanted))])
+        if self._shown is not None:
+            cursor.execute(HIDE, [str(key_of(*self._place, self._shown))])
+        self._shown = wanted
+
+    def _heard(self, driver: BoundedConnection) -> bool:
+        """Take what came in; ``True`` if anything of it is from another handle."""
+        driver.pgconn.consume_input()
+        while (notification := driver.pgconn.notifies()) is not None:
+            self._hinted |= notification.extra != self.name.encode()
+        hinted, self._hinted = self._hinted, False
+        return hinted
+
+    def _note(self, notification: psycopg.Notify) -> None:
+        self._hinted |= notification.payload != self.name
+
+    def _hang_up(self) -> None:
+        driver, self._driver, self._shown = self._driver, None, None
+        if driver is not None:
+            driver.close()
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def tell(self, driver: psycopg.Connection[object]) -> None:
+        """Notify all who listen."""
+        psycopg.RawCursor(driver).execute(_TELL, [self.channel, self.name])
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop listening; ends a ``wait`` in another thread. Idempotent."""
+        self._closed.set()
+        with self._lock:
+            self._poke_waiter()
+            waiting = self._waiting
+        if not waiting:
+            self._let_go()
+
+    def _end_waiting(self) -> None:
+        with self._lock:
+            self._waiting = False
+        if self._closed.is_set():
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._hang_up()
+        with self._lock:
+            poke, self._poke = self._poke, None
+        for end in poke or ():
+            os.close(end)
+
+    def _poke_waiter(self) -> None:
+        if self._waiting and self._poke is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._poke[1], b"!")
+
+    def forget_the_parents(self) -> None:
+        """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
+        self._lock = threading.Lock()  # the parent's thread that may hold the old one does not exist here
+        if self._driver is not None:
+            forsake(self._driver)
+        for end in self._poke or ():
+            os.close(end)
+        self._driver = self._shown = self._attended = self._poke = None
+        self._waiting = False
+        self.name = secrets.token_hex(8)
+
+
+def _forget_the_parents() -> None:
+    for wake in list(_all):
+        wake.forget_the_parents()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parents)
+
+
+_forsaken: list[psycopg.Connection[object]] = []
+
+
+def forsake(driver: psycopg.Connection[object]) -> None:
+    """Let go of a connection that belongs to the parent process.
+
+    The child's copy of the socket would keep it open after the parent's death; closing it in order would end it for the
+    parent. So the copy is replaced by nothing, and the object is kept, for its end would speak.
+    """
+    _forsaken.append(driver)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    with contextlib.suppress(OSError, psycopg.Error):
+        os.dup2(nothing, driver.pgconn.socket)
+    os.close(nothing)
+
+
+def _readable(files: list[int], until: float) -> bool:
+    """Wait until one of ``files`` can be read; ``False``: the time is up."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return bool(poll.poll(max(0.0, until - PATIENCE.monotonic()) * 1000))

@@ -1,0 +1,138 @@
+"""Behind PgBouncer, which gives a client another server connection for each transaction: the same verbs, no hints."""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from cronsensus.clock import Clock
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores import Store
+from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.testing.conformance import Claiming, Racing, Standing
+from cronsensus.testing.conformance.scene import a_session
+from tests.servers.fixtures import with_query
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+
+LEASE = timedelta(minutes=5)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(durable=False) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bouncer(server: PostgresServer) -> Iterator[PgBouncer]:
+    # Few, so that clients do share them.
+    with PgBouncer(server, pool_size=3) as made:
+        yield made
+
+
+@pytest.fixture
+def schema(server: PostgresServer) -> Iterator[str]:
+    name = f"test_{time.monotonic_ns()}"
+    yield name
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+@pytest.fixture
+def store(bouncer: PgBouncer, schema: str) -> Iterator[PostgresStore]:
+    made = PostgresStore(with_query(bouncer.url, schema=schema))
+    made.migrate()
+    yield made
+    made.close()
+
+
+class TestBehindAPooler(Racing, Claiming, Standing):
+    @pytest.fixture(autouse=True)
+    def _place(self, bouncer: PgBouncer, schema: str) -> None:
+        self.url = with_query(bouncer.url, schema=schema)
+
+    def make_store(self, clock: Clock, namespace: str = "default") -> Store:
+        store = PostgresStore(self.url, namespace=namespace, clock=clock)
+        store.now()  # a store knows only after the first look that somebody is between
+        return store
+
+
+def test_a_pooler_is_noticed_and_named(store, server, schema):
+    assert not store.capabilities.notify
+    assert not store.sibling().capabilities.notify
+    described = store.describe()
+    assert "pooler" in described["pooler"]
+    assert "none through a pooler" in described["wake_ups"]
+    assert "none through a pooler" in described["evidence_of_death"]
+    direct = PostgresStore(with_query(server.url, schema=schema))
+    assert direct.describe()["pooler"] == "none"
+    assert direct.capabilities.notify
+    direct.close()
+
+
+def test_a_pooler_may_be_declared(bouncer, server, schema):
+    """One that keeps a connection for each client, or one that cannot be noticed."""
+    session = PostgresStore(with_query(bouncer.url, schema=schema, pooler="session"))
+    session.now()
+    assert session.capabilities.notify
+    told = PostgresStore(with_query(server.url, schema=schema, pooler="transaction"))
+    assert not told.capabilities.notify
+    told.now()
+    assert not told.capabilities.notify
+    for each in (session, told):
+        each.close()
+
+
+def test_what_is_set_for_us_stays_with_our_transactions(store, bouncer):
+    with store._writing() as tx:
+        ours = tx.connection.exec_driver_sql("SHOW enable_seqscan").scalar()
+    with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
+        theirs = [other.execute("SHOW enable_seqscan").fetchone() for _ in range(5)]
+    assert ours == "off"
+    assert set(theirs) == {("on",)}
+
+
+def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
+    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.open_session(a_session("s1"), lease=LEASE)
+    for number in range(12):
+        store.enqueue([Item(job="job", key=str(number))])
+        [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
+        assert store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
+    assert store.due().absent == ()
+    for _ in range(6):
+        with store._writing() as tx:
+            assert tx.connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar() == 0
+
+
+def test_waiting_is_only_waiting_and_ends_at_the_close(store):
+    begun = time.monotonic()
+    store.notify()
+    assert store.wait(0.1) is False
+    assert time.monotonic() - begun >= 0.09
+    ended = threading.Event()
+    thread = threading.Thread(target=lambda: (store.wait(600), ended.set()))
+    thread.start()
+    store.close()
+    assert ended.wait(20)
+    thread.join()
+
+
+def test_no_sign_of_life_is_shown_and_none_is_missed(store, server):
+    store.attend("s1")
+    store.wait(0.0)
+    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.enqueue([Item(job="job")])
+    for name in ("s1", "s2"):
+        store.open_session(a_session(name), lease=LEASE)
+    store.claim("s1", 1, {"f"}, lease=LEASE)
+    assert store.due().absent == ()
+    with psycopg.connect(server.url) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
+    assert row == (0,)

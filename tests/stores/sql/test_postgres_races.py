@@ -1,0 +1,303 @@
+"""What only happens where several write at the same time: waits for rows, and what was read before them."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item
+from cronsensus.model.session import LockGrant
+from cronsensus.stores.sql import defining
+from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.schema import metadata
+from cronsensus.testing.conformance.scene import a_session
+
+SHORT = timedelta(milliseconds=600)
+LONG = timedelta(minutes=5)
+PROCESSES = 6
+STARTING = """
+import os, sys
+from datetime import timedelta
+from cronsensus.model.job import JobSpec
+from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.testing.conformance.scene import a_session
+from cronsensus.triggers import every
+
+store = PostgresStore(sys.argv[1])
+store.now()
+print("ready", flush=True)
+sys.stdin.readline()
+applied = store.migrate()
+store.check()
+store.open_session(a_session(str(os.getpid())), lease=timedelta(minutes=5))
+store.put_jobs([JobSpec(name="job", function="f", trigger=every("1h"))], release="r1", complete=True)
+print(" ".join(applied) or "nothing", flush=True)
+store.close()
+"""
+
+
+def others_url(store: PostgresStore) -> str:
+    return str(store._given[0].partition("?")[0])
+
+
+@contextmanager
+def holding(store: PostgresStore, what: str) -> Iterator[psycopg.Connection]:
+    """Hold rows as another node's transaction would; let go at the end of the block."""
+    with psycopg.connect(others_url(store)) as connection:
+        connection.execute(f"SET search_path = {store._url.schema}")
+        connection.execute(what)
+        yield connection
+
+
+def in_thread(act: Callable[[], Any]) -> Callable[[], Any]:
+    """Start; what is returned waits for the end, and gives its answer or its error."""
+    answers: list[Any] = []
+
+    def run() -> None:
+        try:
+            answers.append(act())
+        except Exception as error:  # noqa: BLE001 - handed on
+            answers.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def ended() -> Any:
+        thread.join(30)
+        assert answers, "it hangs"
+        return answers[0]
+
+    return ended
+
+
+def until_somebody_waits(store: PostgresStore) -> None:
+    """Wait until a transaction waits for a row of another."""
+    deadline = time.monotonic() + 20
+    with psycopg.connect(others_url(store), autocommit=True) as connection:
+        while (
+            connection.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s",
+                [f"%{store._url.schema}%"],
+            ).fetchone()
+            is None
+        ):
+            assert time.monotonic() < deadline, "nobody waits"
+            threading.Event().wait(0.005)
+
+
+def until_over(store: PostgresStore, session: str) -> None:
+    deadline = time.monotonic() + 20
+    while next(one for one in store.sessions() if one.id == session).expires_in > timedelta(0):
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", ["made", "there already"])
+def test_processes_that_start_in_the_same_instant_find_the_store_ready(schema, postgres_url, open_postgres):
+    url = postgres_url if schema == "there already" else postgres_url + "_new"
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", STARTING, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(PROCESSES)
+    ]
+    try:
+        assert [child.stdout and child.stdout.readline().strip() for child in children] == ["ready"] * PROCESSES
+        for child in children:
+            assert child.stdin
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        said = [child.stdout and child.stdout.readline().strip() for child in children]
+        assert sorted(map(str, said)) == ["m0001_first"] + ["nothing"] * (PROCESSES - 1)
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+    store = open_postgres(at=url, migrated=False)
+    assert len(store.sessions()) == PROCESSES
+    assert len(store.eras("job")) == 1
+    if schema == "made":
+        store.close()
+        with psycopg.connect(others_url(store), autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA {store._url.schema} CASCADE")
+
+
+def test_every_table_and_index_that_is_declared_is_there(open_postgres):
+    store = open_postgres()
+    with psycopg.connect(others_url(store)) as connection:
+        rows = connection.execute(
+            "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = %s",
+            [store._url.schema],
+        ).fetchall()
+    there = {name for (name,) in rows}
+    declared = {table.name for table in metadata.tables.values()}
+    declared |= {str(index.name) for table in metadata.tables.values() for index in table.indexes}
+    assert declared | {"cronsensus_tokens", "cronsensus_occurrences_by_key", "cronsensus_jobs_by_name"} <= there
+
+
+# --- clocks that were read before a wait ------------------------------------------------------------------------------
+
+
+def test_a_renewal_that_had_to_wait_revives_nobody(open_postgres):
+    store = open_postgres()
+    store.open_session(a_session("s1"), lease=SHORT)
+    with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
+        renewal = in_thread(lambda: store.renew("s1", lease=LONG))
+        until_somebody_waits(store)
+        until_over(store, "s1")
+    assert not renewal().alive
+
+
+def test_a_session_that_is_opened_again_after_a_wait_is_not_revived(open_postgres):
+    store = open_postgres()
+    store.open_session(a_session("s1"), lease=SHORT)
+    with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
+        again = in_thread(lambda: store.open_session(a_session("s1"), lease=LONG))
+        until_somebody_waits(store)
+        until_over(store, "s1")
+    assert isinstance(again(), LeaseLost)
+
+
+def test_a_claim_that_had_to_wait_takes_nothing_for_the_dead(open_postgres):
+    store = open_postgres()
+    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.open_session(a_session("s1"), lease=SHORT)
+    store.enqueue([Item(job="job")])
+    with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
+        claim = in_thread(lambda: store.claim("s1", 1, {"f"}, lease=LONG))
+        until_somebody_waits(store)
+        until_over(store, "s1")
+    assert isinstance(claim(), LeaseLost)
+    assert store.counts().pending == 1
+
+
+def test_a_renewal_that_had_to_wait_for_a_moment_is_a_renewal(open_postgres):
+    store = open_postgres()
+    store.open_session(a_session("s1"), lease=LONG)
+    with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
+        renewal = in_thread(lambda: store.renew("s1", lease=LONG))
+        until_somebody_waits(store)
+        threading.Event().wait(0.1)  # longer than what counts as prompt: it is judged once more
+    assert renewal().alive
+
+
+# --- who is about to be renewed is not dead ---------------------------------------------------------------------------
+
+
+def test_the_runs_of_one_who_may_be_renewing_his_lease_count(open_postgres):
+    store = open_postgres()
+    store.put_jobs([JobSpec(name="job", function="f", policies=Policies(concurrency=1))], release="r1")
+    store.open_session(a_session("s1"), lease=LONG)
+    store.open_session(a_session("s2"), lease=LONG)
+    store.enqueue([Item(job="job"), Item(job="job")])
+    assert len(store.claim("s1", 1, {"f"}, lease=SHORT)) == 1
+    until_over(store, "s1")
+    with holding(store, "SELECT 1 FROM cronsensus_sessions WHERE id = 's1' FOR UPDATE"):
+        assert store.claim("s2", 1, {"f"}, lease=LONG) == []
+    assert len(store.claim("s2", 1, {"f"}, lease=LONG)) == 1
+
+
+def test_the_lock_of_one_who_is_renewing_his_lease_is_not_taken(open_postgres):
+    store = open_postgres()
+    store.open_session(a_session("s1"), lease=SHORT)
+    assert store.lock("name", "one", ttl=LONG, session="s1") is not None
+    until_over(store, "s1")
+    renewed = "UPDATE cronsensus_sessions SET lease_until = lease_until + 300000000 WHERE id = 's1'"
+    with holding(store, renewed):
+        taken = in_thread(lambda: store.lock("name", "two", ttl=LONG))
+        until_somebody_waits(store)
+    assert taken() is None
+
+
+# --- orders of things -------------------------------------------------------------------------------------------------
+
+
+def test_tokens_of_a_lock_grow_in_the_order_of_its_holders(open_postgres, monkeypatch):
+    slow, quick = open_postgres(), open_postgres()
+    taken, go_on = threading.Event(), threading.Event()
+    next_tokens = slow._postgres.next_tokens
+
+    def slowly(*args: Any) -> Any:
+        tokens = next_tokens(*args)
+        taken.set()
+        go_on.wait(20)
+        return tokens
+
+    monkeypatch.setattr(slow._postgres, "next_tokens", slowly)
+    grants: list[LockGrant] = []
+
+    def hold(store: PostgresStore) -> None:
+        grant = store.lock("name", "me", ttl=LONG)
+        if grant is not None:
+            grants.append(grant)
+            store.unlock(grant)
+
+    first = in_thread(lambda: hold(slow))
+    assert taken.wait(20)
+    second = in_thread(lambda: hold(quick))
+    threading.Event().wait(0.1)  # it may go through here, or wait for the first
+    go_on.set()
+    first(), second()
+    hold(quick)
+    assert len(grants) >= 2
+    assert [one.token for one in grants] == sorted({one.token for one in grants})
+
+
+def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(open_postgres, monkeypatch):
+    """Otherwise the newer looks before the change, finds its definitions as they should be, and says nothing."""
+    old, new = open_postgres(), open_postgres()
+    theirs, ours = JobSpec(name="job", function="old"), JobSpec(name="job", function="new")
+    old.put_jobs([theirs], release="r1")
+    new.open_session(a_session("s2", release="r2"), lease=LONG)
+    new.put_jobs([ours], release="r2")
+    new.close_session("s2")
+    looked, go_on = threading.Event(), threading.Event()
+    lives = defining._lives
+
+    def slowly(tx: Any, question: Any, **parameters: Any) -> bool:
+        answer = lives(tx, question, **parameters)
+        if threading.current_thread() is not threading.main_thread() and "place" in parameters and not looked.is_set():
+            looked.set()
+            go_on.wait(20)
+        return answer
+
+    monkeypatch.setattr(defining, "_lives", slowly)
+    old_puts = in_thread(lambda: old.put_jobs([theirs], release="r1"))
+    assert looked.wait(20)
+
+    def begin() -> None:
+        new.open_session(a_session("s3", release="r2"), lease=LONG)
+        new.put_jobs([ours], release="r2")
+
+    new_begins = in_thread(begin)
+    threading.Event().wait(0.1)  # it may go through here, or wait for the old one
+    go_on.set()
+    old_puts(), new_begins()
+    view = old.job("job")
+    assert view is not None
+    assert view.spec.function == "new"
+
+
+def test_the_victim_of_a_deadlock_does_it_again(open_postgres):
+    store = open_postgres()
+    store.put_jobs([JobSpec(name="a", function="f"), JobSpec(name="b", function="f")], release="r1")
+    job = "SELECT 1 FROM cronsensus_jobs WHERE name = '{}' FOR UPDATE"
+    with holding(store, job.format("b")) as other:
+        other.execute("SET deadlock_timeout = '60s'")  # so that the other one finds it, and is the victim
+        answer = in_thread(lambda: store.enqueue([Item(job="a"), Item(job="b")]))
+        until_somebody_waits(store)
+        other.execute(job.format("a"))
+    assert [one.created for one in answer()] == [True, True]
+    assert store.counts().pending == 2

@@ -1,0 +1,162 @@
+"""Wake-ups by LISTEN and NOTIFY: heard by the others, of one namespace, and again after the connection was cut."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from cronsensus.errors import StoreUnavailable
+from cronsensus.stores.sql.postgres import PostgresStore
+from tests.servers.fixtures import with_query
+from tests.servers.postgres import PostgresServer
+
+
+class Ear:
+    """A thread that waits on a handle, again and again, as a node's listener does."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.store = store
+        self.heard = threading.Semaphore(0)
+        self.errors: list[StoreUnavailable] = []
+        self._stopped = threading.Event()
+        store.wait(0.0)  # from here on nothing is missed
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                if self.store.wait(60):
+                    self.heard.release()
+            except StoreUnavailable as error:
+                self.errors.append(error)
+                self._stopped.wait(0.02)
+
+    @property
+    def pid(self) -> int:
+        driver = self.store._wake._driver
+        return 0 if driver is None else driver.info.backend_pid
+
+    def hears(self, seconds: float = 20) -> bool:
+        return self.heard.acquire(timeout=seconds)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.store.close()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def ear_on(open_postgres) -> Iterator[Callable[..., Ear]]:
+    made: list[Ear] = []
+
+    def listen(store: PostgresStore) -> Ear:
+        made.append(Ear(store))
+        return made[-1]
+
+    yield listen
+    for ear in made:
+        ear.stop()
+
+
+def test_a_hint_reaches_other_handles_and_not_its_own(open_postgres, ear_on):
+    ear, teller = ear_on(open_postgres()), open_postgres()
+    teller.notify()
+    assert ear.hears()
+    ear.store.notify()
+    assert not ear.hears(0.1)
+    teller.notify()
+    assert ear.hears()
+
+
+def test_a_hint_stays_within_its_namespace_and_schema(postgres_url, open_postgres, ear_on):
+    ear = ear_on(open_postgres())
+    here, there = open_postgres(), PostgresStore(postgres_url, namespace="another")
+    elsewhere = PostgresStore(with_query(postgres_url.partition("?")[0], schema="test_elsewhere"))
+    for other in (there, elsewhere):
+        other.notify()
+        other.close()
+    assert not ear.hears(0.1)
+    here.notify()
+    assert ear.hears()
+
+
+def test_the_name_of_a_channel_fits_whatever_the_namespace_is_called(postgres_url):
+    names = {PostgresStore(postgres_url, namespace=name)._wake.channel for name in ("a", "é" * 200, 'x"y', "A")}
+    assert len(names) == 4
+    assert max(len(name.encode()) for name in names) <= 63
+
+
+def test_a_cut_connection_is_a_hint_and_heals_at_once(open_postgres, ear_on, postgres_server_url):
+    ear, teller = ear_on(open_postgres()), open_postgres()
+    before = ear.pid
+    with psycopg.connect(postgres_server_url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", [before])
+    assert ear.hears(), "what was sent meanwhile is lost, so it has to look"
+    assert ear.pid not in {0, before}
+    assert ear.errors == []
+    teller.notify()
+    assert ear.hears()
+
+
+def test_while_the_server_is_away_waiting_says_so_and_later_it_hears_again(open_postgres, ear_on):
+    with PostgresServer(durable=False) as server:
+        ear, teller = ear_on(open_postgres(at=server.url)), open_postgres(at=server.url)
+        server.kill9()
+        until = time.monotonic() + 20
+        while not ear.errors:
+            assert time.monotonic() < until
+            threading.Event().wait(0.01)
+        server.start()
+        while not ear.hears(0.05):
+            assert time.monotonic() < until + 20
+            teller.notify()
+        ear.stop()
+        teller.close()
+
+
+def test_telling_never_raises(open_postgres):
+    with PostgresServer(durable=False) as server:
+        store = open_postgres(at=server.url)
+        server.kill9()
+        store.notify()
+        store.close()
+        store.notify()
+
+
+def test_closing_ends_a_wait(open_postgres):
+    store = open_postgres()
+    store.wait(0.0)
+    ended = threading.Event()
+    thread = threading.Thread(target=lambda: (store.wait(600), ended.set()))
+    thread.start()
+    store.close()
+    assert ended.wait(20)
+    thread.join()
+    assert store._wake._driver is None
+
+
+def test_a_wait_ends_when_its_time_is_up(open_postgres):
+    store = open_postgres()
+    begun = time.monotonic()
+    assert store.wait(0.2) is False
+    assert 0.19 <= time.monotonic() - begun < 10
+
+
+def test_waiting_asks_the_server_nothing(open_postgres):
+    """An idle cluster lets its database sleep."""
+    store = open_postgres()
+    store.wait(0.0)
+    driver = store._wake._driver
+    assert driver is not None
+    sent: list[object] = []
+    execute = psycopg.RawCursor.execute
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            psycopg.RawCursor, "execute", lambda *args, **more: (sent.append(args), execute(*args, **more))[1]
+        )
+        store.wait(0.3)
+    assert sent == []

@@ -1,0 +1,99 @@
+"""A node that stands still in the middle of a transaction, for as long as its server lets it: nobody waits for it.
+
+It is played by hand: a handle's own transaction is begun, a verb is carried out in it, and it is left open while
+another handle does its work. To the server the connection of a process that is stopped, or lost in the network, looks
+like this.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores import open_store
+from cronsensus.stores.sql import claiming, finishing, sessions
+from cronsensus.stores.sql.store import SqlStore
+from cronsensus.testing.conformance.scene import a_session
+
+LEASE = timedelta(seconds=60)
+PROMPT = 2.0
+"""Seconds. A wait for a lock would last for five."""
+
+
+@pytest.fixture(params=["postgres", "mysql"])
+def handles(request: pytest.FixtureRequest) -> Iterator[tuple[SqlStore, SqlStore]]:
+    """Return two handles on a store with a job: that of a node that will stand still, and that of another."""
+    url = request.getfixturevalue(f"{request.param}_url")
+    store = open_store(url)
+    assert isinstance(store, SqlStore)
+    store.migrate()
+    store.put_jobs([JobSpec(name="job", function="job", trigger=None)], release="r1")
+    store.enqueue([Item(job="job", key=str(number)) for number in range(3)])
+    other = open_store(url)
+    assert isinstance(other, SqlStore)
+    for name in ("still", "other"):
+        store.open_session(a_session(name), lease=LEASE)
+    yield store, other
+    store.close()
+    other.close()
+
+
+def one_claim(store: SqlStore, session: str) -> Claim:
+    [claim] = store.claim(session, 1, ("job",), lease=LEASE)
+    return claim
+
+
+def promptly(verb: Callable[[], object]) -> object:
+    """Do it, and fail if it had to wait; the one that it waits for goes on only after that."""
+    with ThreadPoolExecutor(1) as pool:
+        done = threading.Event()
+        future = pool.submit(verb)
+        future.add_done_callback(lambda _: done.set())
+        if not done.wait(PROMPT):
+            pytest.fail("it waits for the node that stands still")
+        return future.result()
+
+
+def test_nobody_waits_for_one_that_stands_still_while_it_renews(handles: tuple[SqlStore, SqlStore]) -> None:
+    still, other = handles
+    claim = one_claim(still, "still")
+    with still._writing() as tx:
+        sessions.renew(tx, "still", LEASE, LEASE)
+        assert promptly(lambda: other.reclaim(["still"])) == []
+        assert promptly(lambda: len(other.claim("other", 1, ("job",), lease=LEASE))) == 1
+    [taken] = other.reclaim(["still"])
+    assert taken.id == claim.id
+
+
+def test_nobody_waits_for_one_that_stands_still_while_it_finishes(handles: tuple[SqlStore, SqlStore]) -> None:
+    still, other = handles
+    first, second = one_claim(still, "still"), one_claim(still, "still")
+    with still._writing() as tx:
+        finishing.finish(tx, [Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)])
+        # It holds two, and one of them cannot be judged now: neither is taken, and the session lives on.
+        assert promptly(lambda: other.reclaim(["still"])) == []
+        assert {one.id for one in other.sessions()} == {"still", "other"}
+    [taken] = other.reclaim(["still"])
+    assert taken.id == second.id
+
+
+def test_an_attempt_never_bears_an_earlier_time_than_the_end_of_the_one_before(
+    handles: tuple[SqlStore, SqlStore],
+) -> None:
+    still, other = handles
+    claim = one_claim(other, "other")
+    with still._writing() as tx:  # its clock was read; then it was slow
+        [given_back] = other.release([claim])
+        assert given_back
+        taken = claiming.claim(tx, "still", 3, ("job",), LEASE)
+        assert taken is not None
+    first, second = sorted(other.runs(claim.id), key=lambda run: run.token)
+    assert first.finished_at is not None
+    assert first.finished_at <= second.started_at
