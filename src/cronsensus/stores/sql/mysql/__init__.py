@@ -1,0 +1,12 @@
+"""The MySQL store: MySQL 8.0.17 or newer and MariaDB 10.6 or newer, on any number of hosts. Floor 3.
+
+The server's clock judges due times and leases, in UTC whatever its zone. Transactions that write run at READ COMMITTED
+and lock the rows they rest on; what InnoDB undoes because two stood in each other's way is done again. There are no
+wake-ups: nodes look by themselves.
+
+Run against MariaDB 10.11 only. Of what MySQL alone does otherwise each place says so, by the words "not run".
+"""
+
+from cronsensus.stores.sql.mysql.store import MysqlStore
+
+__all__ = ["MysqlStore"]

@@ -1,0 +1,267 @@
+"""What is particular about MySQL: InnoDB's locks, the server's clock, statements that take many rows. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, insert, update
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.instants import to_micros
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.sql.mysql import errors
+from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
+from cronsensus.stores.sql.mysql.statements import Expression, Statements, statements_of
+from cronsensus.stores.sql.mysql.url import MysqlUrl
+from cronsensus.stores.sql.schema import counters
+
+_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+"""The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
+_READ = (
+    # For the next transaction only; the session is at READ COMMITTED.
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+)
+_WRITE = "START TRANSACTION"
+_SERVER, _INJECTED = "server", "injected"
+PROMPT = 50_000
+"""Microseconds that a renewal may wait for its session's row before it is tried again."""
+# LAST_INSERT_ID(…) has the server answer with what it wrote, without being asked.
+_TAKE_TOKENS = (
+    update(counters)
+    .where(counters.c.name == "token")
+    .values(value=func.last_insert_id(counters.c.value + bindparam("count")))
+)
+_DUPLICATE = 1062
+_IGNORE = "IGNORE"
+
+
+class MysqlDialect(Dialect):
+    """What is particular about MySQL and MariaDB."""
+
+    groups_by_seeking = True
+    most_parameters = 1000
+
+    def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
+        """Make a dialect for one database."""
+        super().__init__()
+        self.url = url
+        self._clock = clock
+        self.promptness = PROMPT if clock is None else 0
+        asks = "" if clock is not None else f"; SELECT {_NOW}"
+        self._read, self._write = _READ + asks, _WRITE + asks
+        self._inserts: dict[str, Insert] = {}
+        self._timed: dict[Select[Any], Select[Any]] = {}
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what a MySQL store can do."""
+        return StoreCapabilities(
+            name="mysql",
+            clock="server",
+            lease_clock="server",
+            hosts="many",
+            notify=False,
+            transactional_finish=True,
+            survives=(
+                "a killed process, and a crash or restart of the server (innodb_flush_log_at_trx_commit=1); a failover "
+                "as far as the replica that takes over had it"
+            ),
+        )
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def begin_read(self, connection: Connection) -> None:
+        """Begin on one snapshot, and read the clock; a reader waits for nobody."""
+        self._begin(connection, self._read)
+
+    def begin_write(self, connection: Connection) -> None:
+        """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
+        self._begin(connection, self._write)
+
+    def begin_lent(self, connection: Connection) -> None:
+        """Begin at the server's own isolation, which the code of a job may count on."""
+        with driver_of(connection).cursor() as cursor:
+            self._send(cursor, _WRITE)
+
+    def _begin(self, connection: Connection, text: str) -> None:
+        asked_at = self.monotonic()
+        with driver_of(connection).cursor() as cursor:
+            # All in one journey. The moment before it is sent bounds from below when the server's clock was read.
+            self._send(cursor, text)
+            while cursor.nextset():
+                pass
+            if self._clock is None:
+                [now] = cast("tuple[int]", cursor.fetchone())
+                connection.info["reading"] = Reading(now, now, _SERVER, asked_at)
+
+    def lock_migrations(self, connection: Connection) -> None:
+        """Do nothing: the lock is not a transaction's, see ``migrating``."""
+
+    def read_clocks(self, connection: Connection) -> Reading:
+        """Return the server's clock as it was read when the transaction began; where that was used, read it again."""
+        if self._clock is not None:
+            now = to_micros(self._clock.now())
+            return Reading(now, now, _INJECTED, self._clock.monotonic())
+        reading = cast("Reading | None", connection.info.pop("reading", None))
+        if reading is None:
+            asked_at = self.monotonic()
+            [(now,)] = run(driver_of(connection), f"SELECT {_NOW}")
+            reading = Reading(now, now, _SERVER, asked_at)
+        return reading
+
+    def monotonic(self) -> float:
+        """Return the clock of this host, or the one that comes with an injected clock."""
+        return super().monotonic() if self._clock is None else self._clock.monotonic()
+
+    def lease_now(self, reading: Reading) -> int:
+        """Return the server's clock as it is now at the latest, by the time that passed here since before it was read.
+
+        No function of the server could be asked in the statement itself: ``NOW`` and ``UTC_TIMESTAMP`` are the moment
+        at which it began, before it waited for a row.
+        """
+        return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
+
+    def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - none of them minds
+        """Save a look the journeys of START TRANSACTION and COMMIT."""
+        return True
+
+    def look(
+        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
+    ) -> tuple[Reading, Sequence[AnyRow]]:
+        """Run a query that wants ``now``, and answers with at least one row; the server puts its clock in."""
+        if self._clock is not None:
+            return super().look(connection, statement, parameters)
+        timed = self._timed.get(statement)
+        if timed is None:
+            timed = self._timed[statement] = statement.add_columns(bindparam("now").label("asked"))
+        asked_at = self.monotonic()
+        rows = self.rows(connection, timed, {**parameters, "now": Expression(_NOW)})
+        now = rows[0].asked
+        return Reading(now, now, _SERVER, asked_at), rows
+
+    def is_cut(self, error: Exception) -> bool:
+        """Whether the connection is gone."""
+        return errors.is_cut(errors.cause_of(error))
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:  # noqa: ARG002 - MySQL takes any key
+        """Return INSERT IGNORE; ``execute_many`` sees to it that nothing but a key that stands already is ignored.
+
+        ON DUPLICATE KEY UPDATE would say of a single row only that it is there now, not whether it was there before:
+        with FOUND_ROWS both count one.
+        """
+        found = self._inserts.get(table.name)
+        if found is None:
+            found = self._inserts[table.name] = insert(table).prefix_with(_IGNORE)
+        return found
+
+    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
+        """Take fencing tokens from the counter.
+
+        Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
+        are given again, but nobody saw them. It is the last lock that a transaction takes and waits for, so nobody
+        waits for the one who holds it but for the end of a claim.
+        """
+        cursor = self._run(connection, _TAKE_TOKENS, {"count": count})
+        last = cursor.lastrowid
+        return range(last - count + 1, last + 1)
+
+    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
+        """Run a query, straight to the driver."""
+        driver = driver_of(connection)
+        template = self._statements(driver).single(statement, parameters)
+        with driver.cursor() as cursor:
+            self._send(cursor, template.filled(driver, parameters))
+            return template.rows(cursor)
+
+    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
+        """Run a statement that writes, straight to the driver."""
+        return self._run(connection, statement, parameters).rowcount
+
+    def execute_many(
+        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+    ) -> int:
+        """Run a statement for each of ``rows``, as many of them at once as fit into one."""
+        ignoring = isinstance(statement, Insert) and statement in self._inserts.values()
+        if len(rows) == 1 and not isinstance(statement, Insert):
+            return self.change(connection, statement, dict(zip(names, rows[0], strict=True)))
+        driver = driver_of(connection)
+        touched = 0
+        for text, count in self._statements(driver).many(statement, names).texts(driver, rows):
+            with driver.cursor() as cursor:
+                self._send(cursor, text)
+                if ignoring and cursor.rowcount != count:
+                    self._require_duplicates(driver)
+                touched += cursor.rowcount
+        return touched
+
+    def _require_duplicates(self, driver: BoundedConnection) -> None:
+        """Raise if something else was ignored than keys that stand already."""
+        others = [row for row in run(driver, "SHOW WARNINGS") if row[1] != _DUPLICATE]
+        if others:
+            raise StoreUnavailable(f"{self.url.where} ignored more than it should ({others[0][2]}); please report this")
+
+    def _run(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Cursor:
+        driver = driver_of(connection)
+        template = self._statements(driver).single(statement, parameters)
+        with driver.cursor() as cursor:
+            self._send(cursor, template.filled(driver, parameters))
+            return cursor
+
+    def _send(self, cursor: Cursor, text: str) -> None:
+        """Run a text. What InnoDB undid in favour of another is our own "no": the connection is as good as before."""
+        try:
+            cursor.execute(text)
+        except MySQLError as error:
+            again = errors.try_again(error, self.url)
+            if again is None:
+                raise
+            raise again from error
+
+    def _statements(self, driver: BoundedConnection) -> Statements:
+        return statements_of(is_mariadb=driver.is_mariadb)
+
+    # --- trouble and looks --------------------------------------------------------------------------------------------
+
+    def translate(self, error: Exception) -> StoreError | None:
+        """Return what an error of the driver means to the user."""
+        return errors.translate(errors.cause_of(error), self.url)
+
+    def describe(self, connection: Connection) -> dict[str, Any]:
+        """Return the settings that matter."""
+        driver = driver_of(connection)
+
+        def variables(*names: str) -> dict[str, Any]:
+            listed = ", ".join(f"'{name}'" for name in names)
+            return dict(cast("Any", run(driver, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")))
+
+        clock = _INJECTED if self._clock is not None else "server"
+        return {
+            "server": self.url.where,
+            "version": driver.version,
+            **variables(
+                "innodb_flush_log_at_trx_commit", "sync_binlog", "binlog_format", "max_connections", "read_only"
+            ),
+            "encrypted": bool(dict(cast("Any", run(driver, "SHOW STATUS LIKE 'Ssl_cipher'"))).get("Ssl_cipher")),
+            "several_primaries": _is_on(variables("wsrep_on").get("wsrep_on")),
+            "timeout": self.url.timeout,
+            "clock": clock,
+            "lease_clock": clock,
+            "wake_ups": "none: nodes look by themselves",
+        }
+
+
+def _is_on(value: object) -> bool:
+    return str(value).upper() in {"ON", "1"}
+
+
+def driver_of(connection: Connection) -> BoundedConnection:
+    """Return the driver's own connection."""
+    return cast("BoundedConnection", connection.connection.dbapi_connection)

@@ -1,0 +1,198 @@
+"""A connection of PyMySQL that never waits for ever, and what the server is told when one is opened. Floor 3.
+
+Whoever falls silent, nothing hangs: the server ends a statement that takes too long, a wait for a lock, and a
+connection that was left idle inside a transaction; and where the server itself says nothing, this side gives up a
+little later and closes the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pymysql
+from pymysql.constants import CLIENT, CR
+from pymysql.err import OperationalError
+
+from cronsensus.errors import MissingExtra, StoreUnavailable
+from cronsensus.stores.sql.lending import MOST_IDLE
+from cronsensus.stores.sql.mysql.url import MysqlUrl
+
+BEYOND = 5.0
+"""Seconds that this side waits longer than the server, which gives up in better order."""
+LENT_PATIENCE = 3600.0
+"""Seconds that a statement of a job's own code may take."""
+_OLDEST_MARIADB = (10, 6)
+_OLDEST_MYSQL = (8, 0, 17)
+"""Since 10.6 and 8.0.1 there is SKIP LOCKED, since 8.0.17 a collation that compares exactly."""
+_MODE = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+"""A peer that is silently gone is found out in seconds. What a platform does not know, it does without."""
+
+
+class BoundedConnection(pymysql.connections.Connection):
+    """A connection on which no call takes for ever; one that would is closed.
+
+    Attributes:
+        is_mariadb: which of the two it is.
+        version: of the server, as it says it.
+    """
+
+    is_mariadb = False
+    version = ""
+
+    def be_patient(self, seconds: float) -> None:
+        """Let a call take so long from now on. PyMySQL has no word for it; these names it has always had."""
+        self._read_timeout = self._write_timeout = seconds
+
+    def rollback(self) -> None:
+        """Roll back, unless the connection is gone and its transaction with it."""
+        if self.open:
+            super().rollback()
+
+
+def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedConnection:
+    """Open a connection in autocommit mode: transactions are begun by us alone, never behind our back.
+
+    Args:
+        url: where.
+        patience: seconds that a statement may take; ``None``: the URL's ``timeout``.
+
+    Raises:
+        StoreUnavailable: the server is too old.
+        MissingExtra: the server asks for a way of logging in that needs another package.
+    """
+    longest = url.timeout if patience is None else patience
+    driver = _connect(url, CLIENT.MULTI_STATEMENTS)
+    try:
+        driver.be_patient(longest + BEYOND)
+        for setting in settings(url, longest, is_mariadb=driver.is_mariadb):
+            run(driver, f"SET SESSION {setting}")
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
+    """Open a connection for the code of jobs: with the server's own settings, as that code expects them.
+
+    But for one: what is left idle in a transaction is ended. MySQL can do so only with all that is idle.
+    """
+    driver = _connect(url, 0)
+    limit = "idle_transaction_timeout" if driver.is_mariadb else "wait_timeout"
+    try:
+        run(driver, f"SET SESSION {limit} = IF(@@{limit} = 0, {MOST_IDLE}, LEAST(@@{limit}, {MOST_IDLE}))")
+        driver.be_patient(LENT_PATIENCE)
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def _connect(url: MysqlUrl, flags: int) -> BoundedConnection:
+    driver = BoundedConnection(
+        host=url.host,
+        port=url.port,
+        user=url.user,
+        password=url.password,
+        database=url.database,
+        charset="utf8mb4",
+        # Of literals among themselves; names and keys bring their own.
+        collation="utf8mb4_bin",
+        autocommit=True,
+        connect_timeout=url.connect_timeout,
+        # Both alike, or PyMySQL sets the socket's timeout anew before each packet.
+        read_timeout=url.timeout + BEYOND,
+        write_timeout=url.timeout + BEYOND,
+        # FOUND_ROWS: an UPDATE answers how many rows it found, also where it changed nothing in them.
+        client_flag=CLIENT.FOUND_ROWS | flags,
+        program_name="cronsensus",
+        defer_connect=True,
+        **cast("Any", url.driver),
+    )
+    try:
+        driver.connect(None if driver.unix_socket else _reach(driver))
+    except RuntimeError as error:
+        if "cryptography" in str(error):
+            raise MissingExtra(
+                f"{url.where} asks for a password in a way that PyMySQL needs another package for ({error}); "
+                'pip install "PyMySQL[rsa]", or connect with TLS'
+            ) from error
+        raise
+    try:
+        _refuse_old(driver, url)
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def _reach(driver: BoundedConnection) -> socket.socket:
+    """Connect to the server; the kernel watches over the connection from then on."""
+    try:
+        reached = socket.create_connection((driver.host, driver.port), driver.connect_timeout)
+    except OSError as error:
+        said = f"Can't connect to MySQL server on '{driver.host}' ({error})"
+        raise OperationalError(CR.CR_CONN_HOST_ERROR, said) from error
+    reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    reached.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        with contextlib.suppress(AttributeError, OSError):
+            reached.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return reached
+
+
+def _refuse_old(driver: BoundedConnection, url: MysqlUrl) -> None:
+    """Learn which server answers, of which version, and raise if it cannot do what is needed.
+
+    The greeting is not asked: what stands in between may greet with a version of its own.
+    """
+    [(driver.version,)] = run(driver, "SELECT VERSION()")
+    driver.is_mariadb = "mariadb" in driver.version.lower()
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", driver.version)
+    number = tuple(int(part or 0) for part in found.groups()) if found else ()
+    oldest = _OLDEST_MARIADB if driver.is_mariadb else _OLDEST_MYSQL
+    if number < oldest:
+        raise StoreUnavailable(
+            f"{url.where} is {'MariaDB' if driver.is_mariadb else 'MySQL'} {driver.version}, which cannot pass over "
+            "locked rows or compare names exactly: cronsensus needs MariaDB 10.6 or MySQL 8.0.17, or newer; "
+            "upgrade the server, or name another one in the URL"
+        )
+
+
+def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str]:
+    """Return what a session is told, as SQL.
+
+    READ COMMITTED, not the default REPEATABLE READ. There a transaction would go on reading what stood when it began,
+    although it has waited for a lock since and must see what the other one did; and InnoDB would lock the gaps between
+    rows, so that nodes that touch different rows wait for each other, and often for ever (a deadlock).
+    """
+    yield "TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    common = {
+        "time_zone": "'+00:00'",
+        "sql_mode": f"'{_MODE}'",
+        "sql_safe_updates": "0",
+        # On a timeout InnoDB undoes the statement only; the transaction is ours to roll back, and is.
+        "innodb_lock_wait_timeout": str(url.lock_timeout),
+        # For somebody's ALTER TABLE; the default is a day.
+        "lock_wait_timeout": str(url.lock_timeout),
+    }
+    if is_mariadb:
+        # A node that is stopped in the middle of a transaction must not hold its locks for long.
+        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(round(timeout))}
+    else:
+        # Not run. MySQL bounds only SELECT, and knows no limit for idle transactions but that of all idle connections;
+        # one that was closed while it lay idle is opened anew without a word.
+        special = {"max_execution_time": str(round(timeout * 1000)), "wait_timeout": str(round(3 * timeout))}
+    yield ", ".join(f"SESSION {name} = {value}" for name, value in (common | special).items()).removeprefix("SESSION ")
+
+
+def run(driver: BoundedConnection, text: str) -> tuple[tuple[Any, ...], ...]:
+    """Run one statement of our own words; return its rows."""
+    with driver.cursor() as cursor:
+        cursor.execute(text)
+        return cursor.fetchall()

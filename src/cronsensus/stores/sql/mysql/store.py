@@ -1,0 +1,176 @@
+"""The MySQL store: opening connections, and bringing up the schema. Floor 3."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+
+from sqlalchemy import Connection, Engine, create_engine, update
+from sqlalchemy.pool import NullPool
+
+from cronsensus.clock import Clock
+from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
+from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
+from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, open_for_jobs, run
+from cronsensus.stores.sql.mysql.statements import literal
+from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.store import SqlStore
+
+_MIGRATING_FOR = 300.0
+"""Seconds that a process waits for another one's steps; a statement may take twice as long."""
+_TOUCH = update(counters).where(counters.c.name == "token").values(value=counters.c.value)
+_STRANGE_TABLES = (
+    "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() "
+    "AND table_name LIKE 'cronsensus\\_%' AND engine <> 'InnoDB' ORDER BY table_name"
+)
+_STRANGE_WORDS = (
+    "SELECT table_name, column_name, collation_name FROM information_schema.columns WHERE table_schema = DATABASE() "
+    "AND table_name LIKE 'cronsensus\\_%' AND data_type = 'varchar' "
+    "AND collation_name NOT IN ('utf8mb4_nopad_bin', 'utf8mb4_0900_bin') ORDER BY table_name, column_name"
+)
+
+_opened: ContextVar[BoundedConnection] = ContextVar("cronsensus_opened_mysql")
+
+
+@lru_cache(maxsize=64)
+def _engine_for(*, database: str, is_mariadb: bool) -> Engine:  # noqa: ARG001
+    """Return the engine behind handles; it only wraps connections that we open ourselves.
+
+    SQLAlchemy looks for itself, at an engine's first connection, which database and which kind of server that is, and
+    believes it from then on.
+    """
+    # Nothing is undone when a connection is closed: its end undoes all, and one that was cut off could only complain.
+    return create_engine("mysql+pymysql://", creator=_opened.get, poolclass=NullPool, pool_reset_on_return=None)
+
+
+class MysqlStore(SqlStore):
+    """A store in a MySQL or MariaDB database, shared by nodes on any number of hosts.
+
+    Example:
+        >>> store = MysqlStore("mysql://app@localhost/app?timeout=10s")
+        >>> store.capabilities.hosts
+        'many'
+    """
+
+    def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
+        """Make a handle on the database that ``url`` names; nothing is opened yet.
+
+        Raises:
+            InvalidOption: the URL cannot be read, or has an option that does not exist.
+        """
+        self._url = read_url(url)
+        self._given = (url, clock)
+        self._closing = threading.Event()
+        super().__init__(
+            namespace=namespace,
+            where=self._url.where,
+            dialect=MysqlDialect(self._url, clock),
+            connect=lambda: _wrapped(open_connection(self._url), self._url.database),
+            lend=lambda: _wrapped(open_for_jobs(self._url), self._url.database),
+        )
+
+    def sibling(self) -> MysqlStore:
+        """Return a handle with connections of its own."""
+        url, clock = self._given
+        return type(self)(url, namespace=self.namespace, clock=clock)
+
+    def close(self) -> None:
+        """Let go of connections; ends a ``wait`` in another thread."""
+        self._closing.set()
+        super().close()
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep: there are no hints here, so a node looks by itself as often as it must."""
+        self._closing.wait(max(0.0, timeout))
+        return False
+
+    def notify(self) -> None:
+        """Do nothing: nobody could be told."""
+
+    # --- the schema ---------------------------------------------------------------------------------------------------
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date.
+
+        Safe when several processes start at once: each step reads the version again under a lock of the server. Safe
+        when the process dies in the middle: before and after CREATE and ALTER, MySQL commits by itself, so a step may
+        be there in part; each is written so that it can be done again, and its version is noted last.
+        """
+        with self._reading() as look:
+            if migrations.next_step(look.connection, self._where) is None:
+                return []
+        applied: list[str] = []
+        with self._errors_explained(), self._migrating() as connection:
+            while True:
+                with connection.begin():
+                    self._dialect.begin_write(connection)
+                    step = migrations.next_step(connection, self._where)
+                    if step is None:
+                        return applied
+                    migrations.take(step, connection, self._dialect.read_clocks(connection).now)
+                applied.append(step[1])
+
+    @contextmanager
+    def _migrating(self) -> Iterator[Connection]:
+        """Give a patient connection, on which the lock of migrations is held."""
+        connection = _wrapped(open_connection(self._url, patience=2 * _MIGRATING_FOR), self._url.database)
+        try:
+            driver = driver_of(connection)
+            # Names of locks are those of the whole server, at most 64 characters, whatever the database's.
+            name = "cronsensus " + hashlib.blake2b(self._url.database.encode(), digest_size=16).hexdigest()
+            name = literal(driver, name)
+            [(got,)] = run(driver, f"SELECT GET_LOCK({name}, {round(_MIGRATING_FOR)})")
+            if got is None:
+                raise StoreUnavailable(f"{self._where} could not give the lock of migrations; try again")
+            if got != 1:
+                raise StoreBusy(
+                    f"{self._where}: another process has been migrating for {_MIGRATING_FOR:g} s; see which: "
+                    f'{self._url.client} -e "SELECT IS_USED_LOCK({name})"'
+                )
+            try:
+                yield connection
+            finally:
+                if driver.open:
+                    run(driver, f"DO RELEASE_LOCK({name})")
+        finally:
+            connection.close()
+
+    def check(self) -> None:
+        """Raise unless the store can be used as it is; also if somebody has changed what its tables are made of."""
+        super().check()
+        with self._reading() as tx:
+            driver = driver_of(tx.connection)
+            tables, words = run(driver, _STRANGE_TABLES), run(driver, _STRANGE_WORDS)
+        for table, engine in tables:
+            raise SchemaMismatch(
+                f"{self._where}: the table {table} is kept by {engine}, which has no transactions; "
+                f"run: ALTER TABLE {table} ENGINE=InnoDB"
+            )
+        for table, column, collation in words:
+            raise SchemaMismatch(
+                f"{self._where}: {table}.{column} compares by {collation}, which takes different names for one; "
+                "give it back utf8mb4_nopad_bin (MariaDB) or utf8mb4_0900_bin (MySQL) by ALTER TABLE"
+            )
+
+    def _check_writable(self) -> None:
+        """Try to write: a replica, or a user without rights, is found now rather than by the first job."""
+        with self._writing() as tx:
+            tx.change(_TOUCH)
+
+
+def _wrapped(driver: BoundedConnection, database: str) -> Connection:
+    """Return a connection as SQLAlchemy sees it."""
+    opened = _opened.set(driver)
+    try:
+        return _engine_for(database=database, is_mariadb=driver.is_mariadb).connect()
+    except BaseException:
+        driver.close()
+        raise
+    finally:
+        _opened.reset(opened)

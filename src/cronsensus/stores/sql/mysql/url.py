@@ -1,0 +1,134 @@
+"""What the URL of a MySQL store says. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cronsensus.durations import parse_duration
+from cronsensus.errors import InvalidOption
+from cronsensus.masking import mask
+from cronsensus.model.job import unknown_option
+
+PORT = 3306
+TIMEOUT = 10.0
+CONNECT_TIMEOUT = 5.0
+LEAST_TIMEOUT = 2.0
+"""Seconds. Waiting for a lock ends at half of it, and the server counts that in whole ones."""
+_TLS_TEXTS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password"}
+_TLS_FLAGS = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
+_FILES = {"unix_socket", "read_default_file"}
+_OPTIONS = {"timeout", "connect_timeout", "charset"} | _FILES | _TLS_TEXTS | _TLS_FLAGS
+_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlUrl:
+    """What a URL says.
+
+    Attributes:
+        timeout: seconds after which a statement is given up; waiting for a row's lock ends at half of it.
+        connect_timeout: seconds to reach the server.
+        driver: further settings of PyMySQL, by its own names: TLS, a socket file, a file of options.
+    """
+
+    host: str
+    port: int
+    database: str
+    user: str | None = None
+    password: str = field(default="", repr=False)
+    timeout: float = TIMEOUT
+    connect_timeout: float = CONNECT_TIMEOUT
+    driver: Mapping[str, str | bool] = field(default_factory=dict, repr=False)
+
+    @property
+    def where(self) -> str:
+        """Return what names the store in messages; without the password."""
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        socket = self.driver.get("unix_socket")
+        return f"mysql://{user}{host}:{self.port}/{self.database}" + (f"?unix_socket={socket}" if socket else "")
+
+    @property
+    def lock_timeout(self) -> int:
+        """Return after how many seconds a wait for a row's lock is given up."""
+        return max(1, round(self.timeout / 2))
+
+    @property
+    def client(self) -> str:
+        """Return the beginning of a command line that reaches the same server."""
+        socket = self.driver.get("unix_socket")
+        place = f"-S {socket}" if socket else f"-h {self.host} -P {self.port}"
+        return f"mysql {place} -u {self.user or 'USER'} -p"
+
+    def hide(self, text: str) -> str:
+        """Return ``text`` without what is secret in the URL."""
+        for secret in (self.password, self.driver.get("ssl_key_password")):
+            if secret:
+                text = text.replace(str(secret), _HIDDEN)
+        return text
+
+
+def read_url(url: str) -> MysqlUrl:
+    """Read ``mysql://user:password@host:3306/database`` (or ``mariadb://…``), with options.
+
+    Raises:
+        InvalidOption: it cannot be read, names no database, or has an option that does not exist. Never says the
+            password.
+    """
+    head, _, query = url.partition("?")
+    try:
+        parts = urlsplit(head)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        # What is said of it may hold the password.
+        raise InvalidOption(
+            f"the URL {mask(head)} cannot be read; write mysql://user:password@host:3306/database, "
+            "with special characters of the password as %XX"
+        ) from None
+    database = unquote(parts.path.removeprefix("/"))
+    if not database or "/" in database or parts.fragment:
+        raise InvalidOption(
+            f"the URL {mask(head)} names no database; write mysql://user:password@host:3306/database, "
+            "with special characters of the password as %XX"
+        )
+    parsed = MysqlUrl(
+        host=unquote(host or "localhost"),
+        port=port or PORT,
+        database=database,
+        user=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password or ""),
+    )
+    for option, value in parse_qsl(query, keep_blank_values=True):
+        parsed = _with_option(parsed, option, value)
+    return parsed
+
+
+def _with_option(url: MysqlUrl, option: str, value: str) -> MysqlUrl:
+    if option not in _OPTIONS:
+        raise unknown_option(option, _OPTIONS, where="a MySQL URL")
+    if option == "timeout":
+        timeout = _seconds(option, value)
+        if timeout < LEAST_TIMEOUT:
+            raise InvalidOption(f"timeout={value!r}: give a statement at least {LEAST_TIMEOUT:g} s")
+        return replace(url, timeout=timeout)
+    if option == "connect_timeout":
+        return replace(url, connect_timeout=max(1.0, _seconds(option, value)))
+    if option == "charset":
+        # Many a URL has it. It changes nothing: the store's tables and connections are always this.
+        if value.lower() != "utf8mb4":
+            raise InvalidOption(f"charset={value!r}: the store is always utf8mb4; leave the option out")
+        return url
+    return replace(url, driver={**url.driver, option: _flag(option, value) if option in _TLS_FLAGS else value})
+
+
+def _seconds(option: str, value: str) -> float:
+    return parse_duration(value, what=option).total_seconds()
+
+
+def _flag(option: str, value: str) -> bool:
+    if value.lower() not in _YES | _NO:
+        raise InvalidOption(f"{option}={value!r}: choose one of 'true', 'false'")
+    return value.lower() in _YES

@@ -1,0 +1,147 @@
+"""Which rows a verb of MySQL locks: those that it rests on, and none that it merely passes.
+
+InnoDB locks each entry of an index that a locking statement walks over. So a wrong index, or a scan of a small table,
+is not slow but makes nodes wait for each other, or skip what they should have seen.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores.sql import claiming, finishing, firing, operating, pausing, retiring, sessions
+from cronsensus.stores.sql.mysql import MysqlStore
+from cronsensus.stores.sql.mysql.dialect import driver_of
+from cronsensus.stores.sql.mysql.driver import run
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.testing.conformance.scene import a_session
+
+LEASE = timedelta(minutes=5)
+TABLES = {"jobs": "name", "occurrences": "`key`", "sessions": "id", "counters": "name", "releases": "`release`"}
+Locked = dict[str, list[str]]
+
+
+class Undo(LookupError):
+    """Ends a transaction that was only to be looked at."""
+
+
+@pytest.fixture
+def store(mysql_url: str) -> Iterator[MysqlStore]:
+    """Six jobs with four occurrences each; ``s0`` runs the first three."""
+    made = MysqlStore(mysql_url)
+    made.migrate()
+    made.put_jobs([JobSpec(name=name, function="f") for name in "abcdef"], release="r1")
+    for number in range(3):
+        made.open_session(a_session(f"s{number}"), lease=LEASE)
+    made.enqueue([Item(job=job, key=f"{job}{number}") for job in "abcdef" for number in range(4)])
+    assert [claim.key for claim in made.claim("s0", 3, {"f"}, lease=LEASE)] == ["a0", "a1", "a2"]
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(store: MysqlStore) -> Iterator[MysqlStore]:
+    made = store.sibling()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def locked(store: MysqlStore, other: MysqlStore) -> Callable[[Callable[[Transaction], object]], Locked]:
+    """Return what an act has locked, as another connection sees it."""
+
+    def look(act: Callable[[Transaction], object]) -> Locked:
+        found: Locked = {}
+        with pytest.raises(Undo), store._writing() as tx:  # noqa: PT012
+            act(tx)
+            with other._writing() as their:
+                driver = driver_of(their.connection)
+                for table, column in TABLES.items():
+                    everything = run(driver, f"SELECT {column} FROM cronsensus_{table}")
+                    free = run(driver, f"SELECT {column} FROM cronsensus_{table} FOR UPDATE SKIP LOCKED")
+                    if taken := sorted({str(one) for (one,) in everything} - {str(one) for (one,) in free}):
+                        found[table] = taken
+            raise Undo
+        return found
+
+    return look
+
+
+def test_a_claim_locks_what_it_takes(locked):
+    assert locked(lambda tx: claiming.claim(tx, "s1", 5, {"f"}, LEASE)) == {
+        "sessions": ["s1"],
+        "occurrences": ["a3", "b0", "b1", "b2", "b3"],
+        "counters": ["token"],
+    }
+
+
+def test_a_claim_that_finds_nothing_locks_its_session(locked):
+    assert locked(lambda tx: claiming.claim(tx, "s1", 5, {"g"}, LEASE)).keys() == {"sessions", "occurrences"}
+    assert locked(lambda tx: sessions.require_alive(tx, "s1")) == {"sessions": ["s1"]}
+
+
+def test_a_claim_locks_the_jobs_that_it_counts(store, locked):
+    limited = [JobSpec(name=name, function="f", policies=Policies(concurrency=50)) for name in "bc"]
+    store.put_jobs(limited, release="r1")
+    assert locked(lambda tx: claiming.claim(tx, "s1", 2, {"f"}, LEASE))["jobs"] == ["b"]
+
+
+def test_two_claims_take_different_work_at_the_same_instant(store, other):
+    taken: list[list[str]] = []
+
+    def both(tx: Transaction) -> None:
+        mine = claiming.claim(tx, "s1", 5, {"f"}, LEASE)
+        assert mine is not None
+        with other._writing() as their:
+            # Short of the tokens, which are given to one after the other.
+            from cronsensus.stores.sql.choosing import Choice, choose_at
+
+            theirs = Choice(frozenset({"f"}), 5)
+            choose_at(their, theirs, 0)
+        taken.extend([[row.key for row in mine.rows], [row.key for row in theirs.chosen]])
+
+    with store._writing() as tx:
+        both(tx)
+    assert taken == [["a3", "b0", "b1", "b2", "b3"], ["c0", "c1", "c2", "c3", "d0"]]
+
+
+def test_finishing_locks_what_was_finished(store, locked):
+    claim = store.runs(1)[0]
+    outcome = Outcome(id=1, token=claim.token, state=State.SUCCEEDED)
+    assert locked(lambda tx: finishing.finish(tx, [outcome])) == {"occurrences": ["a0"]}
+
+
+def test_a_renewal_locks_its_session(locked):
+    assert locked(lambda tx: sessions.renew(tx, "s0", LEASE, LEASE)) == {"sessions": ["s0"]}
+
+
+def test_firing_locks_its_jobs(store, locked):
+    ids = [job.id for job in store.jobs()]
+    look = lambda tx: tx.rows_in(firing._JOBS_LOCKED, "ids", ids[1:3], space="default")  # noqa: E731
+    assert locked(look) == {"jobs": ["b", "c"]}
+
+
+def test_enqueuing_locks_its_job(locked):
+    assert locked(lambda tx: operating.enqueue(tx, [Item(job="c")])) == {"jobs": ["c"]}
+
+
+def test_a_takeover_locks_the_session_and_what_it_held(locked):
+    assert locked(lambda tx: sessions.reclaim(tx, "s0", presumed=True)) == {
+        "sessions": ["s0"],
+        "occurrences": ["a0", "a1", "a2"],
+    }
+
+
+def test_operators_lock_what_they_touch(locked):
+    assert locked(lambda tx: operating.cancel(tx, 1, by="ann", why="")) == {"occurrences": ["a0"]}
+    assert locked(lambda tx: pausing.pause(tx, "d", by="ann", why="")) == {"jobs": ["d"]}
+
+
+def test_retiring_locks_the_job_and_what_waits(locked):
+    assert locked(lambda tx: retiring.retire(tx, "f", by="ann", why="")) == {
+        "jobs": ["f"],
+        "occurrences": ["f0", "f1", "f2", "f3"],
+    }

@@ -1,0 +1,139 @@
+"""MySQL commits before and after each CREATE: a migration may stop anywhere, and whoever comes next finishes it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from cronsensus.errors import StoreBusy, StoreUnavailable
+from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql.mysql import MysqlStore, store
+from tests.servers.fixtures import mysql_connection
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing that is written after it happens."""
+
+
+def tables_of(url: str) -> dict[str, str]:
+    """Return how each table is made, by name; but for the next id, which is another in each database."""
+    with mysql_connection(url) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SHOW TABLES")
+        names = sorted(row[0] for row in cursor.fetchall())
+        made = {}
+        for name in names:
+            cursor.execute(f"SHOW CREATE TABLE `{name}`")
+            # The order of indexes is that of a set.
+            text = re.sub(r" AUTO_INCREMENT=\d+", "", (cursor.fetchone() or ["", ""])[1])
+            made[name] = "\n".join(sorted(line.rstrip(",") for line in text.splitlines()))
+        return made
+
+
+@contextmanager
+def killed_after_one_change(handle: MysqlStore) -> Iterator[list[str]]:
+    """Kill the handle's process when it is about to make its second change to the schema."""
+    made: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().startswith("CREATE"):
+            if made:
+                raise Killed
+            made.append(statement)
+
+    with handle._reading() as tx:
+        engine = tx.connection.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield made
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+@pytest.mark.timeout(300)
+def test_a_process_may_die_between_any_two_statements(mysql_url, mysql_server_url):
+    changes = 0
+    while True:
+        handle = MysqlStore(mysql_url)
+        try:
+            with killed_after_one_change(handle) as made:
+                handle.migrate()
+        except Killed:
+            changes += 1
+            assert len(made) == 1, "it did not get any further"
+        else:
+            break
+        finally:
+            handle.close()
+    assert changes > 25, "that were not all tables and indexes"
+    found = tables_of(mysql_url)
+    with mysql_connection(mysql_server_url) as connection:
+        connection.cursor().execute("CREATE DATABASE IF NOT EXISTS test_in_one_go")
+    at_once = MysqlStore(mysql_url.rpartition("/")[0] + "/test_in_one_go")
+    try:
+        at_once.migrate()
+        assert found == tables_of(at_once._given[0])
+        check_counter(mysql_url)
+    finally:
+        at_once.close()
+        with mysql_connection(mysql_server_url) as connection:
+            connection.cursor().execute("DROP DATABASE test_in_one_go")
+
+
+def check_counter(url: str) -> None:
+    with mysql_connection(url) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT name, value FROM cronsensus_counters")
+        assert list(cursor.fetchall()) == [("token", 0)]
+        cursor.execute("SELECT version FROM cronsensus_schema")
+        assert list(cursor.fetchall()) == [(1,)]
+
+
+def test_the_lock_is_waited_for_but_not_for_ever(mysql_url, monkeypatch):
+    monkeypatch.setattr(store, "_MIGRATING_FOR", 1.0)
+    first, second = MysqlStore(mysql_url), MysqlStore(mysql_url)
+    with (
+        first._migrating(),
+        pytest.raises(StoreBusy, match=r"another process has been migrating for 1 s.*IS_USED_LOCK"),
+    ):
+        second.migrate()
+    assert second.migrate() == ["m0001_first"]
+    for handle in (first, second):
+        handle.close()
+
+
+def test_a_failed_migration_lets_go_of_the_lock(mysql_url, monkeypatch):
+    handle, other = MysqlStore(mysql_url), MysqlStore(mysql_url)
+
+    def fail(*_: Any) -> None:
+        raise KeyError("a mistake")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "take", fail)
+        with pytest.raises(KeyError):
+            handle.migrate()
+    monkeypatch.setattr(store, "_MIGRATING_FOR", 1.0)
+    assert other.migrate() == ["m0001_first"]
+    for one in (handle, other):
+        one.close()
+
+
+def test_no_lock_is_not_taken_for_a_lock(mysql_url, monkeypatch):
+    """GET_LOCK answers NULL for an error; that is neither yes nor no."""
+    monkeypatch.setattr(store, "literal", lambda driver, name: "NULL")
+    handle = MysqlStore(mysql_url)
+    with pytest.raises(StoreUnavailable, match="could not give the lock of migrations"):
+        handle.migrate()
+    handle.close()
+
+
+def test_databases_of_one_server_migrate_beside_each_other(mysql_url, mysql_server_url, monkeypatch):
+    monkeypatch.setattr(store, "_MIGRATING_FOR", 1.0)
+    mine, theirs = MysqlStore(mysql_url), MysqlStore(mysql_server_url)
+    with mine._migrating(), theirs._migrating():
+        pass
+    mine.close()
+    theirs.close()
