@@ -1,0 +1,72 @@
+"""Set-up and care: check, migrate, prune, describe. Floor 3."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import datetime
+from typing import Any
+
+from cronsensus.instants import from_micros
+from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.health import look, require_sound
+from cronsensus.stores.redis.wire import micros
+
+JOBS_AT_ONCE = 100
+DELETED_AT_ONCE = 200
+"""Most occurrences and ranges that one script deletes, so that others do not wait long."""
+
+
+class CareVerbs(Handle):
+    """What keeps a store sound and small."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> StoreCapabilities:
+        """Return what this store can do."""
+
+    def migrate(self) -> list[str]:
+        """Check the server; there is nothing to migrate: a namespace has its schema from its first write on."""
+        self.check()
+        return []
+
+    def check(self) -> None:
+        """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
+        require_sound(look(self._link), self._link.where)
+        self.now()
+
+    def now(self) -> datetime:
+        """Return the server's clock."""
+        return from_micros(int(self._read("now")))
+
+    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+        """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
+        jobs: list[str] = self._read("prunable", before is not None)
+        deleted = position = 0
+        while True:
+            wanted = min(DELETED_AT_ONCE, limit - deleted)
+            gone, done, position = self._write("prune", jobs[:JOBS_AT_ONCE], micros(before), wanted, position)
+            deleted += int(gone)
+            jobs = jobs[done:]
+            if not jobs or deleted >= limit:
+                return deleted
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``doctor`` shows."""
+        health = look(self._link)
+        return {
+            "store": self.capabilities.name,
+            "where": self._link.where,
+            "namespace": self.namespace,
+            "keys": f"{{{self._space.name}}}:*",
+            "schema": 1,
+            "server": f"{health.product} {health.version}",
+            "cluster": health.cluster,
+            "maxmemory_policy": health.policy or "cannot be checked",
+            "maxmemory": health.max_memory,
+            "used_memory": health.used_memory,
+            "persistence": health.persistence,
+            "replicas": health.replicas,
+            "min_replicas": self._url.min_replicas,
+            "warnings": health.warnings,
+        }

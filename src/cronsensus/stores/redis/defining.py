@@ -1,0 +1,309 @@
+"""The verbs that define and retire jobs. Floor 3.
+
+Lua knows no triggers, so what a definition needs of them (the next due time, what is left undecided) is worked out
+here, between a look and a write. The write compares again what the work rests on, see ``define.lua``; who loses that
+race looks again. The moment of the change is that of the look, at most ten seconds before the write: whatever would
+have been decided otherwise in between moved a watermark or made a revision, and then the write refuses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronsensus.codec import clean, dumps, write_payload
+from cronsensus.errors import DuplicateJob, StoreBusy
+from cronsensus.instants import from_micros
+from cronsensus.model.job import Era, JobSpec
+from cronsensus.planning import next_nominal, undecided_until
+from cronsensus.stores.base import PutResult
+from cronsensus.stores.redis.errors import Refusal
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_eras, write_json, write_range
+
+MOST_AT_ONCE = 5000
+"""Most definitions written in one step, which others wait for. More are written in several, the last of which retires:
+who dies in between has defined some, and defines the others when it says it again."""
+MOST_LOOKED_AT = 1000
+MOST_TRIES = 50
+_MICROSECOND = timedelta(microseconds=1)
+_LONG_AGO = timedelta(days=366 * 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as a look found it."""
+
+    name: str
+    number: str
+    digest: str
+    revision: str
+    watermark: datetime
+    eras: tuple[Era, ...]
+    last_since: datetime
+    retired: bool
+    source: str
+
+    def since(self, at: datetime, watermark: datetime | None = None) -> datetime:
+        """Return when an era that is made at ``at`` begins: not before the watermark, nor before the last one."""
+        return max(at, watermark or self.watermark, self.last_since)
+
+    def eras_and(self, era: Era, watermark: datetime) -> tuple[Era, ...]:
+        """Return the eras that matter above ``watermark``, with a new one."""
+        return holding((*self.eras, era), watermark)
+
+
+@dataclass(slots=True)
+class Look:
+    """What stood in one moment."""
+
+    at: datetime
+    generation: str
+    known: bool
+    later_lives: bool
+    other_lives: bool
+    code: int
+    standing: dict[str, Standing] = field(default_factory=dict)
+
+    def is_same(self, name: str, digest: str) -> bool:
+        """Whether a definition stands as it is declared."""
+        one = self.standing.get(name)
+        return one is not None and one.digest == digest and not one.retired
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A definition as an application declares it."""
+
+    spec: JobSpec
+    digest: str
+    payload: str
+
+
+class DefiningVerbs(Handle):
+    """What changes a job's definition."""
+
+    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+        """Define jobs; everything is checked before anything is written."""
+        declared = _declare(specs)
+        names = list(declared)
+        did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
+        pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
+        for index, piece in enumerate(pieces):
+            last = index == len(pieces) - 1
+            found = self._put([declared[name] for name in piece], names if complete and last else None, release, by)
+            for act, some in found.items():
+                did[act] += some
+        return PutResult(**{act: tuple(some) for act, some in did.items()})
+
+    def _put(
+        self, declared: Sequence[Declared], complete: Sequence[str] | None, release: str, by: str
+    ) -> dict[str, list[str]]:
+        """Define some jobs in one step. ``complete`` are all names that are declared, if no others are to live."""
+        for _ in range(MOST_TRIES):
+            look = self._look(release, [one.spec.name for one in declared] if complete is None else complete)
+            if look is None:
+                continue
+            gone = [] if complete is None else self._gone(look, set(complete), release)
+            if gone is None:
+                continue
+            did = _compare(look, declared, gone)
+            if not (did["created"] or did["changed"] or did["retired"]) and look.known:
+                return did
+            by_name = {one.spec.name: one for one in declared}
+            entries = [
+                [clean(by), "define", name, "", dumps({"did": act, "release": release})]
+                for act in ("created", "changed", "retired")
+                for name in did[act]
+                if by
+            ]
+            try:
+                self._decide(
+                    "define",
+                    micros(look.at),
+                    None if complete is None else look.generation,
+                    release,
+                    look.later_lives,
+                    look.other_lives,
+                    [_created(by_name[name], look.at) for name in did["created"]],
+                    [_changed(by_name[name], look.standing[name], look.at) for name in did["changed"]],
+                    [_retired(look.standing[name], look.at) for name in did["retired"]],
+                    entries,
+                )
+            except Refusal:
+                continue  # AGAIN: somebody was faster
+            return did
+        raise _busy(f"definitions of release {release!r}")
+
+    def retire(self, job: str, *, by: str, why: str) -> bool:
+        """Stop a job for good."""
+        for _ in range(MOST_TRIES):
+            look = self._look("", [job])
+            if look is None:
+                continue
+            one = look.standing.get(job)
+            if one is None or one.retired:
+                return False
+            entry = [clean(by), "retire", job, clean(why), "{}"]
+            try:
+                self._decide(
+                    "define", micros(look.at), None, None, False, False, [], [], [_retired(one, look.at)], [entry]
+                )
+            except Refusal:
+                continue  # AGAIN: it was fired or defined anew in this moment
+            return True
+        raise _busy(f"job {job!r}")
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _look(self, release: str, names: Sequence[str]) -> Look | None:
+        """Look at what stands under some names; ``None`` if definitions changed while looking."""
+        look: Look | None = None
+        for start in range(0, max(len(names), 1), MOST_LOOKED_AT):
+            some = names[start : start + MOST_LOOKED_AT]
+            now, generation, known, lives, rows, code = self._read("look_at_definitions", release, some)
+            if look is None:
+                later_lives, other_lives = lives
+                look = Look(from_micros(int(now)), generation, known, later_lives, other_lives, code)
+            elif look.generation != generation:
+                return None
+            look.standing |= {name: _standing(name, row) for name, row in zip(some, rows, strict=True) if row}
+        return look
+
+    def _gone(self, look: Look, names: set[str], release: str) -> list[Standing] | None:
+        """Return living jobs of code that are not among ``names``, oldest first; ``None``: look again."""
+        if look.code == sum(one.source == "code" and not one.retired for one in look.standing.values()):
+            return []
+        missing = [name for name in self._read("code") if name not in names]
+        other = self._look(release, missing)
+        if other is None or other.generation != look.generation:
+            return None
+        look.standing |= other.standing
+        return sorted(other.standing.values(), key=lambda one: one.number)
+
+
+def _busy(what: str) -> StoreBusy:
+    return StoreBusy(f"{what}: other nodes changed them {MOST_TRIES} times while this one tried to; try again")
+
+
+def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
+    """Check definitions.
+
+    Raises:
+        DuplicateJob: two of them have one name.
+        InvalidPayload: arguments are not JSON, or too large.
+    """
+    declared: dict[str, Declared] = {}
+    for spec in specs:
+        if spec.name in declared:
+            raise DuplicateJob(f"two jobs are called {spec.name!r}; give one of them name=…")
+        payload = write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}")
+        declared[spec.name] = Declared(spec, spec.digest, payload)
+    return declared
+
+
+def _standing(name: str, row: Sequence[Any]) -> Standing:
+    number, digest, revision, watermark, eras, last_since, retired_at, source = row
+    at = from_micros(int(watermark))
+    return Standing(
+        name, number, digest, revision, at, holding(read_eras(eras), at), from_micros(int(last_since)),
+        retired_at is not False, source,
+    )  # fmt: skip
+
+
+def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[Standing]) -> dict[str, list[str]]:
+    did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
+    for one in declared:
+        name = one.spec.name
+        if look.is_same(name, one.digest):
+            did["unchanged"].append(name)
+        elif look.later_lives and one.spec.source == "code":
+            did["superseded"].append(name)
+        else:
+            did["changed" if name in look.standing else "created"].append(name)
+    did["kept" if look.other_lives else "retired"] += [one.name for one in gone]
+    return did
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def _created(one: Declared, at: datetime) -> list[Any]:
+    """Return a new job: its name, fields, first era and next due time."""
+    watermark = at
+    trigger = one.spec.trigger
+    if trigger is not None and trigger.next_after(at) is None:
+        last = trigger.latest_until(at, at - _LONG_AGO)
+        if last is not None:
+            watermark = last - _MICROSECOND
+    era = Era(watermark, trigger, 1)
+    fields = _fields(one, 1, watermark, (era,))
+    return [one.spec.name, list(fields), _era_text(era), micros(next_nominal((era,), watermark))]
+
+
+def _changed(one: Declared, standing: Standing, at: datetime) -> list[Any]:
+    """Return a changed job: what was seen of it, then as for a new one."""
+    watermark = max(standing.watermark, at) if standing.retired else standing.watermark
+    revision = int(standing.revision) + 1
+    era = Era(standing.since(at, watermark), one.spec.trigger, revision)
+    eras = standing.eras_and(era, watermark)
+    fields = _fields(one, revision, watermark, eras)
+    return [*_seen(standing), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
+
+
+def _retired(standing: Standing, at: datetime) -> list[Any]:
+    """Return a job that ends: what was seen of it, its fields and last era, and what nobody decided before."""
+    # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
+    undecided = undecided_until(standing.eras, standing.watermark, standing.since(at))
+    watermark = standing.watermark if undecided is None else undecided.last
+    revision = int(standing.revision) + 1
+    era = Era(standing.since(at, watermark), None, revision)
+    eras = _eras_text(standing.eras_and(era, watermark))
+    fields = ["revision", str(revision), "last_since", micros(era.since), "eras", eras]
+    last = None if undecided is None else micros(undecided.last)
+    return [*_seen(standing), fields, _era_text(era), last, None if undecided is None else write_range(undecided)]
+
+
+def _seen(standing: Standing) -> list[Any]:
+    return [standing.number, standing.revision, micros(standing.watermark), standing.name]
+
+
+def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:
+    """Give the fields of a revision and their values, in turns."""
+    spec, policies = one.spec, one.spec.policies
+    fields = {
+        "name": spec.name,
+        "function": spec.function,
+        "source": spec.source,
+        "digest": one.digest,
+        "spec": write_json(spec.to_json()),
+        "args": dumps(list(spec.args)),
+        "kwargs": dumps(spec.kwargs),
+        "payload": one.payload,
+        "revision": revision,
+        "overlap": policies.overlap,
+        "concurrency": policies.concurrency,
+        "priority": policies.priority,
+        "on_crash": policies.on_crash,
+        "max_crashes": policies.max_crashes,
+        "keep": length(policies.keep),
+        "manual": 1 if spec.trigger is None else None,
+        "watermark": micros(watermark),
+        "eras": _eras_text(eras),
+        "last_since": micros(eras[-1].since),
+    }
+    for name, value in fields.items():
+        if value is not None:
+            yield name
+            yield str(value)
+
+
+def _era_text(era: Era) -> str:
+    return write_json(era_row(era.since, era.trigger, era.revision))
+
+
+def _eras_text(eras: tuple[Era, ...]) -> str:
+    return write_json([era_row(era.since, era.trigger, era.revision) for era in eras])

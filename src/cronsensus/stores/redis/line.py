@@ -1,0 +1,78 @@
+"""Standing in line for locks: a queue for each lock in the server, a channel for each who waits. Floor 3.
+
+Whoever frees a lock takes the first in its queue who still listens, and publishes the lock's name on that one's
+channel, in the same script: the server says how many heard it, so the dead are passed over. See ``queues.lua``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+
+from cronsensus.errors import StoreError
+from cronsensus.stores.lines import Line
+from cronsensus.stores.redis.ear import Ear
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.link import Link
+from cronsensus.stores.redis.routes import route
+from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.url import RedisUrl
+
+
+class QueueLine(Line, Handle):
+    """One process's places, over connections of its own."""
+
+    def __init__(self, url: RedisUrl, space: Space) -> None:
+        """Wait for locks of a namespace; nothing is opened before the first ``join``."""
+        super().__init__()
+        key = space.meta.decode()
+        self._link = Link(url, space, route(url, key))
+        self._clock = None
+        self._begin_watching()
+        self._id = secrets.token_hex(8)
+        self._ear = Ear(route(url, key), space.line(self._id), where=url.where)
+        self._lock = threading.Lock()
+        self._joined: set[str] = set()
+        self._begun = threading.Event()
+
+    def join(self, name: str) -> None:
+        """Stand in line: listen first, then enter the queue."""
+        if self._closed.is_set():
+            return
+        with self._lock:
+            self._ear.listen()
+            self._joined.add(name)
+        self._begun.set()
+        self._write("join_line", name, self._id)
+
+    def leave(self, name: str) -> None:
+        """Stand in line no more."""
+        with self._lock:
+            self._joined.discard(name)
+        self._write("leave_lines", [name], self._id)
+
+    def hear(self, timeout: float) -> list[str]:
+        """Wait to be told.
+
+        Raises:
+            StoreUnavailable: the connection broke. What was told meanwhile is lost, so stand in another line.
+        """
+        if not self._begun.wait(max(0.0, timeout)):
+            return []
+        told = [name.decode() for name in self._ear.hear(max(0.0, timeout))]
+        with self._lock:
+            self._joined.difference_update(told)
+        return told
+
+    def close(self) -> None:
+        """Leave all lines."""
+        self._closed.set()
+        self._begun.set()
+        self._ear.close()
+        with self._lock:
+            left, self._joined = sorted(self._joined), set()
+        if left:
+            with contextlib.suppress(StoreError):  # nobody hears it any more, so it is passed over
+                self._write("leave_lines", left, self._id)
+        self._link.close()

@@ -1,0 +1,183 @@
+"""Run scripts on the server, one at a time on a connection. Floor 3.
+
+A connection on which anything went wrong is closed and never used again: its next answer could be the one before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from redis import exceptions
+
+from cronsensus.errors import StoreUnavailable
+from cronsensus.stores.redis.errors import code_of, newer_schema, refusal, translate
+from cronsensus.stores.redis.routes import Route, Wire
+from cronsensus.stores.redis.scripts import Script
+from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.url import RedisUrl
+
+MOST_MOVES = 5
+_ELSEWHERE = {"READONLY", "CLUSTERDOWN", "MASTERDOWN"}
+"""Errors after which the keys may be found on another server."""
+
+Answer = TypeVar("Answer")
+
+
+class TooFewReplicas(StoreUnavailable):
+    """A write was done, but fewer replicas than wanted have it. ``answer`` is what the script answered."""
+
+    def __init__(self, message: str, answer: bytes) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
+class Link:
+    """One handle's connections to the server that has its keys. Safe to share between threads."""
+
+    def __init__(self, url: RedisUrl, space: Space, route: Route) -> None:
+        """Talk to the server at the end of ``route``."""
+        self._url = url
+        self._space = space
+        self._route = route
+        self._closed = threading.Event()
+        self._short = False
+        """The last write came to fewer replicas than wanted."""
+
+    @property
+    def where(self) -> str:
+        """The place, as errors name it."""
+        return self._url.where
+
+    def run(self, script: Script, arguments: tuple[bytes, ...], *, confirmed: bool) -> bytes:
+        """Run a script and return its answer.
+
+        Raises:
+            Refusal: it refused, and nothing was written.
+            StoreError: as ``translate`` says. Where an answer was lost the script may have run.
+            TooFewReplicas: it ran, but what it wrote is on too few servers.
+        """
+        rest = (b"2", self._space.meta, self._space.never, *arguments)
+        confirmed = confirmed and self._url.min_replicas > 0
+
+        def talk(connection: Wire) -> tuple[bytes, int]:
+            try:
+                return self._send(connection, (b"EVALSHA", script.sha, *rest), confirmed=confirmed)
+            except exceptions.NoScriptError:
+                # The server was restarted, or another took its place. From EVAL on it knows the script.
+                return self._send(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
+
+        answer, replicas = self._exchange(talk)
+        if confirmed:
+            self._require(replicas, answer)
+        return answer
+
+    def command(self, *words: bytes | str | int) -> Any:
+        """Run a plain command and return its answer."""
+
+        def talk(connection: Wire) -> Any:
+            connection.send_command(*words)
+            return connection.read_response()
+
+        return self._exchange(talk)
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._closed.set()
+        self._route.close()
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+
+    def require_replicas(self) -> None:
+        """Raise if the last write came to too few replicas, and there still are too few.
+
+        Raises:
+            StoreUnavailable: there are.
+        """
+        if self._short:
+            self._require(self.command("WAIT", self._url.min_replicas, self._patience), b"")
+
+    @property
+    def _patience(self) -> int:
+        return max(1, round(self._url.replica_timeout * 1000))
+
+    def _require(self, replicas: int, answer: bytes) -> None:
+        self._short = replicas < self._url.min_replicas
+        if self._short:
+            raise TooFewReplicas(
+                f"{self.where}: {replicas} replicas confirmed the last write within {self._url.replica_timeout:g} s, "
+                f"and min_replicas asks for {self._url.min_replicas}: a failover could lose it, so nothing new starts "
+                "until they do. Look at them: INFO replication",
+                answer,
+            )
+
+    # --- talking ------------------------------------------------------------------------------------------------------
+
+    def _send(self, connection: Wire, command: tuple[bytes, ...], *, confirmed: bool) -> tuple[bytes, int]:
+        """Send a script, and with it the question how many replicas have what it wrote; return both answers.
+
+        WAIT answers for the last write of its own connection. A verb that is repeated because it was not confirmed
+        writes nothing more, and may be on another connection: hence a write that always is one.
+        """
+        if not confirmed:
+            connection.send_command(*command)
+            return connection.read_response(), 0
+        pulse = (b"HSET", self._space.pulse, b"", b"")
+        wait = (b"WAIT", self._url.min_replicas, self._patience)
+        connection.send_packed_command(connection.pack_commands([command, pulse, wait]))
+        answers = [self._answer(connection) for _ in range(3)]
+        for answer in answers:
+            if isinstance(answer, exceptions.ResponseError):
+                raise answer
+        return answers[0], answers[2]
+
+    def _answer(self, connection: Wire) -> Any:
+        try:
+            return connection.read_response()
+        except exceptions.ResponseError as error:
+            return error
+
+    def _exchange(self, talk: Callable[[Wire], Answer]) -> Answer:
+        """Talk to the server that has the keys; follow it where they moved to, and translate what goes wrong."""
+        for _ in range(MOST_MOVES):
+            try:
+                return self._lend(talk)
+            except exceptions.MovedError as moved:
+                # Refused before anything was done, so it may be sent again.
+                if not self._route.moved((moved.host, moved.port)):
+                    raise translate(moved, self.where) from moved
+            except exceptions.ResponseError as error:
+                self._raise(error)
+            except (exceptions.RedisError, OSError) as error:
+                self._route.forget()
+                raise translate(error, self.where) from error
+        raise StoreUnavailable(f"{self.where}: each server of the Cluster names another one; redis-cli --cluster check")
+
+    def _raise(self, error: exceptions.ResponseError) -> None:
+        refused = refusal(error)
+        if refused is None:
+            if code_of(error) in _ELSEWHERE:
+                self._route.forget()
+            raise translate(error, self.where) from error
+        if refused.word == "SCHEMA":
+            raise newer_schema(refused.rest, self.where, str(self._space)) from error
+        raise refused from None
+
+    def _lend(self, talk: Callable[[Wire], Answer]) -> Answer:
+        if self._closed.is_set():
+            raise StoreUnavailable(f"this handle on {self.where} was closed; open the store again with open_store()")
+        pool = self._route.pool()
+        connection = pool.get_connection()
+        in_order = False
+        try:
+            answer = talk(connection)
+            in_order = True
+            return answer
+        except exceptions.ResponseError:
+            in_order = True
+            raise
+        finally:
+            if not in_order:
+                connection.disconnect()
+            pool.release(connection)

@@ -1,0 +1,68 @@
+"""Verbs on named locks: mutual exclusion with a lease and a token. Floor 3.
+
+Tokens come from the namespace's one counter, so they grow with every grant of a name, also after its key was deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import timedelta
+
+from cronsensus.errors import StoreError
+from cronsensus.model.job import check_name
+from cronsensus.model.session import LockGrant, LockView
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.line import QueueLine
+from cronsensus.stores.redis.link import TooFewReplicas
+from cronsensus.stores.redis.wire import Row, length, lock_view, unpack
+
+
+class LockVerbs(Handle):
+    """What takes, keeps and frees a lock."""
+
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        """Take the first place of a lock that is free or overdue; look and take in one script."""
+        check_name(name, what="lock name")
+        try:
+            taken = self._decide("lock", name, holder, length(ttl), session, limit)
+        except TooFewReplicas as short:
+            if taken := unpack(short.answer)[1]:
+                self._free(name, taken)
+            raise
+        if taken is False:
+            return None
+        place, token = taken
+        return LockGrant(name=name, holder=holder, token=int(token), place=place)
+
+    def _free(self, name: str, taken: Row) -> None:
+        """Free a lock that was taken and may not be used. If that fails, it is overdue soon."""
+        place, token = taken
+        with contextlib.suppress(StoreError):
+            self._write("unlock", name, place, token)
+
+    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
+        """Extend a lock that is still held."""
+        extended: bool = self._write("extend", grant.name, grant.place, str(grant.token), length(ttl))
+        return extended
+
+    def unlock(self, grant: LockGrant) -> bool:
+        """Free a lock that is still held, and tell the first in its queue."""
+        freed: bool = self._write("unlock", grant.name, grant.place, str(grant.token))
+        return freed
+
+    def line(self) -> QueueLine:
+        """Return a way to be told when a lock may be free."""
+        return QueueLine(self._url, self._space)
+
+    def call_next(self, name: str) -> None:
+        """Tell the first in a lock's queue."""
+        with contextlib.suppress(StoreError):
+            self._write("call_next", name)
+
+    def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
+        """Return held locks by name, or the held places of one."""
+        rows: Sequence[Row] = self._read("locks", name, limit)
+        return [lock_view(row) for row in rows]

@@ -1,0 +1,109 @@
+-- What every script begins with: its keys, its arguments, the store's clock, and whole numbers as text.
+--
+-- KEYS[1] names the space: "{prefix:namespace}:meta". All other keys are made from it, so all lie in its hash slot.
+-- KEYS[2] never exists. While a Cluster moves the slot, a server that lacks one of the declared keys refuses the script
+-- before it begins (TRYAGAIN); without this one it would begin with half of the keys and create the others anew.
+-- ARGV[1] are the arguments, packed.
+-- ARGV[2] is empty, or a time in microseconds in place of the server's (tests).
+-- ARGV[3] is empty, or the time before which the clock cannot be unless it was set back; then nothing is done.
+-- ARGV[4] is empty, or what the trail is to say about that, packed; it is written with whatever the script writes.
+--
+-- Scripts are atomic but not rolled back: each checks everything before its first write. An error of one of our words
+-- (LEASELOST, AGAIN, …) is a refusal, and nothing was written.
+--
+--   meta        hash   schema; the last number given of each kind; `definitions` counts what changed of them
+--   names       hash   name of a job → its number        jobs, retired, code   zset   names
+--   job:J       hash   a job; job:J:eras, :pauses (lists), :ranges (zset), :lasts (zset: range → its last time)
+--   job:J:keys  hash   key → occurrence                  job:J:ids, :nominal (zsets: by id, by nominal time)
+--   job:J:serial  zset active ones that overlap is for   job:J:running (hash: → session), :busy (set: serial ones)
+--   due         zset   job → next due time, if it fires  prunable (zset: job → when something of it may go), paused (set)
+--   occurrence:I  hash an occurrence; attempts:I (list: earlier runs), log:I (list)
+--   ids, running, pending (by due time), expiring, state:…   zsets of occurrences
+--   line:P:J:K  zset   pending by due time: priority P, job J, K is s (overlap is for it) or w
+--   level:P     zset   the head of each line, by due time; levels (zset: the priorities that have lines)
+--   session:S   hash   a session; holds:S (zset: its runs), locks:S (set), functions:S (set)
+--   sessions (by number), open (by end of lease), ended (by end), holding (by number)   zsets; guests (set)
+--   releases    hash   release → place in the order in which they became known
+--   lock:P:N    hash   place P of lock N; locks (zset: places), leases (zset: place → end, if it has no session)
+--   queue:N     zset   who stands in line for lock N; queues (zset: lock → when somebody last joined)
+--   trail       zset   entries by id; trail:T (zset: ids of a target)
+
+local META = KEYS[1]
+local SPACE = string.sub(META, 1, -5)
+local SCHEMA = '1'
+local LAST = 9007199254740991 -- a double holds every whole number up to here: microseconds until the year 2255
+local call = redis.call
+
+local schema = call('HGET', META, 'schema')
+if schema and schema ~= SCHEMA then
+  return redis.error_reply('SCHEMA ' .. schema)
+end
+
+local args = cmsgpack.unpack(ARGV[1])
+
+-- Lua's own way of writing a number (%.14g) would lose the microseconds.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+local function read_clock()
+  if ARGV[2] ~= '' then
+    return tonumber(ARGV[2])
+  end
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local now = read_clock()
+local NOW = whole(now)
+if ARGV[3] ~= '' and now < tonumber(ARGV[3]) then
+  return redis.error_reply('SETBACK ' .. NOW)
+end
+
+local function later(wait)
+  return whole(math.min(now + wait, LAST))
+end
+
+-- Numbers of one kind are given once; the text has a fixed length, so that it sorts as the number does.
+local function next_number(kind, form)
+  return string.format(form, call('HINCRBY', META, kind, 1))
+end
+
+local function read(key, ...)
+  local names, row = { ... }, {}
+  local values = call('HMGET', key, ...)
+  for index = 1, #names do
+    row[names[index]] = values[index]
+  end
+  return row
+end
+
+local function job_key(job)
+  return SPACE .. 'job:' .. job
+end
+
+local function of_job(job, what)
+  return SPACE .. 'job:' .. job .. ':' .. what
+end
+
+local function refuse(word)
+  return redis.error_reply(word)
+end
+
+-- Write into the audit trail who did what, to what, and why. Details are JSON text.
+local function record(by, action, target, why, details)
+  local id = next_number('trail', '%014.0f')
+  call('ZADD', SPACE .. 'trail', id, cjson.encode({ id, NOW, by, action, target, why, details }))
+  call('ZADD', SPACE .. 'trail:' .. target, id, id)
+end
+
+-- Send what was gathered, see indexes.lua.
+local send = function() end
+
+local function answer(value)
+  send()
+  if ARGV[4] ~= '' then
+    record(unpack(cmsgpack.unpack(ARGV[4]), 1, 5))
+  end
+  return cmsgpack.pack({ NOW, value })
+end

@@ -1,0 +1,154 @@
+-- Which pending occurrences a session may take: highest priority first, then earliest due, then oldest, within what
+-- functions, concurrency and overlap allow. Chooses, writes nothing. The lines of one priority are merged by their
+-- heads; a line is looked into only when its head is next.
+-- needs: starting
+
+local PAGE = 64
+
+local function comes_before(one, other)
+  return one.due < other.due or (one.due == other.due and one.id < other.id)
+end
+
+local function choose(session, limit, left_out)
+  local chosen, jobs, living = {}, {}, {}
+
+  local function is_alive(holder)
+    if living[holder] == nil then
+      living[holder] = alive(holder) or false
+    end
+    return living[holder]
+  end
+
+  -- How many more of a job may run. Runs that a dead session left behind do not count.
+  local function room_of(job, most)
+    if not most then
+      return math.huge
+    end
+    local key, room = of_job(job, 'running'), tonumber(most)
+    if call('HLEN', key) == 0 then
+      return room
+    end
+    for _, holder in ipairs(call('HVALS', key)) do
+      if is_alive(holder) then
+        room = room - 1
+      end
+    end
+    return room
+  end
+
+  local function job_of(job)
+    local found = jobs[job]
+    if not found then
+      found = read(job_key(job), 'function', 'overlap', 'concurrency')
+      if left_out[job] or call('SISMEMBER', SPACE .. 'functions:' .. session, found['function']) == 0 then
+        found.room = 0
+      else
+        found.room = room_of(job, found.concurrency)
+      end
+      jobs[job] = found
+    end
+    return found
+  end
+
+  -- The one whose turn it is of those that overlap is for, if none of them runs.
+  local function turn_of(job)
+    if call('SCARD', of_job(job, 'busy')) > 0 then
+      return nil
+    end
+    return call('ZRANGE', of_job(job, 'serial'), 0, 0)[1]
+  end
+
+  -- Move on to the next due entry of a line; false at its end.
+  local function advance(line)
+    if line.only then
+      return false
+    end
+    if line.at >= #line.page then
+      local wanted = math.min(PAGE, limit - #chosen, line.job.room)
+      line.page = call('ZRANGE', line.key, line.seen, line.seen + wanted - 1, 'WITHSCORES')
+      line.seen, line.at = line.seen + #line.page / 2, 0
+      if #line.page == 0 then
+        return false
+      end
+    end
+    line.id, line.due = line.page[line.at + 1], tonumber(line.page[line.at + 2])
+    line.at = line.at + 2
+    return line.due <= now
+  end
+
+  -- Look into the line that a head stands for; nil if nothing of it can be taken.
+  local function open_line(priority, head, due)
+    local name = string.sub(head, 16)
+    local number, kind = string.match(name, '^(%d+):(%a)$')
+    local job = job_of(number)
+    if job.room <= 0 then
+      return nil
+    end
+    local line = { job = job, key = line_key(priority, name), page = {}, at = 0, seen = 0 }
+    if kind == 's' and job.overlap ~= 'allow' then
+      line.id, line.only = turn_of(number), true
+      local at = line.id and call('ZSCORE', line.key, line.id)
+      line.due = at and tonumber(at)
+      return line.due and line.due <= now and line or nil
+    end
+    return advance(line) and line or nil
+  end
+
+  -- Lines in use, the next last.
+  local function put_in_order(open, line)
+    local at = #open + 1
+    while at > 1 and comes_before(open[at - 1], line) do
+      at = at - 1
+    end
+    table.insert(open, at, line)
+  end
+
+  local function choose_at(priority)
+    local open, heads, at, seen = {}, {}, 0, 0
+    local level = level_key(priority)
+
+    local function peek()
+      if at >= #heads then
+        heads = call('ZRANGEBYSCORE', level, '-inf', NOW, 'WITHSCORES', 'LIMIT', seen, PAGE)
+        seen, at = seen + #heads / 2, 0
+      end
+      local head = heads[at + 1]
+      return head and { id = string.sub(head, 1, 14), due = tonumber(heads[at + 2]), head = head }
+    end
+
+    local head = peek()
+    while #chosen < limit do
+      local line = open[#open]
+      if head and not (line and comes_before(line, head)) then
+        local opened = open_line(priority, head.head, head.due)
+        if opened then
+          put_in_order(open, opened)
+        end
+        at = at + 2
+        head = peek()
+      elseif line then
+        table.remove(open)
+        if line.job.room > 0 then
+          local row = pending_row(line.id)
+          if not is_late(row) then
+            chosen[#chosen + 1] = row
+            line.job.room = line.job.room - 1
+          end
+          if advance(line) then
+            put_in_order(open, line)
+          end
+        end
+      else
+        return
+      end
+    end
+  end
+
+  for _, priority in ipairs(call('ZREVRANGE', LEVELS, 0, -1)) do
+    if #chosen >= limit then
+      break
+    end
+    choose_at(priority)
+  end
+  return chosen
+end

@@ -1,0 +1,37 @@
+-- The end of a session: its runs go on elsewhere, its locks are free.
+-- needs: occurrences locks
+
+-- With on_crash="fail" a run that was cut off may have begun its work, and that is not done twice.
+local function take_over(id, session, why, crashed)
+  local row = occurrence(id)
+  local job = read(job_key(row.job), 'name', 'on_crash', 'max_crashes')
+  local crashes = (row.crashes or 0) + (crashed and 1 or 0)
+  local reason = 'crashed: ' .. why
+  local told = crashed and reason or why
+  record_run(id, row, crashed and 'crashed' or 'released', told)
+  if row.cancel then
+    close(id, row, 'cancelled', { 'reason', row.cancel, 'crashes', crashes })
+  elseif job.on_crash == 'fail' or (crashed and crashes >= tonumber(job.max_crashes)) then
+    close(id, row, 'failed', { 'reason', reason, 'crashes', crashes })
+  else
+    put_back(id, row, tonumber(row.due) < now and row.due or NOW, { 'reason', told, 'crashes', crashes })
+  end
+  return { id, job.name, row.key, row.token, session, row.state, told }
+end
+
+local function end_session(session, ended_as, why, crashed)
+  local taken = {}
+  for index, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
+    taken[index] = take_over(id, session, why, crashed)
+  end
+  for _, text in ipairs(call('SMEMBERS', SPACE .. 'locks:' .. session)) do
+    local name, place = name_and_place(text)
+    free_lock(name, place, session)
+  end
+  call('ZREM', OPEN, session)
+  call('SREM', SPACE .. 'guests', session)
+  call('DEL', SPACE .. 'functions:' .. session)
+  call('HSET', session_key(session), 'ended', NOW, 'ended_as', ended_as, 'ended_why', why)
+  call('ZADD', SPACE .. 'ended', NOW, session)
+  return taken
+end

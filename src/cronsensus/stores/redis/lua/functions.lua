@@ -1,0 +1,18 @@
+-- Which functions a session can run is told once, not with each claim: there may be ten thousand.
+
+-- Remember them under their digest; false if the session's are others and none were told.
+local function knows(session, digest, names)
+  local key = SPACE .. 'functions:' .. session
+  if call('HGET', session_key(session), 'functions') == digest then
+    return true
+  end
+  if not names then
+    return false
+  end
+  call('DEL', key)
+  for _, name in ipairs(names) do
+    call('SADD', key, name)
+  end
+  call('HSET', session_key(session), 'functions', digest)
+  return true
+end

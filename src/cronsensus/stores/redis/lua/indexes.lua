@@ -1,0 +1,84 @@
+-- Changes of indexes are gathered and sent with many members in one command: a claim of two hundred sends thirty commands
+-- and not three thousand. Rows are written at once. Whoever reads an index that this script has changed sends first.
+
+local MOST_WORDS = 1000 -- of one command; even, because some come in pairs
+local gathered, commands, acts, waiting = {}, {}, {}, {}
+
+-- Add one or two words to a command on a key.
+local function gather(command, key, one, other)
+  local of_key = gathered[key]
+  if not of_key then
+    of_key = {}
+    gathered[key] = of_key
+  end
+  local words = of_key[command]
+  if not words then
+    words = { command, key }
+    of_key[command] = words
+    commands[#commands + 1] = words
+  end
+  words[#words + 1] = one
+  if other then
+    words[#words + 1] = other
+  end
+end
+
+-- Do something once, after what is gathered is sent.
+local function afterwards(name, act)
+  if not waiting[name] then
+    waiting[name] = true
+    acts[#acts + 1] = act
+  end
+end
+
+send = function()
+  for _, words in ipairs(commands) do
+    for start = 3, #words, MOST_WORDS do
+      call(words[1], words[2], unpack(words, start, math.min(start + MOST_WORDS - 1, #words)))
+    end
+  end
+  for _, act in ipairs(acts) do
+    act()
+  end
+  gathered, commands, acts, waiting = {}, {}, {}, {}
+end
+
+-- Where pending occurrences stand: one line for each priority, job and kind, and for each priority the heads of its
+-- lines. So a claim passes over a job that is full or not for its node in one step, however much of it waits.
+
+local LEVELS = SPACE .. 'levels'
+
+local function line_key(priority, name)
+  return SPACE .. 'line:' .. priority .. ':' .. name
+end
+
+local function level_key(priority)
+  return SPACE .. 'level:' .. priority
+end
+
+local function head_of(line, name)
+  local head = call('ZRANGE', line, 0, 0, 'WITHSCORES')
+  return head[1] and head[1] .. ':' .. name, head[2]
+end
+
+-- Change a line; its head is set right afterwards.
+local function change_line(command, priority, name, one, other)
+  local line = line_key(priority, name)
+  if not waiting[line] then
+    local level = level_key(priority)
+    local before, before_due = head_of(line, name)
+    afterwards(line, function()
+      local head, due = head_of(line, name)
+      if before and before ~= head then
+        call('ZREM', level, before)
+      end
+      if head and (head ~= before or due ~= before_due) then
+        call('ZADD', level, due, head)
+        call('ZADD', LEVELS, priority, priority)
+      elseif not head and call('EXISTS', level) == 0 then
+        call('ZREM', LEVELS, priority)
+      end
+    end)
+  end
+  gather(command, line, one, other)
+end

@@ -1,0 +1,49 @@
+-- What happens to a job beside its occurrences: its due time, its verdict ranges, whether it lives.
+
+-- Return a job's number; or nothing, and the refusal for one that is not there or retired.
+local function living(name)
+  local job = call('HGET', SPACE .. 'names', name)
+  if not job then
+    return nil, 'UNKNOWNJOB ' .. name
+  end
+  if call('HEXISTS', job_key(job), 'retired_at') == 1 then
+    return nil, 'RETIRED ' .. name
+  end
+  return job
+end
+
+-- Set the next due time (none: false) and index it if the job fires.
+local function set_due(job, next_due, fires)
+  if next_due then
+    call('HSET', job_key(job), 'next_due', next_due)
+  else
+    call('HDEL', job_key(job), 'next_due')
+  end
+  if next_due and fires then
+    call('ZADD', SPACE .. 'due', next_due, job)
+  else
+    call('ZREM', SPACE .. 'due', job)
+  end
+end
+
+-- Write a verdict range. Ranges of one job follow one another, so their ids sort as their times do.
+local function add_range(job, last, text, keep)
+  local id = next_number('range', '%014.0f')
+  call('ZADD', of_job(job, 'ranges'), id, id .. ' ' .. NOW .. ' ' .. text)
+  call('ZADD', of_job(job, 'lasts'), last, id)
+  call('ZADD', SPACE .. 'prunable', 'LT', whole(math.min(tonumber(last) + keep, LAST)), job)
+end
+
+-- What planning needs to know of a job.
+local function state_row(job)
+  local row = read(
+    job_key(job),
+    'name', 'spec', 'revision', 'watermark', 'eras', 'overlap', 'pause_end', 'paused_at', 'retired_at'
+  )
+  local active = row.overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
+  local pauses = {}
+  if row.pause_end and tonumber(row.pause_end) > tonumber(row.watermark) then
+    pauses = call('LRANGE', of_job(job, 'pauses'), 0, -1)
+  end
+  return { job, row.spec, row.revision, row.watermark, row.eras, active, pauses }, row
+end

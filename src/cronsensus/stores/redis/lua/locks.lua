@@ -1,0 +1,37 @@
+-- Named locks. Each has places, counted from 0, and each place one holder.
+-- needs: sessions
+
+local function lock_key(name, place)
+  return SPACE .. 'lock:' .. place .. ':' .. name
+end
+
+-- A place as the indexes have it: sorts by name, then by place. A name holds no NUL.
+local function place_of(name, place)
+  return name .. '\0' .. string.format('%06.0f', place)
+end
+
+local function name_and_place(text)
+  local name, place = string.match(text, '^(.*)%z(%d+)$')
+  return name, tonumber(place)
+end
+
+-- Whether a place is not overdue, and its session (if it has one) alive.
+local function is_held(row)
+  return row['until'] and now < tonumber(row['until']) and (not row.session or alive(row.session))
+end
+
+local function free_lock(name, place, session)
+  call('DEL', lock_key(name, place))
+  call('ZREM', SPACE .. 'locks', place_of(name, place))
+  if session then
+    call('SREM', SPACE .. 'locks:' .. session, place_of(name, place))
+  else
+    call('ZREM', SPACE .. 'leases', place_of(name, place))
+  end
+end
+
+-- Return a place if it is held under the token.
+local function lock_under(name, place, token)
+  local row = read(lock_key(name, place), 'token', 'until', 'session')
+  return row.token == token and is_held(row) and row or nil
+end

@@ -1,0 +1,148 @@
+-- How an occurrence changes: its row, and every index that leads to it.
+-- needs: indexes sessions
+
+local PENDING, EXPIRING, RUNNING, IDS = SPACE .. 'pending', SPACE .. 'expiring', SPACE .. 'running', SPACE .. 'ids'
+local SERIAL = { schedule = true, manual = true, backfill = true }
+-- What is looked for by its state; the succeeded ones are nearly all there are.
+local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true }
+
+local function occurrence_key(id)
+  return SPACE .. 'occurrence:' .. id
+end
+
+-- What the changes below need to know of an occurrence.
+local function occurrence(id)
+  return read(
+    occurrence_key(id),
+    'job', 'key', 'origin', 'state', 'due', 'expires', 'priority', 'attempt', 'token', 'session', 'node', 'started',
+    'crashes', 'failures', 'cancel'
+  )
+end
+
+local function line_of(row)
+  return row.job .. (SERIAL[row.origin] and ':s' or ':w')
+end
+
+local function enter_pending(id, row)
+  gather('ZADD', PENDING, row.due, id)
+  change_line('ZADD', row.priority, line_of(row), row.due, id)
+  if row.expires and tonumber(row.attempt or 0) == 0 then
+    gather('ZADD', EXPIRING, row.expires, id)
+  end
+end
+
+local function leave_pending(id, row)
+  gather('ZREM', PENDING, id)
+  change_line('ZREM', row.priority, line_of(row), id)
+  if row.expires then
+    gather('ZREM', EXPIRING, id)
+  end
+end
+
+local function leave_running(id, row)
+  gather('ZREM', RUNNING, id)
+  gather('HDEL', of_job(row.job, 'running'), id)
+  if SERIAL[row.origin] then
+    gather('SREM', of_job(row.job, 'busy'), id)
+  end
+  local holds = holds_key(row.session)
+  gather('ZREM', holds, id)
+  afterwards(holds, function()
+    if call('EXISTS', holds) == 0 then
+      call('ZREM', SPACE .. 'holding', row.session)
+    end
+  end)
+end
+
+-- Make a new pending occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and
+-- may have nominal, expires, retry_of.
+local function create(job, row)
+  local id = next_number('occurrence', '%014.0f')
+  row.job = job
+  local values = {
+    'job', job, 'key', row.key, 'origin', row.origin, 'state', 'pending', 'due', row.due, 'priority', row.priority,
+    'payload', row.payload, 'created', NOW,
+  }
+  for _, name in ipairs({ 'nominal', 'expires', 'retry_of' }) do
+    if row[name] then
+      values[#values + 1] = name
+      values[#values + 1] = row[name]
+    end
+  end
+  call('HSET', occurrence_key(id), unpack(values))
+  call('HSET', of_job(job, 'keys'), row.key, id)
+  gather('ZADD', IDS, id, id)
+  gather('ZADD', of_job(job, 'ids'), id, id)
+  if row.nominal then
+    gather('ZADD', of_job(job, 'nominal'), row.nominal, id)
+  end
+  if SERIAL[row.origin] then
+    gather('ZADD', of_job(job, 'serial'), 0, id)
+  end
+  enter_pending(id, row)
+  afterwards('prunable' .. job, function()
+    call('ZADD', SPACE .. 'prunable', 'LT', later(row.keep), job)
+  end)
+  return id
+end
+
+-- Keep what is known of an attempt that ended otherwise than its occurrence did; what ended with it stands in the row.
+local function record_run(id, row, finish, reason, problem)
+  local null = cjson.null
+  call('RPUSH', SPACE .. 'attempts:' .. id, cjson.encode({
+    row.attempt, row.token, row.session, row.node, row.started, NOW, finish, reason or null, problem or null,
+  }))
+end
+
+-- Make a running occurrence pending again. `changes` are further fields and values, in turns.
+local function put_back(id, row, due, changes)
+  leave_running(id, row)
+  row.state, row.due = 'pending', due
+  call('HDEL', occurrence_key(id), 'session', 'node', 'progress', 'started')
+  call('HSET', occurrence_key(id), 'state', 'pending', 'due', due, unpack(changes))
+  enter_pending(id, row)
+end
+
+-- Give an occurrence its final state. `changes` are further fields and values, in turns.
+local function close(id, row, state, changes)
+  if row.state == 'running' then
+    leave_running(id, row)
+  else
+    leave_pending(id, row)
+  end
+  row.state = state
+  call('HSET', occurrence_key(id), 'state', state, 'finished', NOW, unpack(changes))
+  if INDEXED[state] then
+    gather('ZADD', SPACE .. 'state:' .. state, id, id)
+  end
+  if SERIAL[row.origin] then
+    gather('ZREM', of_job(row.job, 'serial'), id)
+  end
+end
+
+-- Cancel a pending occurrence; ask a running one to stop (the first reason stays).
+local function ask_to_cancel(id, row, reason)
+  if row.state == 'pending' then
+    close(id, row, 'cancelled', { 'reason', reason })
+  elseif row.state == 'running' then
+    call('HSETNX', occurrence_key(id), 'cancel', reason)
+  end
+  return row.state
+end
+
+-- How many occurrences subject to the overlap policy are pending or running.
+local function active(job, overlap)
+  return overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
+end
+
+-- Give the verdict missed(late) to what never started and is past its expiry; what is beyond the bound is passed over.
+local function expire()
+  for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', '(' .. NOW, 'LIMIT', 0, 1000)) do
+    close(id, occurrence(id), 'missed', { 'reason', 'late' })
+  end
+  send()
+end
+
+local function is_late(row)
+  return row.expires and tonumber(row.attempt or 0) == 0 and tonumber(row.expires) < now
+end

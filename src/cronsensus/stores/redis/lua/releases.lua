@@ -1,0 +1,22 @@
+-- Releases, in the order in which they became known.
+-- needs: sessions
+
+local RELEASES = SPACE .. 'releases'
+
+local function know_release(release)
+  call('HSETNX', RELEASES, release, call('HLEN', RELEASES))
+end
+
+-- Whether a session of a release that became known later is alive, and whether one of any other release is.
+local function others_live(release)
+  local place = tonumber(call('HGET', RELEASES, release) or math.huge)
+  local later_one, other_one = false, false
+  for _, session in ipairs(call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')) do
+    local theirs = call('HGET', session_key(session), 'release')
+    if theirs then -- a guest has none
+      later_one = later_one or tonumber(call('HGET', RELEASES, theirs)) > place
+      other_one = other_one or theirs ~= release
+    end
+  end
+  return later_one, other_one
+end

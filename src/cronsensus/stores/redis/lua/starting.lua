@@ -1,0 +1,64 @@
+-- Pending occurrences become running, each under a new token.
+-- needs: occurrences
+
+-- Tokens only grow, also on a promoted replica that lacks the last writes of the master before it: there the clock has
+-- moved on past the last one that was given.
+local function next_tokens(count)
+  local first = math.max(tonumber(call('HGET', META, 'token') or 0) + 1, now)
+  call('HSET', META, 'token', whole(first + count - 1))
+  return first
+end
+
+-- What starting needs to know of an occurrence.
+local function pending_row(id)
+  local row = read(
+    occurrence_key(id),
+    'job', 'key', 'origin', 'nominal', 'due', 'expires', 'priority', 'attempt', 'crashes', 'failures', 'payload'
+  )
+  row.id = id
+  return row
+end
+
+-- Start occurrences for a live session and set its lease. Returns the claims, and the definitions that they are of.
+local function start(chosen, session, lease)
+  local claims, specs, told = {}, {}, {}
+  if #chosen == 0 then
+    return claims, specs
+  end
+  local holder = read(session_key(session), 'node', 'number')
+  local token = next_tokens(#chosen)
+  for _, row in ipairs(chosen) do
+    local id = row.id
+    local key = occurrence_key(id)
+    leave_pending(id, row)
+    local attempt, given = (row.attempt or 0) + 1, whole(token)
+    if tonumber(row.due) > now then -- acquired before its time
+      row.due = NOW
+    end
+    call(
+      'HSET', key, 'state', 'running', 'due', row.due, 'attempt', attempt, 'token', given,
+      'session', session, 'node', holder.node, 'started', NOW
+    )
+    if attempt > 1 then
+      call('HDEL', key, 'reason', 'error')
+    end
+    gather('ZADD', RUNNING, id, id)
+    gather('ZADD', holds_key(session), id, id)
+    gather('HSET', of_job(row.job, 'running'), id, session)
+    if SERIAL[row.origin] then
+      gather('SADD', of_job(row.job, 'busy'), id)
+    end
+    if not told[row.job] then
+      told[row.job] = true
+      specs[#specs + 1] = { row.job, call('HGET', job_key(row.job), 'spec') }
+    end
+    claims[#claims + 1] = {
+      id, row.job, row.key, row.origin, row.nominal, row.due, attempt, given, row.payload,
+      tonumber(row.crashes or 0), tonumber(row.failures or 0),
+    }
+    token = token + 1
+  end
+  call('ZADD', SPACE .. 'holding', holder.number, session)
+  set_lease(session, lease)
+  return claims, specs
+end

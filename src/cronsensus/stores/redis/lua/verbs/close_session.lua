@@ -1,0 +1,6 @@
+-- needs: ending
+local session = args[1]
+if not call('ZSCORE', OPEN, session) then
+  return answer({})
+end
+return answer(end_session(session, 'closed', 'closed in order', false))

@@ -1,0 +1,2 @@
+-- The names of all living jobs of code.
+return answer(call('ZRANGE', SPACE .. 'code', 0, -1))

@@ -1,0 +1,93 @@
+-- Write definitions that Python worked out from what it saw a moment ago (`at`), if that still stands; else AGAIN.
+--
+-- What the work rests on, and what is compared here in the same step as the writes: that a new name is free; of a
+-- changed or a retired job revision and watermark (whatever changes eras or ends a job makes a new revision, and a
+-- fired plan moves the watermark); which releases live; and for a complete declaration that no definition changed at
+-- all. So of two nodes that define the same in the same instant one comes second and looks again.
+-- needs: releases retiring
+local MOST_AGE = 10000000
+
+local at, generation, release, later_lives, other_lives, created, changed, retired, entries = unpack(args, 1, 9)
+
+local function stands(job, revision, watermark)
+  local row = read(job_key(job), 'revision', 'watermark')
+  return row.revision == revision and row.watermark == watermark
+end
+
+local function still_holds()
+  local age = now - tonumber(at)
+  if age < 0 or age > MOST_AGE then
+    return false
+  end
+  if generation and generation ~= (call('HGET', META, 'definitions') or '0') then
+    return false
+  end
+  for _, one in ipairs(created) do
+    if call('HEXISTS', SPACE .. 'names', one[1]) == 1 then
+      return false
+    end
+  end
+  for _, some in ipairs({ changed, retired }) do
+    for _, one in ipairs(some) do
+      if not stands(one[1], one[2], one[3]) then
+        return false
+      end
+    end
+  end
+  if release then
+    local later_now, other_now = others_live(release)
+    return later_now == later_lives and other_now == other_lives
+  end
+  return true
+end
+
+if not still_holds() then
+  return refuse('AGAIN')
+end
+if release then
+  call('HSET', META, 'schema', SCHEMA)
+  know_release(release)
+end
+if #created + #changed + #retired > 0 then
+  call('HINCRBY', META, 'definitions', 1)
+end
+
+-- Fields, the new era, the next due time.
+local function write(job, name, fields, era, next_due)
+  local key = job_key(job)
+  call('HDEL', key, 'retired_at', 'concurrency', 'manual')
+  call('HSET', key, unpack(fields))
+  call('RPUSH', of_job(job, 'eras'), era)
+  call('ZREM', SPACE .. 'retired', name)
+  call('ZADD', SPACE .. 'jobs', 0, name)
+  local row = read(key, 'source', 'paused_at', 'keep')
+  if row.source == 'code' then
+    call('ZADD', SPACE .. 'code', 0, name)
+  else
+    call('ZREM', SPACE .. 'code', name)
+  end
+  if row.paused_at then
+    call('SADD', SPACE .. 'paused', job)
+  end
+  set_due(job, next_due, not row.paused_at)
+  look_for_pruning(job, row.keep)
+end
+
+for _, one in ipairs(created) do
+  local name, fields, era, next_due = unpack(one, 1, 4)
+  local job = next_number('job', '%09.0f')
+  call('HSET', SPACE .. 'names', name, job)
+  call('HSET', job_key(job), 'created', at)
+  write(job, name, fields, era, next_due)
+end
+for _, one in ipairs(changed) do
+  local job, _, _, name, fields, era, next_due = unpack(one, 1, 7)
+  write(job, name, fields, era, next_due)
+end
+for _, one in ipairs(retired) do
+  retire(at, one)
+end
+for _, entry in ipairs(entries) do
+  record(unpack(entry, 1, 5))
+end
+return answer(true)

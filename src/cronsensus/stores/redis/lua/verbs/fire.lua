@@ -1,0 +1,2 @@
+-- needs: firing
+return answer((fire(args[1])))

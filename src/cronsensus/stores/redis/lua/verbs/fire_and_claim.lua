@@ -1,0 +1,18 @@
+-- needs: firing choosing functions
+local plans, session, limit, digest, names, left_out, lease = unpack(args, 1, 7)
+local any = false
+for _, plan in ipairs(plans) do
+  any = any or still_holds(plan)
+end
+if any and not alive(session) then
+  return refuse('LEASELOST')
+end
+if any and not knows(session, digest, names) then
+  return answer(false)
+end
+local won, carried_out = fire(plans)
+if not carried_out then
+  return answer({ won, NOW, {}, {} })
+end
+expire()
+return answer({ won, NOW, start(choose(session, limit, left_out), session, lease) })

@@ -1,0 +1,3 @@
+-- needs: views
+local job = call('HGET', SPACE .. 'names', args[1])
+return answer(job and job_row(job))

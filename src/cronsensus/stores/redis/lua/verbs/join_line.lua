@@ -1,0 +1,5 @@
+-- needs: queues
+local name, waiter = unpack(args, 1, 2)
+call('ZADD', queue_key(name), 'NX', call('HINCRBY', META, 'waiter', 1), waiter)
+call('ZADD', QUEUES, NOW, name)
+return answer(true)

@@ -1,0 +1,2 @@
+local id, after, limit = unpack(args, 1, 3)
+return answer(call('LRANGE', SPACE .. 'log:' .. id, after, after + limit - 1))

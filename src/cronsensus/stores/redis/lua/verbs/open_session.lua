@@ -1,0 +1,20 @@
+-- needs: sessions releases
+local session, node, spec, release, lease = unpack(args, 1, 5)
+if call('EXISTS', session_key(session)) == 1 then
+  if not alive(session) then
+    return refuse('LEASELOST')
+  end
+else
+  local number = whole(call('HINCRBY', META, 'session', 1))
+  call('HSET', META, 'schema', SCHEMA)
+  call('HSET', session_key(session), 'spec', spec, 'node', node, 'number', number, 'started', NOW)
+  call('ZADD', SPACE .. 'sessions', number, session)
+  if release then
+    call('HSET', session_key(session), 'release', release)
+    know_release(release)
+  else
+    call('SADD', SPACE .. 'guests', session)
+  end
+end
+set_lease(session, lease)
+return answer(NOW)

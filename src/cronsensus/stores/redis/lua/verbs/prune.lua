@@ -1,0 +1,118 @@
+-- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
+-- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
+-- needs: pruning locks queues
+local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
+local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
+local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true }
+
+local jobs, before, limit, skipped = unpack(args, 1, 4)
+local deleted, looked = 0, 0
+
+local function delete(job, id, row)
+  call('DEL', SPACE .. 'occurrence:' .. id, SPACE .. 'attempts:' .. id, SPACE .. 'log:' .. id)
+  call('HDEL', of_job(job, 'keys'), row.key)
+  call('ZREM', SPACE .. 'ids', id)
+  call('ZREM', of_job(job, 'ids'), id)
+  if row.nominal then
+    call('ZREM', of_job(job, 'nominal'), id)
+  end
+  if INDEXED[row.state] then
+    call('ZREM', SPACE .. 'state:' .. row.state, id)
+  end
+end
+
+-- Prune a job from its `kept`-th occurrence on. Returns how many to pass over next time, or nothing when it is done.
+local function prune(job, kept)
+  local row = read(job_key(job), 'keep', 'watermark', 'horizon')
+  local bound = tonumber(before) or now - row.keep
+  local watermark, horizon = tonumber(row.watermark), row.horizon
+  local function raise(time)
+    if not horizon or tonumber(time) > tonumber(horizon) then
+      horizon = time
+    end
+  end
+  -- From the oldest on, until they were made too late to have ended early enough. What lies above the watermark stays:
+  -- its key is what keeps a later fire from creating it again.
+  local made, page = 0, nil
+  repeat
+    page = call('ZRANGE', of_job(job, 'ids'), kept, kept + math.min(PAGE, limit - deleted) - 1)
+    for _, id in ipairs(page) do
+      local one = read(SPACE .. 'occurrence:' .. id, 'key', 'nominal', 'state', 'created', 'finished')
+      made, looked = tonumber(one.created), looked + 1
+      if not one.finished or tonumber(one.finished) >= bound or (one.nominal and tonumber(one.nominal) > watermark) then
+        kept = kept + 1
+      else
+        delete(job, id, one)
+        deleted = deleted + 1
+        if one.nominal then
+          raise(one.nominal)
+        end
+      end
+    end
+  until #page == 0 or deleted >= limit or made >= bound or looked >= MOST
+  local done = #page == 0 or made >= bound
+  if done and deleted < limit then
+    local gone = call('ZRANGEBYSCORE', of_job(job, 'lasts'), '-inf', '(' .. whole(bound), 'WITHSCORES', 'LIMIT', 0, limit - deleted)
+    for index = 1, #gone, 2 do
+      call('ZREM', of_job(job, 'lasts'), gone[index])
+      call('ZREMRANGEBYSCORE', of_job(job, 'ranges'), gone[index], gone[index])
+      raise(whole(gone[index + 1]))
+      deleted = deleted + 1
+    end
+  end
+  if horizon and horizon ~= row.horizon then
+    call('HSET', job_key(job), 'horizon', horizon)
+  end
+  if not done or deleted >= limit then
+    return kept
+  end
+  -- What has to stay for now is not looked at again with every call.
+  look_for_pruning(job, row.keep, kept > 0 and now + HOUR)
+end
+
+local function forget_sessions()
+  for _, session in ipairs(call('ZRANGEBYSCORE', SPACE .. 'ended', '-inf', '(' .. whole(now - DAY), 'LIMIT', 0, 1000)) do
+    call('DEL', SPACE .. 'session:' .. session)
+    call('ZREM', SPACE .. 'sessions', session)
+    call('ZREM', SPACE .. 'ended', session)
+  end
+end
+
+-- Tokens are the space's own, so a lock that ran out need not be remembered. Those of a session go with it.
+local function forget_locks()
+  for _, text in ipairs(call('ZRANGEBYSCORE', SPACE .. 'leases', '-inf', NOW, 'LIMIT', 0, 1000)) do
+    local name, place = name_and_place(text)
+    free_lock(name, place)
+  end
+  -- Who joined a queue a day ago and still waits has looked by itself since, and joins again.
+  for _, name in ipairs(call('ZRANGEBYSCORE', QUEUES, '-inf', whole(now - DAY), 'LIMIT', 0, 1000)) do
+    call('DEL', queue_key(name))
+    call('ZREM', QUEUES, name)
+  end
+end
+
+-- The trail is kept for a year.
+local function forget_trail()
+  local TRAIL = SPACE .. 'trail'
+  for _, text in ipairs(call('ZRANGE', TRAIL, 0, PAGE - 1)) do
+    local entry = cjson.decode(text)
+    if tonumber(entry[2]) >= now - 366 * DAY then
+      return
+    end
+    call('ZREM', TRAIL, text)
+    call('ZREM', TRAIL .. ':' .. entry[5], entry[1])
+  end
+end
+
+local pruned, position = 0, 0
+for index, job in ipairs(jobs) do
+  position = prune(job, index == 1 and skipped or 0)
+  if position or looked >= MOST then
+    break
+  end
+  pruned = index
+end
+forget_sessions()
+forget_locks()
+forget_trail()
+return answer({ deleted, pruned, position or 0 })

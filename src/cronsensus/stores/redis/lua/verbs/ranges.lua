@@ -1,0 +1,25 @@
+-- Ids and times of one job's ranges sort alike, so the first that may touch `since` is found by its last time.
+local name, since, upto, after, limit = unpack(args, 1, 5)
+local job = call('HGET', SPACE .. 'names', name)
+if not job then
+  return answer({})
+end
+local start = '(' .. after
+if since then
+  local first = call('ZRANGEBYSCORE', of_job(job, 'lasts'), since, '+inf', 'LIMIT', 0, 1)[1]
+  if not first then
+    return answer({})
+  end
+  if tonumber(first) > tonumber(after) then
+    start = first
+  end
+end
+local found = {}
+for _, text in ipairs(call('ZRANGEBYSCORE', of_job(job, 'ranges'), start, '+inf', 'LIMIT', 0, limit)) do
+  local first = string.match(text, '^%d+ %-?%d+ (%-?%d+) ')
+  if upto and tonumber(first) > tonumber(upto) then
+    break
+  end
+  found[#found + 1] = text
+end
+return answer(found)

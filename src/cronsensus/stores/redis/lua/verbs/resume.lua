@@ -1,0 +1,19 @@
+-- needs: jobs
+local name, by, why = unpack(args, 1, 3)
+local job, refusal = living(name)
+if not job then
+  return refuse(refusal)
+end
+local key = job_key(job)
+local row = read(key, 'paused_at', 'pause_end', 'next_due')
+if not row.paused_at then
+  return answer(false)
+end
+local stop = whole(math.max(now, tonumber(row.paused_at)))
+call('RPUSH', of_job(job, 'pauses'), row.paused_at .. ' ' .. stop)
+call('HSET', key, 'pause_end', whole(math.max(tonumber(row.pause_end or stop), tonumber(stop))))
+call('HDEL', key, 'paused_at', 'paused_by', 'paused_why')
+call('SREM', SPACE .. 'paused', job)
+set_due(job, row.next_due, true)
+record(by, 'resume', name, why, '{}')
+return answer(true)

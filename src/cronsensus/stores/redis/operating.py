@@ -1,0 +1,120 @@
+"""Verbs of people and programs: enqueue, trigger, pause, resume, cancel, retry, backfill. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from cronsensus.codec import LARGEST, clean, dumps
+from cronsensus.errors import InvalidPayload, InvalidTransition
+from cronsensus.instants import as_utc, from_micros
+from cronsensus.model.ids import new_id
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
+from cronsensus.model.states import Reason, State
+from cronsensus.stores.redis.errors import Refusal
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.rounds import too_old
+from cronsensus.stores.redis.wire import length, micros, occurrence_id
+
+
+class OperatingVerbs(Handle):
+    """What creates and cancels occurrences from outside the schedule."""
+
+    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences by key; everything is checked before anything is written."""
+        for item in items:
+            if item.key is not None:
+                check_key(item.key)
+        if not items:
+            return []
+        keys = [new_id() if item.key is None else item.key for item in items]
+        rows = [_item_row(item, key) for item, key in zip(items, keys, strict=True)]
+        try:
+            answers = self._decide("enqueue", rows, LARGEST)
+        except Refusal as refused:
+            size, _, job = refused.rest.partition(" ")
+            raise InvalidPayload(
+                f"arguments of {job!r} are {int(size):,} bytes as JSON, more than the {LARGEST:,} that a store keeps; "
+                "store the data elsewhere and pass its key"
+            ) from None
+        return [
+            Enqueued(int(number), item.job, key, created, State(state))
+            for item, key, (number, created, state) in zip(items, keys, answers, strict=True)
+        ]
+
+    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+        """Run a job now, beside its schedule."""
+        key = new_id()
+        number = self._decide("trigger", job, key, clean(by), clean(why))
+        return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+
+    def pause(self, job: str, *, by: str, why: str) -> bool:
+        """Stop firing a job."""
+        paused: bool = self._decide("pause", job, clean(by), clean(why))
+        return paused
+
+    def resume(self, job: str, *, by: str, why: str = "") -> bool:
+        """End a pause."""
+        resumed: bool = self._decide("resume", job, clean(by), clean(why))
+        return resumed
+
+    def cancel(self, occurrence: int, *, by: str, why: str) -> State:
+        """Cancel a pending occurrence, or ask a running one to stop."""
+        reason = f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR
+        try:
+            return State(self._decide("cancel", occurrence_id(occurrence), clean(by), clean(why), reason))
+        except Refusal as refused:
+            if refused.word == "FINAL":
+                raise InvalidTransition(f"occurrence {occurrence} is {refused.rest} and cannot be cancelled") from None
+            raise _not_there(occurrence) from None
+
+    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+        """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
+        key = new_id()
+        try:
+            number, job = self._decide("retry", occurrence_id(occurrence), key, clean(by), clean(why))
+        except Refusal as refused:
+            if refused.word == "ACTIVE":
+                raise InvalidTransition(
+                    f"occurrence {occurrence} is {refused.rest}; only a final one can be retried"
+                ) from None
+            raise _not_there(occurrence) from None
+        return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+
+    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
+        """Create occurrences for nominal times that need one."""
+        times = [as_utc(time, what="times") for time in times]
+        rows = [[micros(time), scheduled_key(time), new_id()] for time in times]
+        try:
+            answers = self._decide("backfill", job, rows, clean(by), clean(why))
+        except Refusal as refused:
+            horizon, _, time = refused.rest.partition(" ")
+            raise too_old(job, horizon, from_micros(int(time))) from None
+        return [Enqueued(int(number), job, key, created, State(state)) for number, key, created, state in answers]
+
+
+def _item_row(item: Item, key: str) -> list[Any]:
+    return [
+        item.job,
+        key,
+        item.key is not None,
+        _json(item.args, item.job),
+        _json(item.kwargs, item.job),
+        None if item.due_at is None else micros(as_utc(item.due_at, what="due_at")),
+        length(item.delay),
+        None if item.priority is None else str(item.priority),
+        item.origin.value,
+        None if item.expires_in is None else length(item.expires_in),
+    ]
+
+
+def _json(values: tuple[Any, ...] | Mapping[str, Any] | None, job: str) -> str | None:
+    if values is None:
+        return None
+    plain = dict(values) if isinstance(values, Mapping) else list(values)
+    return dumps(plain, what=f"arguments of {job!r}")
+
+
+def _not_there(occurrence: int) -> LookupError:
+    return LookupError(f"there is no occurrence {occurrence}")

@@ -1,0 +1,131 @@
+"""Reads: everything that only looks, bounded, by keyset. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cronsensus.codec import loads
+from cronsensus.instants import from_micros
+from cronsensus.model.job import Era, JobView, Stretch
+from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
+from cronsensus.model.session import SessionView
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.wire import (
+    job_view,
+    ledger_range,
+    log_line,
+    micros,
+    occurrence,
+    occurrence_id,
+    read_era,
+    runs,
+    session_view,
+    stretch,
+    trail_entry,
+)
+
+RUNS_AT_ONCE = 200
+
+
+class Reads(Handle):
+    """What only looks."""
+
+    def job(self, name: str) -> JobView | None:
+        """Return one job."""
+        row = self._read("job", name)
+        return None if row is False else job_view(self._space, row)
+
+    def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
+        """Return jobs by name, in the order of code points."""
+        rows = self._read("jobs", after, limit, retired)
+        views = [job_view(self._space, row) for row in rows]
+        return sorted(views, key=lambda view: view.spec.name)[:limit]
+
+    def eras(self, job: str) -> list[Era]:
+        """Return a job's eras."""
+        texts, _, _ = self._read("history", job)
+        return [read_era(loads(text)) for text in texts]
+
+    def pauses(self, job: str) -> list[Stretch]:
+        """Return a job's paused stretches."""
+        _, texts, paused_at = self._read("history", job)
+        over = [stretch(text) for text in texts]
+        return over if paused_at is False else [*over, Stretch(from_micros(int(paused_at)), None)]
+
+    def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
+        """Return one occurrence."""
+        found = self._read("occurrence", occurrence_id(id))
+        return None if found is False else occurrence(*found)
+
+    def occurrences(
+        self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
+    ) -> list[Occurrence]:
+        """Return occurrences by id; a filter that matches little is asked again from where the last look stopped."""
+        conditions = [
+            where.job,
+            [state.value for state in where.states] or None,
+            None if where.origin is None else where.origin.value,
+            where.key,
+            micros(where.scheduled_from),
+            micros(where.scheduled_until),
+            where.session,
+        ]
+        found: list[Occurrence] = []
+        position = None if after is None else f"{max(after, 0):014d}"
+        while len(found) < limit:
+            rows, names, last = self._read("occurrences", conditions, position, limit - len(found), newest_first)
+            known = dict(names)
+            found += [occurrence(row, known[row[0]]) for row in rows]
+            if last is False:
+                break
+            position = last
+        return found
+
+    def runs(self, occurrence: int) -> list[RunView]:
+        """Return the attempts of an occurrence."""
+        return self.runs_of([occurrence])[occurrence]
+
+    def runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
+        """Return the attempts of several occurrences, some hundred a step."""
+        views: dict[int, list[RunView]] = {}
+        for start in range(0, len(occurrences), RUNS_AT_ONCE):
+            some = occurrences[start : start + RUNS_AT_ONCE]
+            found = self._read("runs", [occurrence_id(number) for number in some])
+            for number, row in zip(some, found, strict=True):
+                views[number] = [] if row is False else runs(number, *row)
+        return views
+
+    def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
+        """Return log lines."""
+        after = max(after, 0)
+        texts = self._read("logs", occurrence_id(occurrence), after, limit)
+        return [log_line(sequence, text) for sequence, text in enumerate(texts, after + 1)]
+
+    def ranges(
+        self,
+        job: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LedgerRange]:
+        """Return verdict ranges."""
+        texts = self._read("ranges", job, micros(since), micros(until), str(max(after, 0)), limit)
+        return [ledger_range(job, text) for text in texts]
+
+    def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
+        """Return sessions."""
+        return [session_view(row) for row in self._read("sessions", ended, limit)]
+
+    def counts(self, *, limit: int = 10_000) -> Counts:
+        """Return bounded counts."""
+        jobs, paused, pending, running, sessions = (min(limit, count) for count in self._read("counts"))
+        return Counts(jobs=jobs, paused=paused, pending=pending, running=running, sessions=sessions, limit=limit)
+
+    def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
+        """Return the audit trail."""
+        texts = self._read("trail", target, None if after is None else str(max(after, 0)), limit)
+        return [trail_entry(text) for text in texts]

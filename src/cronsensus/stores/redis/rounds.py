@@ -1,0 +1,294 @@
+"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release, note. Floor 3."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronsensus.clock import SystemClock
+from cronsensus.codec import clean, cleaned, write_error
+from cronsensus.errors import InvalidOption, OccurrenceTooOld, StoreCorrupt, StoreError
+from cronsensus.instants import as_utc, format_instant, from_micros
+from cronsensus.model.job import JobSpec, JobState
+from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, check_key, scheduled_key
+from cronsensus.model.plan import Plan
+from cronsensus.model.states import State, require_transition
+from cronsensus.stores.base import Glance
+from cronsensus.stores.redis.errors import Refusal
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.link import TooFewReplicas
+from cronsensus.stores.redis.wire import (
+    Row,
+    claim,
+    instant,
+    job_state,
+    length,
+    micros,
+    occurrence_id,
+    read_spec,
+    session_view,
+    unpack,
+    write_line,
+    write_range,
+)
+
+_log = logging.getLogger("cronsensus.stores")
+_PATIENCE = SystemClock()
+MOST_SESSIONS_SHOWN = 64
+LEFT_OUT_FOR = 60.0
+"""Seconds for which a handle leaves jobs aside whose definition it cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a claim asks for."""
+
+    session: str
+    limit: int
+    functions: Collection[str]
+    lease: timedelta
+
+
+class RoundVerbs(Handle):
+    """What a node's crank does."""
+
+    def _begin_rounds(self) -> None:
+        """Know nothing yet of functions and of unreadable definitions."""
+        self._functions: tuple[tuple[str, ...], str] = ((), "")
+        self._left_out: dict[str, bool] = {}
+        self._left_out_at = 0.0
+        self._said: set[str] = set()
+
+    # --- look ---------------------------------------------------------------------------------------------------------
+
+    def due(self, limit: int = 100) -> Glance:
+        """Look, along the indexes; jobs that are not due are not touched."""
+        now, jobs, more, next_job, backlog, next_pending, holders, alive, guests = self._read("due", limit)
+        return Glance(
+            now=from_micros(int(now)),
+            jobs=tuple(self._states(jobs)),
+            more=more,
+            next_job=instant(next_job),
+            backlog=backlog,
+            next_pending=instant(next_pending),
+            holders=tuple(map(session_view, holders)),
+            sessions=tuple(sorted({*alive}.difference(guests))[:MOST_SESSIONS_SHOWN]),
+        )
+
+    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
+        """Look ahead, along the index."""
+        return self._states(self._read("upcoming", micros(until), limit))
+
+    def job_state(self, name: str) -> JobState | None:
+        """Return what planning needs to know of a job that fires."""
+        row = self._read("job_state", name)
+        return None if row is False else job_state(self._space, row)
+
+    def _states(self, rows: Sequence[Row]) -> list[JobState]:
+        """Return the states of jobs. One that cannot be read is left out and named, so that the others still fire."""
+        states = []
+        for row in rows:
+            try:
+                states.append(job_state(self._space, row))
+            except StoreCorrupt as error:
+                self._complain(f"job {int(row[0])} is due and cannot be fired: {error}")
+        return states
+
+    def _complain(self, text: str) -> None:
+        """Say something once: looks are many."""
+        if text not in self._said:
+            self._said.add(text)
+            _log.error("%s", text)
+
+    # --- fire and claim -----------------------------------------------------------------------------------------------
+
+    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+        """Carry plans out, one after the other in one script."""
+        won: list[bool] = self._decide("fire", self._plans(plans)) if plans else []
+        return won
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        """Choose and take in one script."""
+        taken = self._take("claim", (), Wanted(session, limit, functions, lease))
+        return self._claims(session, taken)
+
+    def fire_and_claim(
+        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+    ) -> tuple[list[bool], list[Claim]]:
+        """Carry plans out and take work in one script; whether the session lives is asked before any write."""
+        if not plans:
+            return [], []
+        wanted = Wanted(session, limit, functions, lease)
+        won, *taken = self._take("fire_and_claim", (self._plans(plans),), wanted)
+        return won, self._claims(session, taken)
+
+    def acquire(
+        self,
+        session: str,
+        job: str,
+        *,
+        scheduled_for: datetime | None = None,
+        key: str | None = None,
+        lease: timedelta,
+    ) -> Claim | None:
+        """Win one named occurrence, whatever waits before it; look, create and take in one script."""
+        if scheduled_for is not None and key is None:
+            scheduled_for = as_utc(scheduled_for, what="scheduled_for")
+            name = scheduled_key(scheduled_for)
+        elif key is not None and scheduled_for is None:
+            name = check_key(key)
+        else:
+            raise InvalidOption("acquire: give exactly one of scheduled_for and key")
+        self._link.require_replicas()
+        try:
+            taken = self._decide("acquire", session, job, name, micros(scheduled_for), length(lease))
+        except Refusal as refused:
+            raise too_old(job, refused.rest, scheduled_for) from None
+        except TooFewReplicas as short:
+            self._give_back(unpack(short.answer)[1][-2])
+            raise
+        claims = self._claims(session, taken)
+        return claims[0] if claims else None
+
+    def _take(self, verb: str, front: tuple[Any, ...], wanted: Wanted) -> Row:
+        """Run a script that claims; tell it the session's functions if it asks for them."""
+        self._link.require_replicas()
+        if self._left_out and _PATIENCE.monotonic() - self._left_out_at > LEFT_OUT_FOR:
+            self._left_out = {}
+        names, digest = self._known_functions(wanted.functions)
+        for told in (None, names):
+            try:
+                answer = self._decide(
+                    verb, *front, wanted.session, wanted.limit, digest, told, self._left_out, length(wanted.lease)
+                )
+            except TooFewReplicas as short:
+                if taken := unpack(short.answer)[1]:
+                    self._give_back(taken[-2])
+                raise
+            if answer is not False:
+                row: Row = answer
+                return row
+        raise StoreError(f"session {wanted.session} forgot its functions while it was told them; please report this")
+
+    def _known_functions(self, functions: Collection[str]) -> tuple[tuple[str, ...], str]:
+        """Return names and what stands for them; they are the same with each claim, and may be thousands."""
+        known = self._functions
+        if known[0] != (names := tuple(functions)) or not known[1]:
+            text = "\n".join(sorted(names)).encode()
+            known = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest()
+        return known
+
+    def _claims(self, session: str, taken: Row) -> list[Claim]:
+        """Return claims. Those of a job whose definition cannot be read go back at once."""
+        now, rows, specs = taken
+        known: dict[str, JobSpec] = {}
+        for job, text in specs:
+            try:
+                known[job] = read_spec(text)
+            except StoreCorrupt as error:
+                self._complain(f"work of job {int(job)} waits that cannot be run: {error}")
+                self._left_out |= {job: True}
+                self._left_out_at = _PATIENCE.monotonic()
+        if len(known) < len(specs):
+            self._give_back([row for row in rows if row[1] not in known])
+        claimed_at = from_micros(int(now))
+        return [claim(row, known, session, claimed_at) for row in rows if row[1] in known]
+
+    def _give_back(self, rows: Sequence[Row]) -> None:
+        """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
+        try:
+            self._write("release", [[row[0], row[7]] for row in rows])
+        except StoreError as error:
+            _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
+
+    def _plans(self, plans: Sequence[Plan]) -> list[list[Any]]:
+        return [
+            [
+                self._space.job_number(plan.job_id),
+                plan.job,
+                str(plan.revision),
+                micros(plan.watermark_seen),
+                plan.active_seen,
+                micros(plan.watermark),
+                micros(plan.next_due),
+                micros(plan.not_before),
+                plan.cancel_previous,
+                [
+                    [
+                        micros(one.scheduled_for),
+                        scheduled_key(one.scheduled_for),
+                        micros(one.due_at),
+                        micros(one.expires_at),
+                    ]
+                    for one in plan.occurrences
+                ],
+                [[micros(verdict.last), write_range(verdict)] for verdict in plan.verdicts],
+            ]
+            for plan in plans
+        ]
+
+    # --- finish -------------------------------------------------------------------------------------------------------
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        """Record how attempts ended; impossible states are refused before anything is written."""
+        for outcome in outcomes:
+            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+        if not outcomes:
+            return []
+        answers = self._decide(
+            "finish",
+            [
+                [
+                    occurrence_id(one.id),
+                    str(one.token),
+                    one.state.value,
+                    cleaned(one.reason),
+                    one.result,
+                    write_error(one.error),
+                    length(one.retry_in or timedelta(0)),
+                ]
+                for one in outcomes
+            ],
+        )
+        return [
+            Settled(one.id, one.token, accepted=accepted, state=State(state) if state else None)
+            for one, (accepted, state) in zip(outcomes, answers, strict=True)
+        ]
+
+    def release(self, claims: Sequence[Claim]) -> list[bool]:
+        """Give claims back, each only if it is still current."""
+        if not claims:
+            return []
+        answers: list[bool] = self._write("release", [[occurrence_id(one.id), str(one.token)] for one in claims])
+        return answers
+
+    def note(self, notes: Sequence[Note]) -> list[bool]:
+        """Record progress and log lines, each only under a current token."""
+        if not notes:
+            return []
+        answers: list[bool] = self._write(
+            "note",
+            [
+                [
+                    occurrence_id(one.id),
+                    str(one.token),
+                    None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
+                    [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
+                ]
+                for one in notes
+            ],
+        )
+        return answers
+
+
+def too_old(job: str, horizon: str, time: datetime | None) -> OccurrenceTooOld:
+    """Return the error for a nominal time at or below the pruned horizon."""
+    asked = "" if time is None else f" at {format_instant(time)}"
+    return OccurrenceTooOld(
+        f"{job!r}{asked}: everything up to {format_instant(from_micros(int(horizon)))} may be pruned, so nobody can "
+        "prove that it never ran"
+    )

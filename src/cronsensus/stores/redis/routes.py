@@ -1,0 +1,228 @@
+"""Where the keys of a namespace are, and connections to there. Floor 3.
+
+All keys of a namespace lie in one hash slot, so at any time one server has them all: the one that the URL names, the
+master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it would
+send a script again whose answer was lost, and not every verb may be done twice. Whoever calls a verb repeats it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any, Protocol, cast
+
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.connection import Connection, ConnectionPool, SSLConnection
+from redis.crc import key_slot
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from cronsensus.stores.redis.url import RedisUrl
+
+MOST_CONNECTIONS = 10_000
+_SILENT_FOR = 30
+"""Seconds of silence after which the kernel asks whether the other side is still there."""
+
+Address = tuple[str, int]
+
+
+class Wire(Protocol):
+    """What is used of the driver's connections, whose own types are incomplete."""
+
+    _sock: socket.socket
+
+    def connect(self) -> None: ...  # noqa: D102
+    def send_command(self, *words: bytes | str | int) -> None: ...  # noqa: D102
+    def send_packed_command(self, command: list[bytes]) -> None: ...  # noqa: D102
+    def pack_commands(self, commands: list[tuple[bytes | str | int, ...]]) -> list[bytes]: ...  # noqa: D102
+    def read_response(self) -> Any: ...  # noqa: D102
+    def can_read(self, timeout: float) -> bool: ...  # noqa: D102
+    def disconnect(self) -> None: ...  # noqa: D102
+
+
+class Pool(Protocol):
+    """What is used of the driver's pools of connections. They see for themselves that none crosses a fork."""
+
+    def get_connection(self) -> Wire: ...  # noqa: D102
+    def release(self, connection: Wire) -> None: ...  # noqa: D102
+    def disconnect(self, inuse_connections: bool = True) -> None: ...  # noqa: D102, FBT001, FBT002 - as the driver has it
+
+
+class Route:
+    """The way to the one server that has the keys. Safe to share between threads, and across a fork."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        """Find the way that ``url`` names; nothing is connected yet."""
+        self._url = url
+        self._pool: Pool | None = None
+        self._lock = threading.Lock()
+
+    def pool(self) -> Pool:
+        """Return the connections to the server that has the keys.
+
+        Raises:
+            redis.exceptions.RedisError: nobody says which server that is.
+        """
+        pool = self._pool
+        if pool is None:
+            pool = self._make_pool()
+            with self._lock:
+                pool = self._pool = self._pool or pool
+        return pool
+
+    def _make_pool(self) -> Pool:
+        return self._pool_of(self._url.hosts[0])
+
+    def _pool_of(self, address: Address) -> Pool:
+        host, port = address
+        pool = ConnectionPool(
+            connection_class=Connection if self._url.tls is None else SSLConnection,
+            max_connections=MOST_CONNECTIONS,
+            **options(self._url),
+            host=host,
+            port=port,
+        )
+        return cast("Pool", pool)
+
+    def moved(self, address: Address) -> bool:  # noqa: ARG002 - only a Cluster has others
+        """Follow an answer that names another server; ``False``: that is not for this kind of URL."""
+        return False
+
+    def forget(self) -> None:
+        """Ask anew where the keys are before the next use: the server is gone, or no longer the master."""
+
+    def close(self) -> None:
+        """Close all connections; those in use fail."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.disconnect()
+
+
+class SentinelRoute(Route):
+    """The master that the Sentinels name. The driver asks them before each new connection."""
+
+    def _make_pool(self) -> Pool:
+        url = self._url
+        asking = options(url) | {
+            "db": 0,
+            "username": url.sentinel_username,
+            "password": url.sentinel_password,
+        }
+        if url.tls is not None:
+            asking["ssl"] = True
+        sentinel = cast("Any", Sentinel)(url.hosts, sentinel_kwargs=asking)
+        pool = cast("Any", SentinelConnectionPool)(
+            url.service, sentinel, ssl=url.tls is not None, max_connections=MOST_CONNECTIONS, **options(url)
+        )
+        return cast("Pool", pool)
+
+    def forget(self) -> None:
+        """Close the idle connections, so that the next use asks the Sentinels."""
+        pool = self._pool
+        if pool is not None:
+            pool.disconnect(inuse_connections=False)
+
+
+class ClusterRoute(Route):
+    """The server of a Cluster that has the slot."""
+
+    def __init__(self, url: RedisUrl, key: str) -> None:
+        """Find the way to ``key``."""
+        super().__init__(url)
+        self._slot = key_slot(key.encode())
+        self._others: tuple[Address, ...] = ()
+        """The servers that the Cluster named last."""
+
+    def _make_pool(self) -> Pool:
+        return self._pool_of(self._locate())
+
+    def _locate(self) -> Address:
+        problem: Exception = exceptions.ClusterDownError(f"slot {self._slot} belongs to no server")
+        for address in dict.fromkeys((*self._others, *self._url.hosts)):
+            try:
+                found = self._ask(address)
+            except (exceptions.RedisError, OSError) as error:
+                problem = error
+            else:
+                if found is not None:
+                    return found
+        raise problem
+
+    def _ask(self, address: Address) -> Address | None:
+        """Ask one server who has the slot."""
+        host, port = address
+        kind = Connection if self._url.tls is None else SSLConnection
+        connection = cast("Wire", kind(**options(self._url), host=host, port=port))
+        try:
+            connection.connect()
+            connection.send_command("CLUSTER", "SLOTS")
+            ranges: list[Any] = connection.read_response()
+        finally:
+            connection.disconnect()
+        master, others = None, []
+        for first, last, *servers in ranges:
+            # A server without a name is reached as the one that was asked.
+            known = [((server[0] or b"").decode() or host, int(server[1])) for server in servers]
+            others += known
+            if first <= self._slot <= last:
+                master = known[0]
+        self._others = tuple(others)
+        return master
+
+    def moved(self, address: Address) -> bool:
+        """Go where the answer says."""
+        pool = self._pool_of((address[0] or self._url.hosts[0][0], address[1]))
+        with self._lock:
+            old, self._pool = self._pool, pool
+        if old is not None:
+            old.disconnect(inuse_connections=False)
+        return True
+
+    def forget(self) -> None:
+        """Ask the Cluster anew before the next use."""
+        with self._lock:
+            old, self._pool = self._pool, None
+        if old is not None:
+            old.disconnect(inuse_connections=False)
+
+
+def route(url: RedisUrl, key: str) -> Route:
+    """Return the way to ``key``, which stands for all keys of its slot."""
+    match url.kind:
+        case "server":
+            return Route(url)
+        case "sentinel":
+            return SentinelRoute(url)
+        case "cluster":
+            return ClusterRoute(url, key)
+
+
+def options(url: RedisUrl) -> dict[str, Any]:
+    """Return what every connection is made with."""
+    return {
+        "db": url.database,
+        "username": url.username,
+        "password": url.password,
+        # The answer of a write comes after that of its replicas.
+        "socket_timeout": max(url.timeout, url.replica_timeout + 1.0 if url.min_replicas else 0.0),
+        "socket_connect_timeout": url.connect_timeout,
+        "socket_keepalive": True,
+        "socket_keepalive_options": _keepalive(),
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+        "protocol": 2,
+        **(url.tls or {}),
+    }
+
+
+def _keepalive() -> dict[int, int]:
+    """Return how soon the kernel notices, on a connection that only listens, that the other side is gone."""
+    wanted = {
+        "TCP_KEEPIDLE": _SILENT_FOR,
+        "TCP_KEEPINTVL": 10,
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": 2 * _SILENT_FOR * 1000,
+    }
+    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}

@@ -1,0 +1,57 @@
+"""Verbs on sessions. Floor 3."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from cronsensus.codec import clean
+from cronsensus.instants import from_micros
+from cronsensus.model.occurrence import Takeover
+from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.wire import length, takeover, write_session_spec
+
+
+class SessionVerbs(Handle):
+    """What begins, keeps and ends a lease.
+
+    Leases are not confirmed by replicas: one that a failover loses ends early, and tokens guard what it protected.
+    """
+
+    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
+        """Begin a session; said again while it lives, it only sets the lease."""
+        text = write_session_spec(session).decode()
+        release = None if session.guest else session.release
+        now = self._write("open_session", session.id, session.node, text, release, length(lease))
+        return from_micros(int(now))
+
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+        """Set the lease, if there still is one; the script looks whether the session holds runs."""
+        idle = lease if idle_lease is None else idle_lease
+        now, set_to, cancel, drain = self._write("renew", session, length(lease), length(idle))
+        return Renewal(
+            alive=set_to is not False,
+            lease=timedelta(microseconds=set_to or 0),
+            cancel={int(number): why for number, why in cancel},
+            drain=drain,
+            now=from_micros(int(now)),
+        )
+
+    def close_session(self, session: str) -> list[Takeover]:
+        """End a session in order."""
+        return [takeover(row) for row in self._write("close_session", session)]
+
+    def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
+        """End the sessions that are dead, some hundred runs a step."""
+        taken: list[Takeover] = []
+        more = True
+        while more:
+            rows, more = self._write("reclaim", list(presumed_dead))
+            taken += map(takeover, rows)
+        return taken
+
+    def drain(self, session: str, *, by: str, why: str) -> bool:
+        """Ask a node to take nothing new."""
+        asked: bool = self._write("drain", session, clean(by), clean(why))
+        return asked

@@ -1,0 +1,59 @@
+"""The names of what a namespace keeps in Redis. Floor 3."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Space:
+    """The keys of one namespace, which all lie in one hash slot.
+
+    The slot of a key is that of the text between its first braces. A user's text never stands there as it is: a brace
+    in it would tear the keys apart.
+
+    Attributes:
+        name: the text between the braces.
+        meta: the key that is there as soon as anything is, and from which the scripts make all others.
+        never: a key that never exists.
+        pulse: a key that means nothing; see ``Link``.
+        channel: where wake-ups are sent.
+    """
+
+    def __init__(self, prefix: str, namespace: str) -> None:
+        if _PLAIN.fullmatch(namespace):
+            self.name = f"{prefix}:{namespace}"
+        else:
+            self.name = f"{prefix}:~{hashlib.blake2b(namespace.encode(), digest_size=16).hexdigest()}"
+        self.meta = self._key("meta")
+        self.never = self._key("never")
+        self.pulse = self._key("pulse")
+        self.channel = self._key("wake")
+        self._mark = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=3).digest())
+
+    def _key(self, what: str) -> bytes:
+        return f"{{{self.name}}}:{what}".encode()
+
+    def line(self, waiter: str) -> bytes:
+        """Return the channel of one who stands in line for locks."""
+        return self._key(f"line:{waiter}")
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # --- numbers of jobs ----------------------------------------------------------------------------------------------
+
+    def job_id(self, number: str) -> int:
+        """Return the id of a job: its number, and a mark of the namespace, which makes it another in every other one.
+
+        So a plan that was made in one namespace finds no job in another.
+        """
+        return int(number) << 24 | self._mark
+
+    def job_number(self, job_id: int) -> str:
+        """Return the number of a job as the keys have it; ``""`` if the id is none of this namespace."""
+        if job_id < 0 or job_id & 0xFFFFFF != self._mark:
+            return ""
+        return f"{job_id >> 24:09d}"

@@ -1,0 +1,81 @@
+"""The Redis store: opening it, and its wake-ups. Floor 3."""
+
+from __future__ import annotations
+
+from cronsensus.clock import Clock
+from cronsensus.model.job import check_name
+from cronsensus.stores.base import Store, StoreCapabilities
+from cronsensus.stores.redis.care import CareVerbs
+from cronsensus.stores.redis.defining import DefiningVerbs
+from cronsensus.stores.redis.link import Link
+from cronsensus.stores.redis.locks import LockVerbs
+from cronsensus.stores.redis.operating import OperatingVerbs
+from cronsensus.stores.redis.reading import Reads
+from cronsensus.stores.redis.rounds import RoundVerbs
+from cronsensus.stores.redis.routes import route
+from cronsensus.stores.redis.sessions import SessionVerbs
+from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.url import read_url
+from cronsensus.stores.redis.wake import Wake
+
+_CAPABILITIES = StoreCapabilities(
+    name="redis",
+    clock="server",
+    # TIME is the server's wall clock, the only one that a script can ask. Setting it moves leases too.
+    lease_clock="server",
+    hosts="many",
+    notify=True,
+    transactional_finish=False,
+    survives="a killed node; a restart as far as the server saved (append-only file: all but the last second); "
+    "a failover but for the last writes, which replicas get a moment later (?min_replicas= waits for them)",
+)
+
+
+class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVerbs, CareVerbs, Reads, Store):
+    """A store in Redis 6.2 or Valkey: one script a verb, all keys of a namespace in one hash slot.
+
+    Example:
+        >>> store = RedisStore("redis://localhost:6379/0?prefix=shop")
+        >>> store.capabilities.hosts
+        'many'
+    """
+
+    def __init__(self, url: str, *, namespace: str = "default", clock: Clock | None = None) -> None:
+        """Make a handle on the server that ``url`` names; nothing is connected yet.
+
+        Raises:
+            InvalidOption: the URL names no server, or an option that does not exist.
+        """
+        self.namespace = check_name(namespace, what="namespace")
+        self._given = (url, clock)
+        self._url = read_url(url)
+        self._clock = clock
+        self._space = Space(self._url.prefix, namespace)
+        meta = self._space.meta.decode()
+        self._link = Link(self._url, self._space, route(self._url, meta))
+        self._wake = Wake(self._space, route(self._url, meta), self._link)
+        self._begin_watching()
+        self._begin_rounds()
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """Return what this store can do."""
+        return _CAPABILITIES
+
+    def sibling(self) -> RedisStore:
+        """Return a handle with connections of its own."""
+        url, clock = self._given
+        return type(self)(url, namespace=self.namespace, clock=clock)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._wake.close()
+        self._link.close()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for a hint."""
+        return self._wake.wait(timeout)
+
+    def notify(self) -> None:
+        """Wake the other handles of this namespace."""
+        self._wake.notify()

@@ -1,0 +1,366 @@
+"""What goes to the scripts and comes back, and how it reads as values of the model. Floor 3.
+
+Both ways it is MessagePack: one text each way is the least that a driver can be asked to parse. Instants and ids go as
+text, because a script's numbers are doubles. What is absent comes back as ``False``, which is Lua's word for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from cronsensus.codec import loads, read_error, read_payload
+from cronsensus.errors import CronsensusError, StoreCorrupt
+from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
+from cronsensus.model.ledger import LedgerRange, TrailEntry
+from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Takeover
+from cronsensus.model.plan import VerdictRange
+from cronsensus.model.session import LockView, SessionSpec, SessionView
+from cronsensus.model.states import Origin, State
+from cronsensus.stores.redis.space import Space
+from cronsensus.triggers import Trigger, trigger_from_json
+
+MICROSECOND = timedelta(microseconds=1)
+LARGEST_ID = 10**14 - 1
+_NO_ID = "-"
+MOST_KEPT = 4096
+"""Definitions that a process keeps parsed, by their text."""
+
+Value = TypeVar("Value")
+Row = Sequence[Any]
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder().decode
+_session_spec = msgspec.json.Decoder(SessionSpec).decode
+write_session_spec = msgspec.json.Encoder().encode
+
+
+# --- single values ----------------------------------------------------------------------------------------------------
+
+
+def given(value: Value | Literal[False]) -> Value | None:
+    """Return ``value``, or ``None`` for what is absent."""
+    return None if value is False else value
+
+
+def instant(value: str | Literal[False]) -> datetime | None:
+    """Return an instant, or ``None`` for what is absent."""
+    return None if value is False else from_micros(int(value))
+
+
+def micros(at: datetime | None) -> str | None:
+    """Return an instant as the scripts have it."""
+    return None if at is None else str(to_micros(at))
+
+
+def length(duration: timedelta) -> int:
+    """Return a duration as the scripts have it."""
+    return duration // MICROSECOND
+
+
+def occurrence_id(number: int) -> str:
+    """Return an occurrence's number as the keys have it; one that no occurrence has, if it cannot be one."""
+    return f"{number:014d}" if 0 < number <= LARGEST_ID else _NO_ID
+
+
+# --- definitions ------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(MOST_KEPT)
+def read_spec(text: str) -> JobSpec:
+    """Return a definition from its text.
+
+    Raises:
+        StoreCorrupt: it cannot be read; a newer version of cronsensus may have written it.
+    """
+    try:
+        return JobSpec.from_json(loads(text))
+    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable("definition", error, text) from error
+
+
+@lru_cache(MOST_KEPT)
+def read_eras(text: str) -> tuple[Era, ...]:
+    """Return eras from their text.
+
+    Raises:
+        StoreCorrupt: a trigger cannot be read; a newer version of cronsensus may have written it.
+    """
+    try:
+        return tuple(read_era(era) for era in loads(text))
+    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable("trigger", error, text) from error
+
+
+def read_era(row: Row) -> Era:
+    """Return an era as ``era_row`` wrote it."""
+    since, revision, trigger = row
+    return Era(from_micros(since), None if trigger is None else trigger_from_json(trigger), revision)
+
+
+def era_row(since: datetime, trigger: Trigger | None, revision: int) -> list[Any]:
+    """Return an era as JSON values."""
+    return [to_micros(since), revision, None if trigger is None else trigger.to_json()]
+
+
+def write_json(value: Any) -> str:
+    """Return JSON text; what it holds was checked before."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def holding(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
+    """Return the last era that began at or before the watermark, and those after it."""
+    first = max((index for index, era in enumerate(eras) if era.since <= watermark), default=0)
+    return eras[first:] if first else eras
+
+
+def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"the store holds a {what} that this version cannot read ({error}): {text[:200]}; upgrade cronsensus here, or "
+        "define the job again"
+    )
+
+
+def job_state(space: Space, row: Row) -> JobState:
+    """Return what planning needs to know of a job."""
+    number, spec, revision, watermark, eras, active, pauses = row
+    at = from_micros(int(watermark))
+    return JobState(
+        id=space.job_id(number),
+        spec=read_spec(spec),
+        revision=int(revision),
+        watermark=at,
+        eras=holding(read_eras(eras), at),
+        pauses=tuple(pause for pause in map(stretch, pauses) if pause.end is None or pause.end > at),
+        active=active,
+    )
+
+
+def stretch(text: str) -> Stretch:
+    """Return a paused stretch that is over."""
+    start, _, end = text.partition(" ")
+    return Stretch(from_micros(int(start)), from_micros(int(end)))
+
+
+def job_view(space: Space, row: Row) -> JobView:
+    """Return a job as reads show it."""
+    (
+        spec, revision, watermark, horizon, next_due, paused_at, paused_by, paused_why, retired_at, created, active,
+        number,
+    ) = row  # fmt: skip
+    return JobView(
+        id=space.job_id(number),
+        spec=read_spec(spec),
+        revision=int(revision),
+        watermark=from_micros(int(watermark)),
+        horizon=instant(horizon),
+        next_due=instant(next_due),
+        paused_at=instant(paused_at),
+        paused_by=given(paused_by),
+        paused_why=given(paused_why),
+        retired_at=instant(retired_at),
+        created_at=from_micros(int(created)),
+        active=active,
+    )
+
+
+# --- occurrences and runs ---------------------------------------------------------------------------------------------
+
+
+def claim(row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime) -> Claim:
+    """Return a claim as ``starting.lua`` made it."""
+    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures = row
+    args, kwargs = read_payload(payload)
+    return Claim(
+        id=int(number),
+        spec=specs[job],
+        key=key,
+        origin=_ORIGINS[origin],
+        scheduled_for=instant(nominal),
+        due_at=from_micros(int(due)),
+        attempt=attempt,
+        token=int(token),
+        session=session,
+        args=args,
+        kwargs=kwargs,
+        claimed_at=claimed_at,
+        crashes=crashes,
+        failures=failures,
+    )
+
+
+_ORIGINS = {origin.value: origin for origin in Origin}
+
+
+def occurrence(row: Row, job: str) -> Occurrence:
+    """Return an occurrence as reads show it."""
+    (
+        _, key, origin, state, nominal, due, priority, attempt, crashes, failures, token, session, node, reason, result,
+        error, progress, cancel, retry_of, payload, created, started, finished, number,
+    ) = row  # fmt: skip
+    args, kwargs = read_payload(payload)
+    return Occurrence(
+        id=int(number),
+        job=job,
+        key=key,
+        origin=Origin(origin),
+        state=State(state),
+        scheduled_for=instant(nominal),
+        due_at=from_micros(int(due)),
+        priority=int(priority),
+        attempt=int(attempt),
+        crashes=int(crashes),
+        failures=int(failures),
+        token=int(token),
+        session=given(session),
+        node=given(node),
+        reason=given(reason),
+        result=given(result),
+        error=read_error(given(error)),
+        progress=None if progress is False else _progress(progress),
+        cancel_requested=cancel is not False,
+        retry_of=None if retry_of is False else int(retry_of),
+        args=args,
+        kwargs=kwargs,
+        created_at=from_micros(int(created)),
+        started_at=instant(started),
+        finished_at=instant(finished),
+    )
+
+
+def _progress(text: str) -> tuple[float, float]:
+    done, _, total = text.partition(" ")
+    return float(done), float(total)
+
+
+def runs(number: int, job: str, row: Row, ended: Sequence[str]) -> list[RunView]:
+    """Return the attempts of an occurrence: the earlier ones, and the one that stands in its row."""
+    _, key, nominal, state, attempt, token, session, node, started, finished, end, reason, error = row
+
+    def view(run: Row) -> RunView:
+        attempt, token, session, node, started, finished, end, reason, error = run
+        return RunView(
+            occurrence=number,
+            job=job,
+            key=key,
+            scheduled_for=instant(nominal),
+            attempt=int(attempt),
+            token=int(token),
+            session=session,
+            node=node,
+            started_at=from_micros(int(started)),
+            finished_at=None if finished is None else from_micros(int(finished)),
+            end=end,
+            reason=reason,
+            error=read_error(error),
+        )
+
+    views = [view(loads(text)) for text in ended]
+    if state == "running":
+        views.append(view((attempt, token, session, node, started, None, None, None, None)))
+    elif end is not False:
+        views.append(view((attempt, token, session, node, started, finished, end, given(reason), given(error))))
+    return views
+
+
+def takeover(row: Row) -> Takeover:
+    """Return what became of a run that a session left behind."""
+    number, job, key, token, session, became, reason = row
+    return Takeover(int(number), job, key, int(token), session, State(became), reason)
+
+
+def write_line(line: LogLine) -> str:
+    """Return a log line as text; ``clean`` was done before."""
+    return write_json([to_micros(line.at), line.level, line.text])
+
+
+def log_line(sequence: int, text: str) -> tuple[int, int, LogLine]:
+    """Return a log line with its place and its attempt."""
+    attempt, _, line = text.partition(" ")
+    at, level, words = loads(line)
+    return sequence, int(attempt), LogLine(from_micros(at), level, words)
+
+
+# --- the ledger, sessions, locks --------------------------------------------------------------------------------------
+
+
+def write_range(verdict: VerdictRange) -> str:
+    """Return a verdict range as text. The reason comes last, because it may hold anything."""
+    count = "-" if verdict.count is None else verdict.count
+    return f"{to_micros(verdict.first)} {to_micros(verdict.last)} {verdict.state.value} {count} {verdict.reason}"
+
+
+def ledger_range(job: str, text: str) -> LedgerRange:
+    """Return a verdict range as reads show it."""
+    number, decided, first, last, state, count, reason = text.split(" ", 6)
+    return LedgerRange(
+        id=int(number),
+        job=job,
+        range=VerdictRange(
+            first=from_micros(int(first)),
+            last=from_micros(int(last)),
+            state=State(state),
+            reason=reason,
+            count=None if count == "-" else int(count),
+        ),
+        decided_at=from_micros(int(decided)),
+    )
+
+
+def trail_entry(text: str) -> TrailEntry:
+    """Return an entry of the audit trail."""
+    number, at, by, action, target, why, details = loads(text)
+    return TrailEntry(int(number), from_micros(int(at)), by, action, target, why, loads(details))
+
+
+def session_view(row: Row) -> SessionView:
+    """Return a session as reads show it."""
+    text, started, renewed, draining, ended, ended_as, ended_why, left, holds = row
+    spec = _session_spec(text)
+    expires_in = timedelta(0) if left is False else timedelta(microseconds=int(left))
+    if ended is not False:
+        state, expires_in = ended_as, timedelta(0)
+    else:
+        state = "dead" if expires_in <= timedelta(0) else "alive" if draining is False else "draining"
+    return SessionView(
+        id=spec.id,
+        node=spec.node,
+        host=spec.host,
+        pid=spec.pid,
+        pid_started=spec.pid_started,
+        release=spec.release,
+        version=spec.version,
+        concurrency=spec.concurrency,
+        functions=spec.functions,
+        state=state,
+        started_at=from_micros(int(started)),
+        renewed_at=from_micros(int(renewed)),
+        ended_at=instant(ended),
+        ended_why=given(ended_why),
+        expires_in=expires_in,
+        holds=holds,
+    )
+
+
+def lock_view(row: Row) -> LockView:
+    """Return a lock as reads show it."""
+    name, place, holder, session, token, acquired, left, owner = row
+    process = None if owner is False else _session_spec(owner)
+    return LockView(
+        name=name,
+        holder=holder,
+        session=given(session),
+        token=int(token),
+        acquired_at=from_micros(int(acquired)),
+        expires_in=timedelta(microseconds=int(left)),
+        place=place,
+        host=None if process is None else process.host,
+        pid=None if process is None else process.pid,
+        pid_started=None if process is None else process.pid_started,
+    )

@@ -1,0 +1,183 @@
+"""Which servers are refused, and which are only warned of."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import redis
+
+from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from cronsensus.model.occurrence import Item
+from cronsensus.stores.redis.health import Health, require_sound
+from tests.servers.redis import RedisServer
+from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
+
+SOUND = Health(
+    product="redis",
+    version="7.0.15",
+    role="master",
+    policy="noeviction",
+    max_memory=1,
+    used_memory=0,
+    replicas=0,
+    cluster=False,
+    append_only=True,
+    save="",
+    fsync="everysec",
+)
+
+
+def test_a_sound_server_is_taken_without_a_word() -> None:
+    require_sound(SOUND, "here")
+    assert SOUND.warnings == []
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"])
+def test_a_server_that_throws_keys_away_is_refused(own_server: RedisServer, opening: Opening, policy: str) -> None:
+    store = opening(own_server.url)
+    store.check()
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_set("maxmemory-policy", policy)
+        for verb in (store.check, store.migrate):
+            with pytest.raises(StoreUnavailable, match=f"{policy}.*CONFIG SET maxmemory-policy noeviction"):
+                verb()
+        client.config_set("maxmemory-policy", "noeviction")
+    store.check()
+
+
+def test_a_replica_is_refused_and_says_why(own_server: RedisServer, opening: Opening) -> None:
+    store = opening(own_server.url)
+    queue(store)
+    with redis.Redis.from_url(own_server.url) as client:
+        client.replicaof("127.0.0.1", 1)
+        with pytest.raises(StoreReadOnly, match="is a replica"):
+            store.check()
+        with pytest.raises(StoreReadOnly, match="is a replica"):
+            store.enqueue([Item(job="queue")])
+        client.replicaof("NO", "ONE")
+    store.check()
+    assert store.enqueue([Item(job="queue")])[0].created
+
+
+@pytest.mark.parametrize(
+    ("health", "refused"),
+    [
+        (replace(SOUND, version="6.0.16"), "Redis 6.0.16; 6.2 is the least"),
+        (replace(SOUND, version="5.0.7"), "6.2 is the least"),
+        (replace(SOUND, version="6.2.0"), None),
+        (replace(SOUND, version="8.4.0"), None),
+        (replace(SOUND, product="valkey", version="7.2.5"), None),
+        (replace(SOUND, policy=None), None),
+        (replace(SOUND, role="slave"), "is a replica"),
+    ],
+)
+def test_what_a_server_says_of_itself_decides(health: Health, refused: str | None) -> None:
+    if refused is None:
+        require_sound(health, "here")
+        return
+    with pytest.raises(StoreError, match=refused):
+        require_sound(health, "here")
+
+
+@pytest.mark.parametrize(
+    ("health", "warned"),
+    [
+        (replace(SOUND, append_only=False, save=""), "nothing is saved to disk.*CONFIG SET appendonly yes"),
+        (replace(SOUND, append_only=False, save="3600 1"), "only snapshots"),
+        (replace(SOUND, append_only=False, save=None), "only snapshots"),
+        (replace(SOUND, fsync="no"), "never synced"),
+        (replace(SOUND, max_memory=0), "maxmemory 0"),
+    ],
+)
+def test_what_a_restart_would_forget_is_told(health: Health, warned: str) -> None:
+    [warning] = health.warnings
+    assert re.search(warned, warning)
+
+
+def test_it_describes_itself_without_secrets(own_server: RedisServer, opening: Opening) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_set("requirepass", "s3cret")
+        client.auth("s3cret")
+        store = opening(own_server.url.replace("redis://", "redis://:s3cret@") + "?prefix=shop")
+        described = store.describe()
+        client.config_set("requirepass", "")
+    assert "s3cret" not in repr(described)
+    assert (
+        described["store"],
+        described["maxmemory_policy"],
+        described["persistence"],
+        described["replicas"],
+    ) == ("redis", "noeviction", "none", 0)
+    assert described["keys"] == "{shop:default}:*"
+    assert any("nothing is saved" in warning for warning in described["warnings"])
+
+
+def test_where_settings_are_kept_secret_it_says_that_they_cannot_be_checked(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        client.acl_setuser(
+            "ann", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"], commands=["+@all", "-config"]
+        )
+        store = opening(own_server.url.replace("redis://", "redis://ann:pw@"))
+        store.check()
+        assert "cannot be checked" in store.describe()["persistence"]
+        client.acl_deluser("ann")
+
+
+def test_a_user_who_may_not_do_what_is_needed_is_told_what_that_is(own_server: RedisServer, opening: Opening) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        client.acl_setuser(
+            "bob", enabled=True, passwords=["+pw"], keys=["{other:*"], channels=["*"], commands=["+@all"]
+        )
+        store = opening(own_server.url.replace("redis://", "redis://bob:pw@"))
+        with pytest.raises(StoreUnavailable, match="ACL SETUSER"):
+            store.due()
+        client.acl_deluser("bob")
+    wrong = opening(own_server.url.replace("redis://", "redis://bob:wrong@"))
+    with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
+        wrong.due()
+    assert "wrong@" not in str(caught.value)
+
+
+def test_the_user_that_the_message_recommends_can_do_everything(own_server: RedisServer, opening: Opening) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        client.execute_command(
+            "ACL", "SETUSER", "carol", "on", ">pw", "+@all", "-@admin", "-@dangerous", "+info", "~{shop:*", "&{shop:*"
+        )
+        store = opening(own_server.url.replace("redis://", "redis://carol:pw@") + "?prefix=shop")
+        store.check()
+        store.describe()
+        claim = a_claim(store)
+        assert store.finish([succeeded(claim)])[0].accepted
+        assert not store.wait(0.0)
+        store.notify()
+        line = store.line()
+        line.join("name")
+        store.call_next("name")
+        assert line.hear(30) == ["name"]
+        line.close()
+        client.acl_deluser("carol")
+
+
+def test_a_server_without_room_says_so_and_can_still_be_pruned(own_server: RedisServer, opening: Opening) -> None:
+    store = opening(own_server.url)
+    claim = a_claim(store)
+    store.finish([succeeded(claim)])
+    store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
+    done = store.claim("s1", 300, ["queue"], lease=LEASE)
+    store.finish([succeeded(one) for one in done])
+    with redis.Redis.from_url(own_server.url) as client:
+        full = client.info("memory")["used_memory"]
+        client.config_set("maxmemory", full - 1_000_000)
+        before = store.counts()
+        for verb in (lambda: store.enqueue([Item(job="queue")]), lambda: store.trigger("queue", by="ann")):
+            with pytest.raises(StoreFull, match="CONFIG SET maxmemory"):
+                verb()
+        # Nothing was half written, and looking goes on.
+        assert before == store.counts()
+        assert not store.due().backlog
+        assert store.prune(store.now()) == 301
+        client.config_set("maxmemory", full - 1_000_000)
+        assert store.enqueue([Item(job="queue")])[0].created
+        client.config_set("maxmemory", 0)

@@ -1,0 +1,281 @@
+"""The scripts themselves: known to the server or not, in one hash slot, and flat however much is stored."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+import redis
+from redis.crc import key_slot
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import SchemaMismatch
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.planning import plan
+from cronsensus.stores.redis import RedisStore
+from cronsensus.stores.redis.scripts import script, verbs
+from cronsensus.stores.redis.space import Space
+from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
+from cronsensus.triggers import every
+from tests.servers.redis import RedisServer
+from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
+
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def raw(redis_url: str) -> Iterator[redis.Redis]:
+    """Look at the server without the store."""
+    with redis.Redis.from_url(redis_url.partition("?")[0]) as client:
+        yield client
+
+
+# --- known to the server --------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_forgot_the_scripts_is_told_them_again(own_server: RedisServer, opening: Opening) -> None:
+    store = opening(own_server.url)
+    claim = a_claim(store)
+    with redis.Redis.from_url(own_server.url) as client:
+        client.script_flush()
+        assert store.finish([succeeded(claim)])[0].accepted
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] - _evals_before(client) == 1
+        client.script_flush()
+        client.config_resetstat()
+        store.now()
+        store.now()
+        stats = client.info("commandstats")
+    # The second call finds the script known.
+    assert (stats["cmdstat_eval"]["calls"], stats["cmdstat_evalsha"]["calls"]) == (1, 2)
+
+
+def _evals_before(client: redis.Redis) -> int:
+    """Return how often a verb had to be sent whole before the last one: once for each."""
+    return int(client.info("commandstats")["cmdstat_eval"]["calls"]) - 1
+
+
+def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, opening: Opening) -> None:
+    store = opening(own_server.url)
+    claim = a_claim(store)
+    store.finish([succeeded(claim)])
+    store.renew("s1", lease=LEASE)
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_resetstat()
+        store.due()
+        store.claim("s1", 10, ["queue"], lease=LEASE)
+        store.enqueue([Item(job="queue")] * 50)
+        claims = store.claim("s1", 50, ["queue"], lease=LEASE)
+        store.finish([succeeded(one) for one in claims])
+        store.renew("s1", lease=LEASE)
+        stats = client.info("commandstats")
+    asked = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    assert asked["evalsha"] == 6
+    assert asked.get("eval", 0) <= 1
+
+
+# --- one hash slot --------------------------------------------------------------------------------------------------
+
+
+def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
+    """Call every verb with ``name`` wherever a name may stand; return the scripts that ran."""
+    ran: set[str] = set()
+    run = store._link.run
+
+    def watched(one, arguments, *, confirmed):
+        ran.add(one.name)
+        return run(one, arguments, confirmed=confirmed)
+
+    store._link.run = watched  # type: ignore[method-assign]
+    line = store.line()
+    line._link.run = watched  # type: ignore[method-assign]
+    store.check()
+    spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
+    store.open_session(_session(name), lease=HOUR)
+    other = JobSpec(name="gone", function=name, policies=Policies.read({"overlap": "queue", "keep": "1m"}))
+    store.put_jobs([spec, other], release=name, complete=True, by=name)
+    store.pause(name, by=name, why=name)
+    store.resume(name, by=name, why=name)
+    clock.advance(60)
+    glance = store.due()
+    assert [name] == [job.spec.name for job in glance.jobs]
+    store.upcoming(glance.now)
+    assert store.fire([plan(job, glance.now) for job in glance.jobs]) == [True]
+    [claim] = store.claim(name, 1, [name], lease=HOUR)
+    store.note([Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
+    store.cancel(claim.id, by=name, why=name)
+    store.renew(name, lease=HOUR)
+    assert store.release([claim]) == [True]
+    made = store.retry(claim.id, by=name, why=name)
+    store.enqueue([Item(job=name, key=name, kwargs={name: name}, expires_in=SECOND, priority=-3)])
+    [claim] = store.claim(name, 1, [name], lease=HOUR)
+    failed = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
+    assert store.finish([failed])[0].accepted
+    store.trigger(name, by=name, why=name)
+    store.backfill(name, [START], by=name, why=name)
+    acquired = store.acquire(name, "gone", key=name, lease=HOUR)
+    assert acquired is not None
+    clock.advance(60)
+    glance = store.due()
+    won, claims = store.fire_and_claim([plan(job, glance.now) for job in glance.jobs], name, 5, [name], lease=HOUR)
+    assert won == [True]
+    store.drain(name, by=name, why=name)
+    line.join(name)
+    grant = store.lock(name, name, ttl=HOUR, session=name)
+    assert grant is not None
+    assert store.extend(grant, ttl=HOUR)
+    assert store.unlock(grant)
+    store.lock(name, name, ttl=HOUR, session=name)
+    store.lock(name, name, ttl=SECOND, limit=2)
+    line.join(name)
+    store.call_next(name)
+    line.join(name)
+    line.leave(name)
+    for read in (store.job, store.job_state, store.eras, store.pauses, store.ranges):
+        read(name)
+    store.occurrence(made.id)
+    store.occurrences(OccurrenceFilter(job=name, key=name))
+    store.runs(claim.id)
+    store.logs(claim.id)
+    for listing in (store.jobs, store.sessions, store.locks, store.counts, store.trail):
+        listing()
+    store.trail(target=name)
+    store.put_jobs([spec], release=name, complete=True)  # the other is retired
+    store.open_session(_session(f"{name} dies"), lease=SECOND)
+    clock.advance(2)
+    assert store.reclaim([name]) or claims
+    store.open_session(_session(f"{name} closes"), lease=HOUR)
+    store.close_session(f"{name} closes")
+    clock.advance(200)
+    store.prune()
+    store.prune(store.now())
+    line.close()
+    return ran
+
+
+def _session(name: str) -> SessionSpec:
+    return a_session(name, release=name)
+
+
+def test_all_keys_of_every_script_lie_in_one_slot_whatever_the_names(
+    opening: Opening, redis_url: str, raw: redis.Redis
+) -> None:
+    prefix = redis_url.partition("prefix=")[2]
+    ran: set[str] = set()
+    for namespace in ("plain", "{", "}{a}", "a{b}c", "🧨" * 50):
+        for name in ("}", "{x}", "a{b", "🧨", "*", HOSTILE[4]):
+            clock = ManualClock(START)
+            store = opening(redis_url, f"{namespace} {HOSTILE.index(name) if name in HOSTILE else name}", clock)
+            ran |= do_everything(store, name, clock)
+            space = Space(prefix, store.namespace)
+            keys = list(raw.scan_iter(match=f"{{{space.name}}}:*", count=10_000))
+            assert len(keys) > 10
+            slots = {key_slot(key) for key in (*keys, space.meta, space.never, space.pulse, space.channel)}
+            assert len(slots) == 1
+    assert set(verbs()) == ran
+    strangers = [
+        key for key in raw.scan_iter(match=f"*{prefix}*", count=10_000) if not key.startswith(b"{" + prefix.encode())
+    ]
+    assert strangers == []
+
+
+def test_namespaces_never_share_a_key() -> None:
+    names = ["a", "A", "a:b", "a b", "~a", *HOSTILE, "x" * 64, "x" * 65]
+    assert len({*names}) == len({Space("p", name).meta for name in names})
+    assert Space("p:q", "r").meta != Space("p", "q:r").meta
+
+
+def test_a_job_of_one_namespace_has_no_number_in_another() -> None:
+    ours, theirs = Space("p", "a"), Space("p", "b")
+    assert ours.job_number(ours.job_id("000000007")) == "000000007"
+    assert theirs.job_number(ours.job_id("000000007")) == ""
+    assert ours.job_id("999999999") < 2**63
+
+
+# --- flat -----------------------------------------------------------------------------------------------------------
+
+
+def commands_of(client: redis.Redis) -> Counter[str]:
+    stats = client.info("commandstats")
+    ours = {"info", "config|resetstat", "config"}
+    return Counter({
+        name.removeprefix("cmdstat_"): entry["calls"]
+        for name, entry in stats.items()
+        if name.removeprefix("cmdstat_") not in ours
+    })  # fmt: skip
+
+
+def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisServer, opening: Opening) -> None:
+    counted: list[Counter[str]] = []
+    with redis.Redis.from_url(own_server.url) as client:
+        for jobs in (10, 10, 3000):  # the first knows no scripts yet
+            clock = ManualClock(START)
+            store = opening(own_server.url, f"{len(counted)}", clock)
+            specs = [JobSpec(name=f"job {n}", function="f", trigger=every("1h", start=START)) for n in range(jobs)]
+            store.put_jobs([*specs, JobSpec(name="due", function="f", trigger=every("1m", start=START))], release="r")
+            store.open_session(a_session("s"), lease=HOUR)
+            store.claim("s", 1, ["f"], lease=HOUR)
+            clock.advance(60)
+            client.config_resetstat()
+            glance = store.due()
+            assert store.fire([plan(job, glance.now) for job in glance.jobs]) == [True]
+            [claim] = store.claim("s", 5, ["f"], lease=HOUR)
+            assert store.finish([succeeded(claim)])[0].accepted
+            store.renew("s", lease=HOUR)
+            store.reclaim()
+            counted.append(commands_of(client))
+    assert counted[1] == counted[2]
+
+
+def test_a_long_queue_that_nobody_may_run_costs_a_claim_no_more_than_a_short_one(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    counted = []
+    with redis.Redis.from_url(own_server.url) as client:
+        for waiting in (3, 3000):
+            store = opening(own_server.url, f"queue-{waiting}")
+            queue(store, "full", concurrency=1, priority=9)
+            queue(store, "foreign", priority=8)
+            queue(store, "line", priority=7, overlap="queue")
+            queue(store, "free")
+            store.open_session(a_session("s"), lease=LEASE)
+            store.trigger("line", by="ann")
+            store.enqueue([Item(job="full")])
+            assert len(store.claim("s", 9, ["full", "line", "free"], lease=LEASE)) == 2
+            store.enqueue([Item(job=job) for job in ("full", "foreign") for _ in range(waiting)])
+            for _ in range(min(waiting, 200)):
+                store.trigger("line", by="ann")
+            store.enqueue([Item(job="free")])
+            client.config_resetstat()
+            assert [claim.job for claim in store.claim("s", 9, ["full", "line", "free"], lease=LEASE)] == ["free"]
+            counted.append(commands_of(client))
+    assert counted[0] == counted[1]
+
+
+# --- the schema -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw: redis.Redis) -> None:
+    claim = a_claim(store)
+    raw.hset(store._space.meta, "schema", "2")
+    before = {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._space.name}}}:*", count=1000)}
+    for verb in (
+        store.check,
+        store.migrate,
+        store.due,
+        store.counts,
+        store.reclaim,
+        lambda: store.finish([succeeded(claim)]),
+    ):
+        with pytest.raises(SchemaMismatch, match="upgrade cronsensus"):
+            verb()
+    assert before == {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._space.name}}}:*", count=1000)}
+
+
+def test_every_script_is_text_that_a_server_takes(own_server: RedisServer) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        for verb in verbs():
+            assert client.script_load(script(verb).text) == script(verb).sha.decode()
