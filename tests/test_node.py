@@ -165,7 +165,7 @@ def test_whatever_a_job_does_ends_its_run_and_not_the_node(node):
         for job, said in [
             (leave, r"sys\.exit\('bye'\)"),
             (leave_the_loop, r"sys\.exit\(3\)"),
-            (not_json, "result is a builtins.set, which is not JSON"),
+            (not_json, "result is a set, which is not JSON"),
             (interrupt, "KeyboardInterrupt"),
         ]:
             with pytest.raises(RunFailed, match=said):

@@ -11,9 +11,9 @@ from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
 from cronsensus.clock import ManualClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
-from cronsensus.model.occurrence import Item, LogLine, OccurrenceFilter
+from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.conductor import Conductor, NodeSettings
+from cronsensus.node.conductor import WATCH, Conductor, NodeSettings
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.keeper import Keeper
 from cronsensus.node.lease import IDLE_LEASE, SessionLease
@@ -25,6 +25,8 @@ LEASE = timedelta(seconds=10)
 
 class Hands(Executor):
     """Keeps calls until the test ends them."""
+
+    abandoned = 0
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -233,15 +235,67 @@ def test_a_working_session_is_renewed_every_third_of_its_lease_until_it_is_idle(
     assert max(left) > 100
 
 
-def test_a_long_lease_is_never_set_while_a_claim_sets_a_short_one():
+def test_a_long_lease_whose_answer_comes_after_that_of_a_claim_is_not_trusted():
     bench = Bench(job())
     bench.conductor.step()
     lease = bench.conductor.lease
     assert lease is not None
     bench.clock.advance(250)
-    with lease.changing:
-        assert bench.keeper.step() < 1
-    assert bench.left == pytest.approx(350)
+    asked = lease.ask()
+    renewal = bench.store.renew(lease.session, lease=LEASE, idle_lease=IDLE_LEASE)
+    assert renewal.lease == IDLE_LEASE
+    bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+    lease.confirm(asked, renewal.lease)
+    assert lease.length == LEASE
+    assert 0 < lease.trusted_for < bench.left == LEASE.total_seconds()
+
+
+def test_a_short_lease_counts_whatever_was_answered_meanwhile():
+    bench = Bench(job())
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+    lease = bench.conductor.lease
+    assert lease is not None
+    slow_claim = lease.ask()
+    bench.clock.advance(5)
+    renewal = lease.ask()
+    lease.confirm(renewal, LEASE)
+    trusted_for = lease.trusted_for
+    lease.claimed(slow_claim, LEASE)
+    assert lease.trusted_for == trusted_for
+    lease.confirm(renewal, LEASE)
+    assert lease.trusted_for == trusted_for
+
+
+def test_a_renewal_that_is_carried_out_after_a_claim_leaves_the_lease_short():
+    bench = Bench(job())
+    bench.conductor.step()
+    lease = bench.conductor.lease
+    assert lease is not None
+    bench.store.enqueue([Item(job="work")])
+    bench.conductor.step()
+    bench.store.renew(lease.session, lease=LEASE, idle_lease=IDLE_LEASE)
+    assert bench.left == LEASE.total_seconds()
+
+
+def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypatch):
+    bench = Bench(job())
+    bench.conductor.step()
+    bench.store.enqueue([Item(job="work")])
+
+    def away(*_: object, **__: object) -> list[Claim]:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(bench.store, "claim", away)
+    bench.conductor.step()
+    bench.clock.advance(5)
+    bench.keeper.step()
+    lease = bench.conductor.lease
+    assert lease is not None
+    assert bench.left == IDLE_LEASE.total_seconds()
+    assert 0 < lease.trusted_for < LEASE.total_seconds()
 
 
 def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
@@ -332,3 +386,15 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
     assert one is not None
     assert one.progress == (3.0, 10.0)
     assert [line.text for _, _, line in bench.store.logs(item.id)] == ["one", "two"]
+
+
+def test_what_cannot_be_stopped_keeps_its_slot_until_it_returns():
+    bench = Bench(JobSpec(name="work", function="work", trigger=None), concurrency=2)
+    bench.conductor.begin()
+    bench.store.enqueue([Item(job="work", key=str(number)) for number in range(3)])
+    bench.hands.abandoned = 2
+    assert bench.conductor.step() <= WATCH  # nobody tells when a slot comes free
+    assert bench.hands.calls == []
+    bench.hands.abandoned = 1
+    bench.conductor.step()
+    assert len(bench.hands.calls) == 1

@@ -71,6 +71,9 @@ class Weathered:
     def notify(self):
         self.real.notify()
 
+    def attend(self, session):
+        self.real.attend(session)
+
 
 def _verb(name: str):
     def verb(self: Weathered, *args: Any, **kwargs: Any) -> Any:
@@ -159,6 +162,33 @@ def test_while_the_store_is_away_nothing_starts_and_it_is_said_once(stores, node
     assert len([line for line in said if "answers again" in line]) == 1
 
 
+def test_while_the_store_is_away_it_is_asked_less_and_less_also_when_the_lease_is_gone(stores, nodes, weather):
+    store, _ = stores
+    node = nodes(store, lease="1s")
+    began, go_on = threading.Event(), threading.Event()
+    runs: list[Run] = []
+
+    @node.job()
+    def work(run: Run) -> None:
+        runs.append(run)
+        began.set()
+        go_on.wait(15)
+
+    with node:
+        work.enqueue()
+        assert began.wait(10)
+        weather.down = True
+        assert runs[0].lease_lost.wait(10)
+        tally = node._part.node.tally
+        # Its keeper asks ten times in a second: that much time passes.
+        asked, errors = weather.calls["renew"], tally.store_errors
+        _await(lambda: weather.calls["renew"] >= asked + 10)
+        rounds = tally.store_errors - errors
+        weather.down = False
+        go_on.set()
+    assert rounds <= 10
+
+
 def _item(job: str, *args: Any):
     from cronsensus.model.occurrence import Item
 
@@ -189,7 +219,9 @@ def test_nominal_times_that_pass_while_the_store_is_away_are_caught_up_each_once
     assert every("50ms").count_between(seen[0], seen[-1], 10_000) == len(seen) - 1
 
 
-@pytest.mark.parametrize("verb", ["claim", "finish", "fire", "open_session", "due", "put_jobs", "renew", "release"])
+@pytest.mark.parametrize(
+    "verb", ["claim", "finish", "fire_and_claim", "open_session", "due", "put_jobs", "renew", "release"]
+)
 def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, weather, verb):
     store, healthy = stores
     seen: list[object] = []

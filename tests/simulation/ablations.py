@@ -1,5 +1,6 @@
 """Safeguards, each removed by a small subclass: the simulation must notice every one of them."""
 
+import contextlib
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -138,12 +139,19 @@ class NoMostCrashes(MemoryStore):
 class RevivesTheDead(MemoryStore):
     """Renews a lease that ran out."""
 
-    def renew(self, session, *, lease):
+    def renew(self, session, **leases):
         with self._changed:
             row = self._space.sessions[session]
             if row.ended_at is None:
-                row.until = self._lease_end(lease)
-            return super().renew(session, lease=lease)
+                row.until = self._lease_end(leases["lease"])
+            return super().renew(session, **leases)
+
+
+class IdleWhileItRuns(MemoryStore):
+    """Gives a session that runs something the lease of an idle one, if it is asked to."""
+
+    def _lease_for(self, session, lease, idle_lease):
+        return idle_lease or lease
 
 
 class NeverReclaims(MemoryStore):
@@ -189,6 +197,45 @@ class TokensRepeat(MemoryStore):
         return dataclasses.replace(claim, token=row.attempt)
 
 
+class HearsAnybody(MemoryStore):
+    """Writes down what attempts say that are not current any more."""
+
+    def _note(self, note):
+        row = self._space.occurrences.get(note.id)
+        return row is not None and super()._note(dataclasses.replace(note, token=row.token))
+
+
+class LocksWithoutLooking(MemoryStore):
+    """Gives a lock to whoever asks."""
+
+    def _is_taken(self, name, place):
+        return False
+
+
+class LocksOutliveSessions(MemoryStore):
+    """Keeps the locks of the dead until their time is over."""
+
+    def _held(self, lock):
+        return self._monotonic() < lock.until
+
+
+class AcquiresPastWhatIsOwed(MemoryStore):
+    """Moves the watermark to an acquired time, over what an earlier trigger left undecided."""
+
+    @staticmethod
+    def _may_pass_to(job, time):
+        return job.spec.trigger is None and time > job.watermark
+
+
+class WatchesNoClock(MemoryStore):
+    """Tells nobody that its clock was set back."""
+
+    @contextlib.contextmanager
+    def _writing(self):
+        with self._changed:
+            yield
+
+
 def _with(spec: JobSpec, **policies: Any) -> JobSpec:
     return dataclasses.replace(spec, policies=dataclasses.replace(spec.policies, **policies))
 
@@ -207,8 +254,8 @@ class TrustsForEver(SessionLease):
 class TrustsFromTheAnswer(SessionLease):
     """Counts the lease from the answer, not from the question."""
 
-    def confirm(self, asked_at, lease):
-        super().confirm(self._clock.monotonic(), lease + lease * MARGIN)
+    def confirm(self, asked, lease):
+        super().confirm(self.ask(), lease + lease * MARGIN)
 
 
 class BelievesWhoeverReturns(Conductor):
@@ -264,7 +311,6 @@ class TellsNobody(Conductor):
     """Does not tell its runs that the lease is lost."""
 
     def lose_session(self, lease):
-        self._wake()
         return 0
 
 
@@ -285,16 +331,8 @@ class FiresAndForgets(Conductor):
 class NeverRenews(Keeper):
     """Lets the lease run out."""
 
-    def _renew(self, lease, ttl, asked_at, every):
-        return every.total_seconds()
-
-
-class RenewsLong(Keeper):
-    """Takes a node for idle while it claims."""
-
-    def step(self):
-        self._holds = lambda: False
-        return super().step()
+    def _renew(self, lease):
+        return 1.0
 
 
 def on(store: type[MemoryStore]) -> Parts:
@@ -322,11 +360,17 @@ STORES: list[type[MemoryStore]] = [
     RunsTwiceAtMostOnce,
     NoMostCrashes,
     RevivesTheDead,
+    IdleWhileItRuns,
     NeverReclaims,
     ReclaimsTooEarly,
     ForgetsToCancel,
     PrunesAboveTheWatermark,
     TokensRepeat,
+    HearsAnybody,
+    LocksWithoutLooking,
+    LocksOutliveSessions,
+    AcquiresPastWhatIsOwed,
+    WatchesNoClock,
 ]
 CONDUCTORS: list[type[Conductor]] = [
     BelievesWhoeverReturns,
@@ -339,5 +383,5 @@ CONDUCTORS: list[type[Conductor]] = [
     NeverTakesOver,
     FiresAndForgets,
 ]
-KEEPERS: list[type[Keeper]] = [NeverRenews, RenewsLong]
+KEEPERS: list[type[Keeper]] = [NeverRenews]
 LEASES: list[type[SessionLease]] = [TrustsForEver, TrustsFromTheAnswer]

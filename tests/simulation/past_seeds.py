@@ -7,6 +7,10 @@ lives on in ``ablations``, where the simulation has to find it again.
 PAST_SEEDS = {
     12: "the result of a run that returned because it was told that its lease is lost was accepted as a success",
     435: "a claim was carried out after its node had given it up, and nobody ran what it won",
+    51719: "the same, and the patience of the judge hid it",
+    20729: "after a clock that was set back a job was retired and defined again, and times between had no verdict",
+    28480: "a short renewal that was given up came late and made an idle node's lease short",
+    301456: "the same, and the node trusted a lease of ten minutes that lasted ten seconds",
     1286: "a late renewal made the lease of a working node as long as an idle one's, and delayed the takeover",
     2265: "a node with all hands full did not look for what was due to be fired",
     49: "the audit took two runs for one at a time, by a clock that had been set back",

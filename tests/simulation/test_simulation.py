@@ -52,6 +52,9 @@ def test_the_nights_are_rough_enough_to_prove_something():
             happened["a result was refused"] += what == "finish" and "refused" in told_of
             happened["a run was taken over"] += what == "reclaim" and "became" in told_of
             happened["a claim was found again"] += what == "begins" and last == "job"
+            happened["a lock was refused"] += what == "lock" and told_of.endswith("None")
+            happened["an occurrence was won by name"] += what == "acquire" and "attempt" in told_of
+            happened["nobody listened"] += what == "note" and "False" in told_of
             happened["a race was lost"] += what == "fire" and "False" in told_of
             happened["an operator was refused"] += (who, what) == ("people", "refused")
             last = what
@@ -59,6 +62,9 @@ def test_the_nights_are_rough_enough_to_prove_something():
     for kind in ("fail", "lost", "hang", "hang_lost", "late", "slow", "freeze", "crash"):
         assert happened[kind] > 0, f"no {kind} in a hundred nights"
     for what in (
+        "a lock was refused",
+        "an occurrence was won by name",
+        "nobody listened",
         "a result was refused",
         "a run was taken over",
         "a claim was found again",
@@ -73,6 +79,11 @@ def test_the_nights_are_rough_enough_to_prove_something():
         "prune",
         "retire",
         "drain",
+        "acquire",
+        "note",
+        "lock",
+        "extend",
+        "unlock",
     ):
         assert happened[what] > 0, f"{what}: never, in a hundred nights"
 

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -35,11 +36,13 @@ from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.model.states import State
 from cronsensus.node.ahead import LEAD, REHEARSAL, Ahead, Prepared
 from cronsensus.node.doubt import unheard_of
-from cronsensus.node.evidence import is_dead
+from cronsensus.node.effects import Effects, tell_unrecorded
+from cronsensus.node.evidence import Absence, is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.lease import IDLE_LEASE, SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
+from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
 from cronsensus.retry import cut_off, settle
@@ -131,6 +134,7 @@ class Conductor:
         self._on_work = on_work
         self._wake = wake
         self._evidence = evidence
+        self._absence = Absence()
         self.tally = Tally()
         self.lease: SessionLease | None = None
         self.draining = False
@@ -152,7 +156,7 @@ class Conductor:
         self._looked_at = -1e9
         self._look_at = -1e9
         self._ahead = Ahead()
-        self._told = store.capabilities.notify or store.capabilities.clock == "process"
+        self._telling = Telling()
         self._one_host = store.capabilities.hosts == "one"
 
     # --- what others may ask or tell, from any thread --------------------------------------------------------------
@@ -187,12 +191,15 @@ class Conductor:
                 self._executors[call.registered.executor].stop(call, reason)
 
     def lose_session(self, lease: SessionLease) -> int:
-        """Stop everything that ``lease`` protected, which is lost or can no longer be trusted; return how many runs."""
+        """Stop everything that ``lease`` protected, which is lost or can no longer be trusted; return how many runs.
+
+        What ends wakes the node. This does not: while the store is away, each round that fails comes by here, and would
+        have the next one begin at once.
+        """
         calls = [call for call in list(self._active.values()) if call.claim.session == lease.session]
         calls = [call for call in calls if not call.run.lease_lost.is_set()]
         for call in calls:
             self._interrupt(call, "lease lost", lease_lost=True)
-        self._wake()
         return len(calls)
 
     def stop_all(self, reason: str) -> None:
@@ -254,29 +261,25 @@ class Conductor:
             if not self._free() or (self._claim(lease, self._free()) and not self._free()):
                 return max(0.0, min(WATCH, self._look_at - self._clock.monotonic()))
             self._backlog_seen = False
-        asked_at = self._clock.monotonic()
+        asked = lease.ask()
         glance = self._store.due(MOST_DUE)
-        read_at = (asked_at + self._clock.monotonic()) / 2
+        read_at = (asked.at + self._clock.monotonic()) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
+        self._absence.note(glance.absent, read_at)
         if self._answers_lost and (mine := self._overlooks(lease, glance)) is not None:
-            # That claim made the lease short, whatever was answered since; and until its runs are known here, the
-            # keeper must not take this node for idle.
-            lease.shorten(asked_at, mine.expires_in)
-            self._claims_in_doubt = True
+            # That claim made the lease short, whatever was answered since.
+            lease.shorten(asked, mine.expires_in)
             self._on_work()
             self._adopt(lease)
         not_yet = self._waking.left_to_others(lease.session, glance)
-        fired, again, coming = 0, False, None
+        fired, again, coming, claimed = 0, False, None, 0
         if not glance.jobs:
             self._waking.lost_in_a_row = 0
         if glance.jobs and not_yet <= timedelta(0):
-            fired, again, coming = self._fire(self._plans(glance.jobs, glance.now), glance)
-        claimed = 0
-        if (glance.backlog or fired) and not_yet <= timedelta(0):
-            claimed = self._claim(lease, self._fair_share(fired, glance))
-        if fired > claimed:
-            self._store.notify()
+            fired, claimed, again, coming = self._fire(lease, self._plans(glance.jobs, glance.now), glance)
+        if glance.backlog and not fired and not_yet <= timedelta(0):
+            claimed = self._claim(lease, self._free())
         self._waking.fruitless = self._waking.fruitless + 1 if glance.backlog and not claimed else 0
         self._backlog_seen = claimed > 0 and not self._free()
         if self._notes.wanted_in == 0.0:
@@ -299,10 +302,10 @@ class Conductor:
         self._half_open = spec.id
         # It holds nothing yet; the first claim makes the lease short.
         length = max(self._settings.lease, IDLE_LEASE)
-        asked_at = self._clock.monotonic()
-        self._store.open_session(spec, lease=length)
         lease = SessionLease(spec.id, self._clock)
-        lease.confirm(asked_at, length)
+        asked = lease.ask()
+        self._store.open_session(spec, lease=length)
+        lease.confirm(asked, length)
         self._declare_again = self._declare(self._store)
         self._declared_at = self._clock.monotonic()
         self._half_open = None
@@ -319,18 +322,23 @@ class Conductor:
             key = (call.claim.id, call.claim.token)
             if self._active.pop(key, None) is None:
                 continue
+            ending = call.run.ended(ending)
+            lease_lost = lease_lost and not call.run.committed
             if lease_lost or (ending.kind == "cancelled" and key in self._interrupted):
                 self._cut_off(call.claim, call.run.cancel_reason or "the node stops")
             else:
                 self._outcomes[key] = settle(call.claim, ending)
+                self._telling.ended(call.claim, self._outcomes[key])
             self._interrupted.discard(key)
 
     def _cut_off(self, claim: Claim, why: str) -> None:
         outcome = cut_off(claim, why)
         if outcome is None:
             self._given_back.append(claim)
+            self._telling.given_back(claim, why)
         else:
             self._outcomes[(claim.id, claim.token)] = outcome
+            self._telling.ended(claim, outcome)
 
     def _settle(self) -> None:
         """Give the store the endings since the last round, and claims that go back."""
@@ -342,8 +350,11 @@ class Conductor:
             for answer in answers:
                 outcome = self._outcomes.pop((answer.id, answer.token))
                 self.tally.settled += answer.accepted
+                self._telling.settled(answer, outcome)
                 if not answer.accepted:
                     self._refused(answer.id, answer.token, outcome.state)
+                elif answer.state is State.SUCCEEDED is not outcome.state:
+                    tell_unrecorded(outcome)
         if self._given_back:
             for claim, accepted in zip(self._given_back, self._store.release(self._given_back), strict=True):
                 if not accepted:
@@ -368,31 +379,41 @@ class Conductor:
                 _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
         return plans
 
-    def _fire(self, plans: Sequence[Plan], glance: Glance) -> tuple[int, bool, datetime | None]:
-        """Carry plans out.
+    def _fire(
+        self, lease: SessionLease, plans: Sequence[Plan], glance: Glance
+    ) -> tuple[int, int, bool, datetime | None]:
+        """Carry plans out, and start what this node takes of that.
 
-        Returns how many occurrences this node created, whether more is due already, and when the next of what it fired
-        is due: the glance was taken before and cannot know.
+        Returns how many occurrences this node created, how many it claimed, whether more is due already, and when the
+        next of what it fired is due: the glance was taken before and cannot know.
         """
-        answers = self._store.fire(plans)
+        answers: list[bool] = []
+        claims: list[Claim] = []
+        planned = sum(len(each.occurrences) for each in plans)
+        limit = self._fair_share(planned, glance)
+        if planned and self._may_claim(lease, limit):
+            with self._claiming(lease) as claims:
+                answers, claims[:] = self._store.fire_and_claim(
+                    plans, lease.session, limit, tuple(self._registry), lease=self._settings.lease
+                )
+            if lease.lost:
+                return 0, 0, True, None
+        else:
+            answers = self._store.fire(plans)
         won = [each for each, ok in zip(plans, answers, strict=True) if ok]
         created = sum(len(each.occurrences) for each in won)
         self.tally.fired += created
         lost = len(plans) - len(won)
         self.tally.lost_races += lost
+        self._telling.fired(won)
         coming = [each.next_due for each in won if each.next_due is not None]
         coming += [one.due_at for each in won for one in each.occurrences if one.due_at > glance.now]
         # Whoever won the others knows when they are due next; this node has to look.
         self._waking.lost_in_a_row = self._waking.lost_in_a_row + 1 if lost else 0
         again = (bool(won) and glance.more) or any(at <= glance.now for at in coming)
-        return created, again, min(coming, default=None)
-
-    def _fire_prepared(self, lease: SessionLease, prepared: Prepared) -> None:
-        """Fire what was planned ahead, and start it; the look that follows is off the way."""
-        fired, _, _ = self._fire(prepared.plans, prepared.glance)
-        claimed = self._claim(lease, self._fair_share(fired, prepared.glance)) if fired else 0
-        if fired > claimed:
+        if created > len(claims):
             self._store.notify()
+        return created, len(claims), again, min(coming, default=None)
 
     def _use_prepared(self, lease: SessionLease) -> float | None:
         """Rehearse or fire what was planned ahead, if it is time to; return how long to wait if that was all."""
@@ -402,7 +423,7 @@ class Conductor:
             if not any(self._store.fire(prepared.plans)) and not self._claim(lease, self._free()):
                 return max(0.0, prepared.due_at - self._clock.monotonic())
         elif (prepared := self._ahead.take(now)) is not None:
-            self._fire_prepared(lease, prepared)
+            self._fire(lease, prepared.plans, prepared.glance)
         return None
 
     def _prepare(self, glance: Glance, read_at: float) -> None:
@@ -421,7 +442,11 @@ class Conductor:
                 self._look_at = min(self._look_at, due_at - REHEARSAL)
 
     def _free(self) -> int:
-        return max(0, self._settings.concurrency - len(self._active))
+        # What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
+        return max(0, self._settings.concurrency - len(self._active) - self._given_up())
+
+    def _given_up(self) -> int:
+        return sum(executor.abandoned for executor in self._executors.values())
 
     def _fair_share(self, fired: int, glance: Glance) -> int:
         """Return how many occurrences to claim of those just fired: all of a few, a share of many."""
@@ -430,33 +455,44 @@ class Conductor:
             return self._free()
         return min(self._free(), -(-fired // nodes))
 
+    def _may_claim(self, lease: SessionLease, limit: int) -> bool:
+        return limit > 0 and lease.trusted and bool(self._registry)
+
     def _claim(self, lease: SessionLease, limit: int) -> int:
         """Claim and start up to ``limit`` runs; return how many."""
-        if limit <= 0 or not lease.trusted or not self._registry:
+        if not self._may_claim(lease, limit):
             return 0
-        with lease.changing:
-            nothing_held = not self.holds
-            asked_at = self._clock.monotonic()
-            try:
-                claims = self._store.claim(lease.session, limit, tuple(self._registry), lease=self._settings.lease)
-            except LeaseLost:
-                self._session_lost(lease)
-                return 0
-            except StoreError:
-                # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of.
-                lease.shorten(asked_at, self._settings.lease)
-                self._claims_in_doubt = self._answers_lost = True
-                self._on_work()
-                raise
-            if claims:
-                lease.confirm(asked_at, self._settings.lease)
-            # Still under the lock: the keeper must not find a node that holds nothing between the claim and the start.
-            for claim in claims:
-                self._start(claim, lease)
-        if claims and nothing_held:
+        with self._claiming(lease) as claims:
+            claims[:] = self._store.claim(lease.session, limit, tuple(self._registry), lease=self._settings.lease)
+        return len(claims)
+
+    @contextmanager
+    def _claiming(self, lease: SessionLease) -> Iterator[list[Claim]]:
+        """Start the claims that the body puts into the list; know what to think of the lease where it fails."""
+        claims: list[Claim] = []
+        nothing_held = not self.holds
+        asked = lease.ask()
+        try:
+            yield claims
+        except LeaseLost:
+            self._session_lost(lease)
+            return
+        except StoreError:
+            # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of. In this
+            # order, or a renewal asked in between may find the node idle and its long answer be trusted.
+            self._claims_in_doubt = self._answers_lost = True
+            lease.shorten(asked, self._settings.lease)
+            self._on_work()
+            raise
+        if not claims:
+            return
+        shorter = lease.claimed(asked, self._settings.lease)
+        self._telling.started(claims)
+        for claim in claims:
+            self._start(claim, lease)
+        if shorter or nothing_held:
             self._on_work()
         self.tally.claimed += len(claims)
-        return len(claims)
 
     def _adopt(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""
@@ -479,7 +515,8 @@ class Conductor:
         if registered is None or not lease.trusted:
             self._given_back.append(claim)
             return
-        run = Run(claim, on_progress=self._notes.progress, on_line=self._notes.line)
+        effects = Effects(self._store, claim, self._notes)
+        run = Run(claim, on_progress=self._notes.progress, on_line=self._notes.line, effects=effects)
         call = Call(claim, run, registered)
         self._active[(claim.id, claim.token)] = call
         try:
@@ -501,7 +538,7 @@ class Conductor:
         Sessions that hold nothing show in no glance; a timer sweeps them away.
         """
         others = [holder for holder in glance.holders if holder.id != lease.session]
-        dead = [holder.id for holder in others if self._settings.fast_evidence and self._evidence(holder)]
+        dead = [holder.id for holder in others if self._settings.fast_evidence and self._seems_dead(holder)]
         overdue = any(holder.expires_in <= timedelta(0) for holder in glance.holders)
         now = self._clock.monotonic()
         if not dead and not overdue and now - self._reclaimed_at < TIDY:
@@ -509,12 +546,20 @@ class Conductor:
         self._reclaimed_at = now
         taken = self._store.reclaim(dead)
         self.tally.taken_over += len(taken)
-        for one in taken:
-            _log.warning("occurrence %d of %r: its node is gone (%s); now %s", one.id, one.job, one.reason, one.became)
+        self._telling.taken(taken, self._settings.name, {holder.id: holder.node for holder in others})
         # Also where they failed for good: what waited behind them may go on.
         return bool(taken)
 
+    def _seems_dead(self, session: SessionView) -> bool:
+        return self._absence.is_gone(session.id, self._looked_at) or self._evidence(session)
+
     # --- time ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _told(self) -> bool:
+        """Whether hints reach this node; a store may find out only when it has a connection."""
+        capabilities = self._store.capabilities
+        return capabilities.notify or capabilities.clock == "process"
 
     def _sleep(
         self,
@@ -542,6 +587,13 @@ class Conductor:
         ]
         if (notes := self._notes.wanted_in) is not None:
             waits.append(notes)
+        if self._given_up():
+            # A thread that returns at last frees a slot and tells nobody.
+            waits.append(WATCH)
+        if self._settings.fast_evidence and glance.absent:
+            others = {holder.id for holder in glance.holders if holder.id != lease.session}
+            if (doubt := self._absence.wants_look_in(others, read_at)) is not None:
+                waits.append(doubt)
         if not lease.trusted:
             self._on_work()
             waits.append(WATCH)

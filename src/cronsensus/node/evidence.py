@@ -1,4 +1,4 @@
-"""Evidence that a process of this host is dead. Floor 4.
+"""Evidence that a process is dead: of this host by its pid, of any host by what the store tells. Floor 4.
 
 Evidence only shortens a takeover: a wrong verdict costs a run its result, because the token is gone, and never makes
 two results. Still it must not lie. A pid means something only within one boot and one pid namespace (containers on
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
 import psutil
 
-from cronsensus.model.session import SessionView
+from cronsensus.model.session import LockView, SessionView
 
 _LINUX = sys.platform == "linux"
 
@@ -35,7 +36,11 @@ def host_identity() -> str:
 
 
 def started_at(pid: int) -> int | None:
-    """Return when process ``pid`` started, in the host's own units; ``None`` when it is gone or a zombie."""
+    """Return when process ``pid`` started, in the host's own units; ``None`` when it is gone or a zombie.
+
+    Raises:
+        PermissionError: it is another user's, and this host hides those (``hidepid``, systemd's ``ProtectProc``).
+    """
     try:
         if _LINUX:
             # Field 22; the name in field 2 may hold spaces and brackets, so count from the last closing one.
@@ -44,15 +49,57 @@ def started_at(pid: int) -> int | None:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else int(process.create_time())
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+        if _is_hidden(pid):
+            raise PermissionError(f"process {pid} is there, and this user may not look at it") from None
         return None
 
 
-def is_dead(session: SessionView) -> bool:
-    """Return whether the session's process is certainly gone; ``False`` whenever this host cannot tell."""
-    if session.host != host_identity():
+def _is_hidden(pid: int) -> bool:
+    """Whether a process that cannot be seen is there all the same: signalling it is refused, not in vain."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def is_dead(session: SessionView | LockView) -> bool:
+    """Return whether the process of a session, or of who holds a lock, is certainly gone.
+
+    ``False`` whenever this host cannot tell.
+    """
+    if session.pid is None or session.host != host_identity():
         return False
     try:
         started = started_at(session.pid)
     except (OSError, ValueError, IndexError, psutil.Error):
         return False
     return started is None or started != session.pid_started
+
+
+ABSENT_FOR = 0.2
+"""Seconds after which a session that shows the store no sign of life is dead. A process whose connection was cut off
+has shown one again by then, unless it has other troubles."""
+
+
+class Absence:
+    """Since when sessions show no sign of life. What the store has seen only once may be a cut connection."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def note(self, absent: Collection[str], now: float) -> None:
+        """Take what a look has seen at ``now`` (monotonic seconds); who is seen again is forgotten."""
+        self._since = {session: self._since.get(session, now) for session in absent}
+
+    def is_gone(self, session: str, now: float) -> bool:
+        """Whether it was absent in two looks, with time between them to come back."""
+        since = self._since.get(session)
+        return since is not None and now - since >= ABSENT_FOR
+
+    def wants_look_in(self, sessions: Collection[str], now: float) -> float | None:
+        """Return the seconds until another look can tell of one of ``sessions``; ``None``: none is in doubt."""
+        waits = [self._since[session] + ABSENT_FOR - now for session in sessions if session in self._since]
+        return max(0.0, min(waits)) if waits else None

@@ -9,7 +9,8 @@
                                  ▼
                             store error: try again soon; when the trust has run out, tell the conductor
 
-An idle node holds a long lease and renews it about once a minute, so that an idle store can sleep.
+An idle node holds a long lease and renews it every four minutes, so that an idle store can sleep. Which of the two
+leases it is the store decides, by what the session holds (ADR 4).
 
 Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock; then the
 conductor stops what runs. If the store answers again in time, nothing happened.
@@ -84,31 +85,24 @@ class Keeper:
         lease = self._kept
         if lease is None or lease.lost:
             return IDLE_RENEWAL.total_seconds()
-        busy = self._holds()
-        every = min(self._lease / 3, IDLE_RENEWAL) if busy else IDLE_RENEWAL
-        ttl = self._lease if busy else max(self._lease, IDLE_LEASE)
-        asked_at = self._clock.monotonic()
-        # Counted from the lease itself and not from the last renewal: a claim sets it too, and what was short while the
-        # node worked is too short for an idle one.
-        wait = lease.trusted_for - (ttl.total_seconds() * (1 - MARGIN) - every.total_seconds())
-        if self._hinted:
-            wait = min(wait, self._looked_at + (QUICK_LOOK if busy else IDLE_LOOK) - asked_at)
-        if wait > 0:
-            return min(wait, every.total_seconds())
-        if busy:
-            return self._renew(lease, ttl, asked_at, every)
-        # A long lease answered while a claim sets a short one would be trusted for too long: one of them at a time.
-        if not lease.changing.acquire(blocking=False):
-            return SOONEST
-        try:
-            return SOONEST if self._holds() else self._renew(lease, ttl, asked_at, every)
-        finally:
-            lease.changing.release()
+        wait = self._due_in(lease)
+        return wait if wait > 0 else self._renew(lease)
 
-    def _renew(self, lease: SessionLease, ttl: timedelta, asked_at: float, every: timedelta) -> float:
-        self._hinted, self._looked_at = False, asked_at
+    def _due_in(self, lease: SessionLease) -> float:
+        """Return the seconds until the next renewal, by the length that the lease has now."""
+        every = IDLE_RENEWAL if lease.length > self._lease else min(self._lease / 3, IDLE_RENEWAL)
+        # Counted from the lease itself and not from the last renewal: a claim sets it too.
+        wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
+        if self._hinted:
+            look = QUICK_LOOK if self._holds() else IDLE_LOOK
+            wait = min(wait, self._looked_at + look - self._clock.monotonic())
+        return min(wait, every.total_seconds())
+
+    def _renew(self, lease: SessionLease) -> float:
+        asked = lease.ask()
+        self._hinted, self._looked_at = False, asked.at
         try:
-            renewal = self._store.renew(lease.session, lease=ttl)
+            renewal = self._store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
         except StoreError:
             self._hinted = True
             if not lease.trusted and self._told is not lease:
@@ -117,14 +111,15 @@ class Keeper:
             return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
         if self._stopped.is_set():
             # The node is closing the session itself.
-            return every.total_seconds()
+            return IDLE_RENEWAL.total_seconds()
         if renewal.alive:
             self._told = None
-            lease.confirm(asked_at, ttl)
+            # A claim whose answer was lost may yet be carried out, and shorten the lease.
+            lease.confirm(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
         else:
             lease.lose()
         self._on_renewal(lease, renewal)
-        return every.total_seconds()
+        return max(SOONEST, self._due_in(lease))
 
     def run(self) -> None:
         """Turn ``step`` until ``stop``; the keeper's thread."""

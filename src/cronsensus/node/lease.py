@@ -4,11 +4,15 @@ The store decides whether a session lives. A node cannot ask it all the time, so
 each answer, counted from *before* the question was asked and by the monotonic clock, less a margin (River's trust
 window). Local time may only end the trust early, never lengthen it. A process that was frozen finds its trust gone
 when it wakes.
+
+Answers may cross: a renewal may find an idle session and set a long lease, a claim then a short one, and the first
+answer arrive last. So a long lease counts only if no claim was answered since it was asked for.
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from datetime import timedelta
 
 from cronsensus.clock import Clock
@@ -19,37 +23,68 @@ MARGIN = 0.1
 """Share of a lease that is not trusted: room for the stop to take effect before another node may begin."""
 
 
-class SessionLease:
-    """One session's lease as this node sees it. Safe to share between threads.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that sets the lease: when it was asked (monotonic seconds), after how many claims."""
 
-    Attributes:
-        changing: held while the lease changes between long (idle) and short (working), so that the two answers cannot
-            cross.
-    """
+    at: float
+    claims: int
+
+
+class SessionLease:
+    """One session's lease as this node sees it. Safe to share between threads."""
 
     def __init__(self, session: str, clock: Clock) -> None:
         self.session = session
-        self.changing = threading.Lock()
         self._clock = clock
         self._lock = threading.Lock()
+        self._length = timedelta(0)
         self._trusted_until = -1.0
+        self._claims = 0
         self._lost = False
 
-    def confirm(self, asked_at: float, lease: timedelta) -> None:
-        """Note that a question asked at ``asked_at`` was answered: the lease is ``lease`` long from then, or longer."""
-        seconds = lease.total_seconds()
+    def ask(self) -> Asked:
+        """Note that the store is about to be asked."""
         with self._lock:
-            self._trusted_until = asked_at + seconds * (1 - MARGIN)
+            return Asked(self._clock.monotonic(), self._claims)
 
-    def shorten(self, asked_at: float, lease: timedelta) -> None:
-        """Note that the lease may have been set to ``lease`` at ``asked_at`` or later: trust it no longer than that."""
+    def confirm(self, asked: Asked, lease: timedelta) -> None:
+        """Note that a renewal set the lease to ``lease``."""
+        until = _trust(asked.at, lease)
         with self._lock:
-            self._trusted_until = min(self._trusted_until, asked_at + lease.total_seconds() * (1 - MARGIN))
+            if asked.claims == self._claims:
+                self._trusted_until, self._length = until, lease
+            elif lease <= self._length:
+                self._trusted_until = max(self._trusted_until, until)
+
+    def claimed(self, asked: Asked, lease: timedelta) -> bool:
+        """Note that a claim set the lease to ``lease``; return whether it was longer before."""
+        until = _trust(asked.at, lease)
+        with self._lock:
+            self._claims += 1
+            shorter = lease < self._length
+            self._trusted_until = until if shorter else max(self._trusted_until, until)
+            self._length = lease
+            return shorter
+
+    def shorten(self, asked: Asked, lease: timedelta) -> None:
+        """Note that a claim may have set the lease to ``lease``, then or later: trust no longer one."""
+        until = _trust(asked.at, lease)
+        with self._lock:
+            self._claims += 1
+            if lease < self._length:
+                self._trusted_until, self._length = min(self._trusted_until, until), lease
 
     def lose(self) -> None:
         """Note that the session is dead for good."""
         with self._lock:
             self._lost = True
+
+    @property
+    def length(self) -> timedelta:
+        """Return how long the lease was when it was last set, as far as this node knows."""
+        with self._lock:
+            return self._length
 
     @property
     def lost(self) -> bool:
@@ -68,3 +103,7 @@ class SessionLease:
         """Return the seconds of trust left; zero or less when there is none."""
         with self._lock:
             return -1.0 if self._lost else self._trusted_until - self._clock.monotonic()
+
+
+def _trust(asked_at: float, lease: timedelta) -> float:
+    return asked_at + lease.total_seconds() * (1 - MARGIN)

@@ -22,6 +22,10 @@ class Listener:
         self._on_hint = on_hint
         self._stopped = threading.Event()
 
+    def attend(self, session: str) -> None:
+        """Let others see that the process of ``session`` lives, where the store can show it."""
+        self._store.attend(session)
+
     def run(self) -> None:
         """Wait and tell until ``stop``."""
         troubled, deaf = False, True

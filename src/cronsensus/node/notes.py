@@ -1,7 +1,8 @@
 """What running attempts say of themselves, gathered for the node's next round. Floor 4.
 
 Progress and log lines are worth a write now and then, not one each. What the store could not take is kept for the next
-time; what it refuses, because the run is no longer current, is nobody's.
+time; what it refuses, because the run is no longer current, is nobody's. What a run says while it is in its transaction
+is held back for the transaction to write: once that is committed, the run is no longer current.
 """
 
 from __future__ import annotations
@@ -27,23 +28,27 @@ class Notes:
         self._clock = clock
         self._wake = wake
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._held: set[_Key] = set()
         self._progress: dict[_Key, tuple[float, float]] = {}
         self._lines: dict[_Key, list[LogLine]] = {}
         self._flushed_at = -1e9
 
     def progress(self, run: Run, done: float, total: float) -> None:
         """Note how far a run is; the last word counts."""
+        key = run.id, run.token
         with self._lock:
-            first = self._empty
-            self._progress[run.id, run.token] = float(done), float(total)
+            first = self._nothing_to_write and key not in self._held
+            self._progress[key] = float(done), float(total)
         if first:
             self._wake()
 
     def line(self, run: Run, line: LogLine) -> None:
         """Note a line."""
+        key = run.id, run.token
         with self._lock:
-            first = self._empty
-            self._lines.setdefault((run.id, run.token), []).append(line)
+            first = self._nothing_to_write and key not in self._held
+            self._lines.setdefault(key, []).append(line)
         if first:
             self._wake()
 
@@ -51,30 +56,61 @@ class Notes:
     def wanted_in(self) -> float | None:
         """Return the seconds until the next write is wanted; ``None`` when there is nothing to write."""
         with self._lock:
-            if self._empty:
+            if self._nothing_to_write:
                 return None
             return max(0.0, self._flushed_at + EVERY - self._clock.monotonic())
 
     def flush(self, store: Store) -> None:
         """Write everything; what a store error leaves unwritten stays."""
-        with self._lock:
-            if self._empty:
-                return
-            progress, self._progress = self._progress, {}
-            lines, self._lines = self._lines, {}
-        keys = sorted(progress.keys() | lines.keys())
-        try:
-            store.note([Note(*key, progress.get(key), tuple(lines.get(key, ()))) for key in keys])
-        except BaseException:
+        with self._writing:
             with self._lock:
-                self._progress = progress | self._progress
-                for key, later in self._lines.items():
-                    lines.setdefault(key, []).extend(later)
-                self._lines = lines
-            raise
+                keys = sorted((self._progress.keys() | self._lines.keys()) - self._held)
+                progress = {key: self._progress.pop(key) for key in keys if key in self._progress}
+                lines = {key: self._lines.pop(key) for key in keys if key in self._lines}
+            if not keys:
+                return
+            try:
+                store.note([Note(*key, progress.get(key), tuple(lines.get(key, ()))) for key in keys])
+            except BaseException:
+                with self._lock:
+                    self._progress = progress | self._progress
+                    for key, earlier in lines.items():
+                        self._lines[key] = [*earlier, *self._lines.get(key, ())]
+                raise
+            with self._lock:
+                self._flushed_at = self._clock.monotonic()
+
+    # --- held back for a run's transaction ----------------------------------------------------------------------------
+
+    def hold(self, occurrence: int, token: int) -> None:
+        """Keep what a run says until ``let_go``; when this returns, nothing of it is on its way to the store."""
+        with self._writing, self._lock:
+            self._held.add((occurrence, token))
+
+    def held(self, occurrence: int, token: int) -> Note | None:
+        """Return what waits of a run, for its transaction to write."""
+        key = occurrence, token
         with self._lock:
-            self._flushed_at = self._clock.monotonic()
+            progress, lines = self._progress.get(key), self._lines.get(key, ())
+        return Note(*key, progress, tuple(lines)) if progress is not None or lines else None
+
+    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
+        """Forget what its transaction has ``written``; what else waits of the run goes the usual way."""
+        key = occurrence, token
+        with self._lock:
+            self._held.discard(key)
+            if written is not None:
+                if self._progress.get(key) == written.progress:
+                    self._progress.pop(key, None)
+                self._lines[key] = self._lines.get(key, [])[len(written.lines) :]
+                if not self._lines[key]:
+                    del self._lines[key]
+            waits = not self._nothing_to_write
+        if waits:
+            self._wake()
 
     @property
-    def _empty(self) -> bool:
-        return not self._progress and not self._lines
+    def _nothing_to_write(self) -> bool:
+        if not self._held:
+            return not self._progress and not self._lines
+        return not (self._progress.keys() | self._lines.keys()) - self._held

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cronsensus.errors import Cancel, LeaseLost
+from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
+from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
+from cronsensus.node.effects import Effects
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from cronsensus.node.hopping import HoppingConnection
+
+Result = TypeVar("Result")
 
 _current: ContextVar[Run | None] = ContextVar("cronsensus_run", default=None)
 
@@ -50,6 +62,7 @@ class Run:
         *,
         on_progress: Callable[[Run, float, float], None] | None = None,
         on_line: Callable[[Run, LogLine], None] | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self.id: int = claim.id
         self.job: str = claim.job
@@ -65,9 +78,16 @@ class Run:
         self.cancel_reason: str | None = None
         self._on_progress = on_progress
         self._on_line = on_line
+        self._effects = effects
 
     def progress(self, done: float, total: float = 100) -> None:
-        """Say how far the run is: written within half a second, and refused once the run is not current."""
+        """Say how far the run is: written within half a second, and refused once the run is not current.
+
+        Raises:
+            InvalidOption: a number that is infinite or none.
+        """
+        if not (math.isfinite(done) and math.isfinite(total)):
+            raise InvalidOption(f"progress({done!r}, {total!r}) cannot be kept; both must be finite numbers")
         if self._on_progress is not None:
             self._on_progress(self, done, total)
 
@@ -88,8 +108,109 @@ class Run:
         if self.cancelled.is_set():
             raise Cancel(self.cancel_reason or "asked to stop")
 
+    # --- effects that commit together with the result -----------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Open a transaction on the store's own database that commits your effects together with the run's result.
+
+        Gives an SQLAlchemy Core ``Connection``. Leaving the block commits both; an exception that leaves it, a crash,
+        and a run that was taken over meanwhile undo both. So of each occurrence the effects are there exactly once.
+
+        - The result is ``None``, or what ``run.complete(...)`` was given in the block. The run has succeeded with the
+          commit: what the function returns or raises afterwards cannot change that, and is only logged.
+        - At most one transaction of a run is committed. After one that was rolled back another may be begun.
+        - Progress and log lines of the block are written with its end.
+        - On SQLite the block holds the one write lock of the database: nobody else writes, and no lease is renewed.
+          A block that is longer than the lease is rolled back. Do slow work before it.
+
+        Not prevented: effects elsewhere than on this connection.
+
+        Raises:
+            LeaseLost: the run is no longer current, seen at the beginning or at the end; nothing of it is committed.
+            UnsupportedTransaction: the store has no transactions, the job runs in a process of its own, there was one
+                already, or the block ended the transaction by itself.
+            StoreError: the database cannot be used; if it failed in the very commit, the node finds out what became of
+                it, and runs the occurrence again only if nothing was committed.
+
+        Example:
+            >>> import tempfile
+            >>> from cronsensus import Run, Scheduler
+            >>> from sqlalchemy import text
+            >>> with tempfile.TemporaryDirectory() as folder, Scheduler(f"sqlite:///{folder}/shop.db") as scheduler:
+            ...
+            ...     @scheduler.job()
+            ...     def book(run: Run) -> int:
+            ...         with run.transaction() as conn:
+            ...             conn.execute(text("CREATE TABLE IF NOT EXISTS bookings (key TEXT)"))
+            ...             conn.execute(text("INSERT INTO bookings VALUES (:key)"), {"key": run.key})
+            ...             return run.complete(1)
+            ...
+            ...     book.enqueue(key="order:1").result("10s")
+            1
+        """
+        return self._effects_here().block(self.lease_lost.is_set)
+
+    def atransaction(self) -> AbstractAsyncContextManager[HoppingConnection]:
+        """Do what ``transaction`` does without blocking the event loop: each statement hops to a thread of its own.
+
+        ``async with run.atransaction() as conn``, and then ``await conn.execute(…)``, ``await conn.scalar(…)``,
+        ``await conn.scalars(…)``, or ``await conn.run_sync(function)``, which is given the ``Connection`` itself.
+        """
+        from cronsensus.node.hopping import hopping
+
+        return hopping(self.transaction)
+
+    def complete(self, result: Result) -> Result:
+        """Say, inside the block of ``transaction``, what the run's result is, and return it.
+
+        It is recorded when the block commits; said again, the last word counts.
+
+        Raises:
+            InvalidPayload: it is not JSON, or too large.
+            UnsupportedTransaction: not inside the block.
+        """
+        self._effects_here().complete(result)
+        return result
+
+    def complete_in(self, connection: Any, result: Any = None) -> None:
+        """Write that the run succeeded into a transaction of your own, on the store's database.
+
+        Your commit decides both, so say it last, and commit before the function returns; after a rollback you may
+        say it again. A function that returns although nothing was committed has failed (``NotCommitted``).
+
+        Args:
+            connection: SQLAlchemy's ``Connection`` or ORM ``Session``, or a connection of the store's own driver
+                (``sqlite3``, psycopg, PyMySQL). With ``AsyncSession``: ``await session.run_sync(run.complete_in)``.
+            result: JSON, or ``None``.
+
+        Raises:
+            LeaseLost: the run is no longer current; roll back, and stop. Let it leave your ``with`` block.
+            UnsupportedTransaction: the store has no transactions, or this is no transaction of its database.
+            InvalidPayload: the result is not JSON, or too large.
+        """
+        self._effects_here().complete_in(connection, result, self.lease_lost.is_set)
+
+    @property
+    def committed(self) -> bool:
+        """Whether this run's ``transaction`` is known to be committed; then it has succeeded, whatever comes after."""
+        return self._effects is not None and self._effects.committed
+
+    def _effects_here(self) -> Effects:
+        if self._effects is None:
+            raise UnsupportedTransaction(
+                f"this run of {self.job!r} has no store at hand: a job with executor='process' runs in a process of "
+                "its own, which has no connection to it; use executor='thread' (or an async function)"
+            )
+        return self._effects
+
+    # --- what the node calls ------------------------------------------------------------------------------------------
+
+    def ended(self, ending: Ending) -> Ending:
+        """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""
+        return ending if self._effects is None else self._effects.verdict(ending)
+
     def stop(self, reason: str, *, lease_lost: bool = False) -> None:
-        """Ask the run to stop; what the node calls. The first reason stands."""
+        """Ask the run to stop. The first reason stands."""
         if self.cancel_reason is None:
             self.cancel_reason = reason
         if lease_lost:

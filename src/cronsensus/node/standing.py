@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from cronsensus.model.instants import to_micros
+from cronsensus.instants import to_micros
 
 STAGGER = timedelta(milliseconds=15)
 LAST_PLACE = 8

@@ -59,12 +59,12 @@ def test_a_value_comes_back_as_json():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({1, 2}, "its result is a builtins.set, which is not JSON; pass text, numbers, lists or dicts"),
+        ({1, 2}, "its result is a set, which is not JSON; pass text, numbers, lists or dicts"),
         ({"a": [float("nan")]}, "its result.a[0] is nan: JSON has no such number"),
         ({1: 2}, "its result has the key 1: JSON keys are text"),
         ("x" * 10_000_000, "its result is 10,000,002 bytes as JSON, more than the 262,144 that a store keeps"),
         ("\ud800", "cannot be written as JSON"),
-        ((item for item in "ab"), "its result is a builtins.generator"),
+        ((item for item in "ab"), "its result is a generator"),
     ],
     ids=["set", "nan", "key", "10 MB", "surrogate", "generator"],
 )

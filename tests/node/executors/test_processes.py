@@ -159,7 +159,7 @@ def test_what_goes_wrong_in_a_call_leaves_the_child_to_the_next(run, jobs):
     pid = run(jobs.whoami).result
     assert "the job called sys.exit(3)" in run(jobs.leaves, 3).error.message
     assert run(jobs.recurses).error.type == "RecursionError"
-    assert "builtins.set, which is not JSON" in run(jobs.not_json).error.message
+    assert "a set, which is not JSON" in run(jobs.not_json).error.message
     assert "more than the 262,144 that a store keeps" in run(jobs.large).error.message
     assert "takes 0 positional arguments" in run(jobs.whoami, 1).error.message
     assert run(jobs.whoami).result == pid

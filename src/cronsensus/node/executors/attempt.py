@@ -20,7 +20,7 @@ from cronsensus.clock import Clock
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, with_run
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
-from cronsensus.node.executors.ending import raised, returned
+from cronsensus.node.executors.ending import cannot_be_called, raised, returned
 from cronsensus.node.run import Run, enter_run
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     try:
         value = Context().run(_invoke, run, function, args, kwargs)
     except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
-        return raised(error, run)
+        return dataclasses.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
     return returned(value)
 
 

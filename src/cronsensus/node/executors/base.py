@@ -58,6 +58,11 @@ thread that runs over its time is reported as timed out at once, and whatever it
 class Executor(ABC):
     """Runs calls. ``start`` never blocks; the end of each is reported through ``Done``, exactly once."""
 
+    @property
+    def abandoned(self) -> int:
+        """Return how many attempts were reported as over and run on all the same: they take up slots of the node."""
+        return 0
+
     @abstractmethod
     def start(self, call: Call) -> None:
         """Begin an attempt. Its timeout is ``call.claim.spec.policies.timeout``, counted from now."""

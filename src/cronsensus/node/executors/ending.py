@@ -12,17 +12,19 @@ own words and hold; every other exception ends the attempt as cancelled, with th
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 from cronsensus.codec import dumps
+from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import Cancel, CronsensusError, InvalidDuration, InvalidPayload, LeaseLost, Retry, Skip
-from cronsensus.model.durations import format_duration, parse_duration
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
@@ -46,16 +48,41 @@ _UNNAMED_MODULES = frozenset({"builtins", "__main__", "__cronsensus_main__", "cr
 
 
 def returned(value: Any) -> Ending:
-    """Return the ending of a function that returned ``value``; one that is not JSON, or too large, is a failure."""
+    """Return the ending of a function that returned ``value``; one that is not JSON, or too large, is a failure.
+
+    Such a run is not tried again: its work is done, and doing it once more would not make another value of it.
+    """
     if value is None:
         return Ending(kind="returned")
     try:
         return Ending(kind="returned", result=dumps(value, what="result"))
     except InvalidPayload as error:
         message = f"the job ran to its end, but its {error}. Return None if nobody needs the result"
-        return Ending(kind="raised", error=RunError(type="InvalidPayload", message=clean(message, LONGEST_MESSAGE)))
+        failure = RunError(type="InvalidPayload", message=clean(message, LONGEST_MESSAGE))
     except Exception as error:  # noqa: BLE001 — out of memory, or a subclass of str with ideas of its own
-        return Ending(kind="raised", error=describe(error))
+        failure = describe(error)
+    return Ending(kind="raised", error=failure, hopeless=True)
+
+
+def cannot_be_called(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
+) -> bool:
+    """Tell whether ``error`` came from calling ``function`` with arguments that it does not take.
+
+    What it raises itself, a ``TypeError`` too, may be another the next time; this will not.
+    """
+    if not isinstance(error, TypeError):
+        return False
+    try:
+        # What is called, not what it wraps: a decorator may add arguments, or take some away.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return False
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return True
+    return False
 
 
 def raised(error: BaseException, run: Run) -> Ending:

@@ -24,6 +24,7 @@ _STEPS = ("function", "__wrapped__")
 _DEEPEST = 20
 
 _in_child = False
+_loading_program = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ def mark_child_process() -> None:
     _in_child = True
 
 
+def loading_program() -> bool:
+    """Tell whether this process is importing its node's program right now, for one of the jobs in it."""
+    return _loading_program
+
+
 def require_importable(function: Callable[..., Any]) -> None:
     """Check, where a job is declared, that a process of its own can import the function.
 
@@ -63,8 +69,7 @@ def require_importable(function: Callable[..., Any]) -> None:
 
     Raises:
         UnsupportedFunction: it is a lambda, a nested function, a method, a builtin, or no function; the message says
-        what to
-            write instead.
+            what to write instead.
     """
     shown = _show(function)
     instead = 'or use executor="thread"'
@@ -174,6 +179,7 @@ def _main(shown: str) -> tuple[str | None, str | None]:
 
 def _load_main(target: Target) -> ModuleType:
     """Import the program itself under another name, once."""
+    global _loading_program  # noqa: PLW0603 — a fact about the process
     loaded = sys.modules.get(MAIN)
     if loaded is not None:
         return loaded
@@ -193,12 +199,15 @@ def _load_main(target: Target) -> ModuleType:
     # Entered before its code runs, as import does, so that what the program imports may look at it.
     previous = sys.modules["__main__"]
     sys.modules[MAIN] = sys.modules["__main__"] = module
+    _loading_program = True
     try:
         exec(code, module.__dict__)  # noqa: S102 — the program that this process's own parent runs
     except BaseException:
         del sys.modules[MAIN]
         sys.modules["__main__"] = previous
         raise
+    finally:
+        _loading_program = False
     return module
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import inspect
 import itertools
 import logging
@@ -27,7 +28,16 @@ from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import cancelled, describe, failed, raised, returned, stack_of, timed_out
+from cronsensus.node.executors.ending import (
+    cancelled,
+    cannot_be_called,
+    describe,
+    failed,
+    raised,
+    returned,
+    stack_of,
+    timed_out,
+)
 from cronsensus.node.run import enter_run
 
 logger = logging.getLogger(__name__)
@@ -215,13 +225,14 @@ class LoopExecutor(Executor):
     async def _drive(self, attempt: _LoopAttempt) -> None:
         """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
         call = attempt.call
+        function, (args, kwargs) = call.registered.function, arguments(call)
         try:
-            args, kwargs = arguments(call)
-            value = call.registered.function(*args, **kwargs)
+            value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
         except BaseException as error:  # noqa: BLE001 — see above
-            ending = raised(error, call.run)
+            hopeless = cannot_be_called(function, args, kwargs, error)
+            ending = dataclasses.replace(raised(error, call.run), hopeless=hopeless)
             where = describe(error).traceback if attempt.asked == "timed_out" else ""
         else:
             ending, where = returned(value), ""

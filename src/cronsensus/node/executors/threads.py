@@ -15,6 +15,7 @@ the process can end.
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from queue import Empty, SimpleQueue
 
@@ -24,6 +25,8 @@ from cronsensus.node.executors.attempt import Attempt, Attempts, arguments, perf
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.ending import cancelled, failed, stack_of, timed_out
+
+_log = logging.getLogger("cronsensus.node")
 
 IDLE_SECONDS = 60.0
 """How long a worker without work stays."""
@@ -67,7 +70,7 @@ class ThreadExecutor(Executor):
 
     @property
     def abandoned(self) -> int:
-        """How many threads still run something that was given up."""
+        """Return how many threads still run something that was given up; nothing can stop them."""
         with self._lock:
             return len(self._abandoned)
 
@@ -149,6 +152,11 @@ class ThreadExecutor(Executor):
         where = stack_of(attempt.worker.thread.ident)
         with self._lock:
             self._abandoned.add(attempt.worker)
+        _log.warning(
+            "run %d of %r took longer than its timeout; its thread cannot be stopped and keeps a slot of this "
+            "node until it returns (%d do so now); with executor='process' it could be",
+            attempt.call.claim.id, attempt.call.claim.job, self.abandoned,
+        )  # fmt: skip
         detail = "its thread cannot be stopped and is abandoned; what it does from here on is ignored"
         if self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail)):
             # Only now: a job that notices and raises Cancel must not overtake the report that its time was up.

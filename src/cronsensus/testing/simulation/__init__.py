@@ -11,6 +11,8 @@
       │      Wire ── faults at any verb: errors, lost and late answers, pauses, crashes
       │        │
       ├── MemoryStore ◀── People: operators and callers
+      │        ▲
+      │      Outsiders: programs with timers of their own, which win occurrences by name and hold locks
       │        │
       └── Judge ── sees each verb as it is carried out, keeps books of its own
                │

@@ -14,8 +14,6 @@ class StoreClock:
 
     def __init__(self) -> None:
         self.micros = 0
-        self.set_back = False
-        """Whether it was ever set back."""
         self._set_by = 0
         self._now = START
 
@@ -35,7 +33,6 @@ class StoreClock:
     def step(self, micros: int) -> None:
         """Set the wall clock ahead or back; no time passes."""
         self._set_by += micros
-        self.set_back |= micros < 0
         self.advance_to(self.micros)
 
 

@@ -21,10 +21,8 @@ class Crank:
     What a thread of ``Node`` does with an event, this does with the simulation's queue.
     """
 
-    def __init__(
-        self, node: Process, name: str, turn: Callable[[], float], mutex: Callable[[], Mutex], *, soonest: float = 0.0
-    ) -> None:
-        """Make a crank of ``node``; ``mutex`` gives the lock for which its turns may have to wait."""
+    def __init__(self, node: Process, name: str, turn: Callable[[], float], *, soonest: float = 0.0) -> None:
+        """Make a crank of ``node`` that sleeps no shorter than ``soonest`` between two turns, if it is not woken."""
         self.node = node
         self.name = name
         self.fault: Fault | None = None
@@ -32,7 +30,6 @@ class Crank:
         self.on_rest: Callable[[], None] | None = None
         """Called once, when the crank is stopped and rests."""
         self._turn = turn
-        self._mutex = mutex
         self._soonest = soonest
         self._step: Step | None = None
         self._wait = 0.0
@@ -64,10 +61,6 @@ class Crank:
     def suspend(self, micros: int) -> None:
         """Stop in the middle of this turn for a while; called from within it."""
         self.node.later(micros, self._resume)
-        self.rest()
-
-    def rest(self) -> None:
-        """Stop in the middle of this turn until somebody calls ``resume``; called from within it."""
         world = self.node.stage
         world.current = None
         if self._step is not None:
@@ -78,10 +71,6 @@ class Crank:
             if not self._resumed or self.node.gone:
                 raise Crashed
         world.current = self
-
-    def resume(self) -> None:
-        """Go on with a turn that rests, at this moment."""
-        self.node.later(0, self._resume)
 
     def kill(self) -> None:
         """Unwind a turn that is suspended: its process is gone."""
@@ -96,10 +85,6 @@ class Crank:
 
     def _begin(self, mine: int) -> None:
         if mine != self._scheduled or self._turning or self.stopped:
-            return
-        if self._mutex().held and not self.node.stage.scenario.batons:
-            # Whoever holds it sleeps below us on the stack, and could not wake before we have ended.
-            self._mutex().parked.append(self)
             return
         self._count()
         self._woken, self._turning = False, True
@@ -161,41 +146,3 @@ class Crank:
         self._turns += 1
         if self._turns == MOST_TURNS:
             world.witness.broken("spins", f"{self.name} was turned {MOST_TURNS} times within a second")
-
-
-class Mutex:
-    """A lock between the cranks of one node: a crank that has to wait for it is suspended."""
-
-    def __init__(self, node: Process) -> None:
-        self._node = node
-        self.held = False
-        self.parked: list[Crank] = []
-        """Cranks that are turned when the lock is free."""
-        self._waiting: list[Crank] = []
-
-    def acquire(self, blocking: bool = True) -> bool:  # noqa: FBT001, FBT002 - as threading.Lock has it
-        """Take the lock, or wait for it."""
-        while self.held:
-            crank = self._node.stage.current
-            if not blocking or crank is None:
-                return False
-            self._waiting.append(crank)
-            crank.rest()
-        self.held = True
-        return True
-
-    def release(self) -> None:
-        """Free the lock, and let those who wait try again."""
-        self.held = False
-        waiting, self._waiting = self._waiting, []
-        for crank in waiting:
-            crank.resume()
-        parked, self.parked = self.parked, []
-        for crank in parked:
-            crank.wake()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()

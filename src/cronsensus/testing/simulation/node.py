@@ -11,11 +11,11 @@ from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.conductor import NodeSettings
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.keeper import SOONEST
-from cronsensus.node.lease import SessionLease
+from cronsensus.node.listener import Listener
 from cronsensus.node.node import LAST_WORDS, Node
 from cronsensus.stores.base import Store
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock
-from cronsensus.testing.simulation.cranks import Crank, Mutex
+from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.stage import Stage
 from cronsensus.testing.simulation.wire import Wire
 from cronsensus.testing.simulation.work import SimulatedExecutor
@@ -41,7 +41,6 @@ class SimulatedNode(Node):
         self.gone = False
         self.leaving = False
         self.suspended: list[Crank] = []
-        self.mutex = Mutex(self)
         self.thaw_at = 0
         """The moment from which the process goes on."""
         self._sessions = 0
@@ -53,8 +52,8 @@ class SimulatedNode(Node):
         settings = NodeSettings(
             name=name, lease=stage.scenario.lease, concurrency=concurrency, fast_evidence=fast_evidence
         )
-        self.turning = Crank(self, name, self._step, lambda: self.mutex)
-        self.keeping = Crank(self, f"{name}.keeper", self._keep, lambda: self.mutex, soonest=SOONEST)
+        self.turning = Crank(self, name, self._step)
+        self.keeping = Crank(self, f"{name}.keeper", self._keep, soonest=SOONEST)
         self.executor = executor
         # Everything that Node.__init__ sets, with the simulation's parts.
         self._settings = settings
@@ -88,6 +87,7 @@ class SimulatedNode(Node):
             on_renewal=self._on_renewal,
             on_trust_lost=self._on_trust_lost,
         )
+        self._listener = Listener(stage.store, self._on_hint)
         self._keeper._wake = cast("Any", _Waker(self.keeping))  # noqa: SLF001 - the keeper's thread waits for this event
 
     # --- what the process does ---------------------------------------------------------------------------------------
@@ -142,13 +142,21 @@ class SimulatedNode(Node):
 
     def _step(self) -> float:
         wait = self.conductor.step()
+        self._tell_trust()
         if self.conductor.draining and not self.conductor.holds and not self._drained.is_set():
             self._drained.set()
             self._on_drained()
         return wait
 
     def _keep(self) -> float:
-        return self._keeper.step()
+        wait = self._keeper.step()
+        self._tell_trust()
+        return wait
+
+    def _tell_trust(self) -> None:
+        lease = self.conductor.lease
+        if lease is not None and lease.trusted and self.conductor.holds:
+            self.stage.witness.trusts(self, lease.session, self.clock.micros(lease.trusted_for))
 
     def _ask_to_leave(self) -> None:
         self.leave(0)
@@ -164,7 +172,7 @@ class SimulatedNode(Node):
     def _stop_keeping(self) -> None:
         # Node.stop sets a flag and does not wait for the keeper before it closes the session.
         self.keeping.stop()
-        Crank(self, f"{self.name}.exit", self._close, lambda: self.mutex).wake()
+        Crank(self, f"{self.name}.exit", self._close).wake()
 
     def _close(self) -> float:
         try:
@@ -183,11 +191,6 @@ class SimulatedNode(Node):
         self.stage.node_gone(self)
 
     # --- what it tells the conductor ---------------------------------------------------------------------------------
-
-    def _on_session(self, lease: SessionLease) -> None:
-        self.mutex = Mutex(self)
-        lease.changing = cast("Any", self.mutex)
-        super()._on_session(lease)
 
     def _new_session(self) -> SessionSpec:
         self._sessions += 1

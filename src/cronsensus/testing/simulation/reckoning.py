@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from cronsensus.audit import Finding, audit
+from cronsensus.audit import audit
 from cronsensus.model.job import JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import ACTIVE, Origin, State
 from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.judge.books import JobBook, Record
+from cronsensus.testing.simulation.judge.books import FUZZ, JobBook, Record
 from cronsensus.testing.simulation.node import SimulatedNode
 
 EVERYTHING = 1_000_000
@@ -30,20 +30,21 @@ def reckon(judge: Judge) -> None:
             ranges = judge.stage.store.ranges(name, limit=EVERYTHING)
             mine = [one for one in occurrences if one.job == name]
             _verdicts(judge, job, book, ranges, mine)
+    _locks(judge)
     report = audit(judge.stage.store, tolerance=timedelta(seconds=30))
     for finding in report.findings:
-        if not (judge.stage.clock.set_back and _may_seem_so(judge, finding)):
-            judge.broken("audit", finding.sentence)
+        judge.broken("audit", finding.sentence)
 
 
-def _may_seem_so(judge: Judge, finding: Finding) -> bool:
-    """Whether a clock that was set back explains a finding.
-
-    By such a clock, what came one after the other seems to have come at a time, what was made before a pause seems to
-    have been made in it, and a job that was retired and came back seems to have been away at another time.
-    """
-    came_back = bool(judge.jobs[finding.job].left_out)
-    return finding.kind == "overlap" or "paused" in finding.sentence or (finding.kind == "missing" and came_back)
+def _locks(judge: Judge) -> None:
+    """Ask whether the store shows the locks that are held, and no others."""
+    shown = {view.name: view.token for view in judge.stage.store.locks()}
+    for name, book in judge.locks.items():
+        if judge.is_held(name, FUZZ) and shown.get(name) != book.grant.token:
+            judge.broken("ledger", f"{name} is held under {book.grant.token}, and the store shows {shown.get(name)}")
+    for name, token in shown.items():
+        if not judge.is_held(name, -FUZZ):
+            judge.broken("ledger", f"{name} is free, and the store shows {token}")
 
 
 def nothing_is_left(judge: Judge, since: datetime) -> None:
@@ -106,6 +107,13 @@ def _states(judge: Judge, occurrences: list[Occurrence]) -> None:
                 f"{record} is {one.state} after {one.attempt} attempts, {one.failures} failures, {one.crashes} crashes "
                 f"and had to be {record.state} after {record.attempts}, {record.failures}, {record.crashes}",
             )
+        elif one.progress != record.progress:
+            judge.broken("ledger", f"{record} says that it was at {one.progress} and had said {record.progress}")
+        elif (
+            record.lines
+            and [(attempt, line.text) for _, attempt, line in judge.stage.store.logs(one.id)] != record.lines
+        ):
+            judge.broken("ledger", f"{record} has other lines than {record.lines}")
     for one in ledger.values():
         judge.broken("ledger", f"{one.job} #{one.id} ({one.origin}, {one.key}) was never created")
 
@@ -120,11 +128,10 @@ def _verdicts(
     adopted = {record.scheduled_for for record in book.records if record.adopted}
     nominals = book.nominals(after, book.watermark)
     for nominal in nominals:
-        if any(left < nominal <= back for left, back in book.left_out):
-            continue
         said = sum(one.range.first <= nominal <= one.range.last for one in ranges)
         said += (nominal in runs) + (nominal in adopted)
         if said != 1:
             judge.broken("verdicts", f"{name} has {said} verdicts for {nominal}")
-    for stray in sorted(time for time in runs if time is not None and time > after and time not in nominals):
+    known = {*nominals, *book.acquired}
+    for stray in sorted(time for time in runs if time is not None and time > after and time not in known):
         judge.broken("verdicts", f"{name} ran for {stray}, which is none of its nominal times")

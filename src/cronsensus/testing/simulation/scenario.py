@@ -52,6 +52,8 @@ class Scenario:
         self.seconds_between_faults = rng.choice([1.0, 2.0, 4.0])
         self.mortality = rng.choice([0.0, 0.02, 0.06, 0.15])
         """Share of the faults that end or freeze a process, and do not only disturb a verb."""
+        self.outsiders = rng.choice([0, 0, 1, 2])
+        """Programs that take part with timers of their own."""
         self.clock_steps = rng.random() < 0.3
         self.micros = rng.randint(60, 150) * SECOND
         self.seconds_between_acts = rng.choice([5.0, 15.0, 60.0])

@@ -70,6 +70,9 @@ class Witness(Protocol):
     def broken(self, rule: str, what: str) -> None:
         """Name a violation."""
 
+    def trusts(self, node: Process, session: str, micros: int) -> None:
+        """Look at how long a node that holds something trusts its lease."""
+
     def work_begins(self, work: Attempt) -> None:
         """Look at an attempt that a node starts."""
 
@@ -94,7 +97,6 @@ class Stage(Protocol):
     current: Any
     """The crank that is being turned."""
     faults: int
-    late_leases: int
     release: int
     """What a node that starts now runs."""
 
@@ -125,6 +127,9 @@ class Stage(Protocol):
 
     def is_dead(self, session: SessionView) -> bool:
         """Return whether the process of a session is certainly gone."""
+
+    def process_gone(self, pid: int) -> None:
+        """Note the end of a process that is no node."""
 
     def node_gone(self, node: Any) -> None:
         """Note the end of a process."""

@@ -99,7 +99,8 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     Outcome: lambda one: f"#{one.id} token {one.token} {one.state}({one.reason})",
     Settled: lambda one: f"#{one.id} token {one.token} {'accepted' if one.accepted else 'refused'} {one.state}",
     Renewal: lambda one: (
-        f"{'alive' if one.alive else 'dead'} cancel{sorted(one.cancel)}{' drain' if one.drain else ''}"
+        f"{'alive' if one.alive else 'dead'} {one.lease.total_seconds():g}s "
+        f"cancel{sorted(one.cancel)}{' drain' if one.drain else ''}"
     ),
     Takeover: lambda one: f"#{one.id} {one.job} token {one.token} of {one.session} became {one.became}",
     Enqueued: lambda one: f"#{one.id} {one.job} {one.key} {'new' if one.created else 'known'} {one.state}",

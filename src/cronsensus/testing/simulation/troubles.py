@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.faults import Fault, Kind
 from cronsensus.testing.simulation.node import SimulatedNode
+from cronsensus.testing.simulation.outsiders import Outsider
 from cronsensus.testing.simulation.people import People
 from cronsensus.testing.simulation.stage import Stage
 
@@ -17,10 +18,13 @@ WEIGHTS = (1, 2, 1, 1, 1, 3, 5)
 class Troubles:
     """Somebody up there. Ends when the world calms down."""
 
-    def __init__(self, stage: Stage, people: People, nodes: Sequence[SimulatedNode]) -> None:
+    def __init__(
+        self, stage: Stage, people: People, nodes: Sequence[SimulatedNode], outsiders: Sequence[Outsider]
+    ) -> None:
         self._stage = stage
         self._people = people
         self._nodes = nodes
+        self._outsiders = outsiders
 
     def begin(self) -> None:
         """Draw what will happen when."""
@@ -30,6 +34,8 @@ class Troubles:
             self._again(self._people.act, self._people.next_in)
         elif scenario.busy:
             self._again(self._people.ask, self._people.next_in)
+        if scenario.rough and scenario.outsiders:
+            self._again(self._trouble_outside, lambda: int(rng.expovariate(1 / 25) * SECOND))
         if scenario.rough and scenario.clock_steps:
             for _ in range(rng.randint(1, 3)):
                 world.at(rng.randint(0, scenario.micros), self._step_clock)
@@ -40,6 +46,8 @@ class Troubles:
         """Let nothing new go wrong; who stands still wakes in his own time."""
         for node in self._nodes:
             node.turning.fault = node.keeping.fault = None
+        for outsider in self._outsiders:
+            outsider.later(0, outsider.leave)
 
     def _again(self, act: Callable[[], None], next_in: Callable[[], int]) -> None:
         world = self._stage
@@ -71,8 +79,19 @@ class Troubles:
             self._arm(node, rng.choice(["crash", "freeze"]))
         elif rng.random() < 0.3:
             node.keeping.fault = Fault(rng.choices(KINDS, WEIGHTS)[0], 0, self._while())
+            if rng.random() < 0.5:
+                node.hint()
         else:
             self._arm(node, rng.choices(KINDS, WEIGHTS)[0])
+
+    def _trouble_outside(self) -> None:
+        rng = self._stage.rng
+        if self._outsiders:
+            outsider = rng.choice(self._outsiders)
+            if rng.random() < 0.3:
+                outsider.crash()
+            elif not outsider.gone:
+                outsider.freeze(self._while())
 
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
         """Let something go wrong at one of the next verbs of a node's conductor."""
@@ -81,7 +100,7 @@ class Troubles:
         if rng.random() < 0.5:
             node.hint()
         if rng.random() < 0.2:
-            world.after(rng.randint(0, SECOND), self._people.act)
+            world.after(rng.randint(0, SECOND), lambda: None if world.calm else self._people.act())
 
     def _while(self) -> int:
         """Return how long something takes that should take no time: up to three leases."""

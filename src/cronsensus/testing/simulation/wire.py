@@ -40,7 +40,7 @@ class Wire:
             if fault is None:
                 return world.commit(crank.name, verb, args, kwargs)
             if fault.kind == "linger":
-                if verb == "fire" and args[0] and world.rng.random() < 0.3:
+                if verb in {"fire", "fire_and_claim"} and args[0] and world.rng.random() < 0.3:
                     world.interfere(world.rng.choice(args[0]).job)
                 crank.suspend(int(SECOND * 10 ** world.rng.uniform(-4, -0.3)))
                 return world.commit(crank.name, verb, args, kwargs)
@@ -83,7 +83,6 @@ class _Request:
                 self.commit()
                 return self._give_up_after(micros)
             case "late":
-                world.late_leases += self.verb in {"renew", "claim"}
                 world.after(2 * micros, lambda: world.commit_late(self.crank.name, self.verb, self.args, self.kwargs))
                 return self._give_up_after(micros)
             case "freeze":

@@ -6,7 +6,7 @@ import traceback
 from datetime import timedelta
 
 from cronsensus.model.ending import Ending, EndingKind
-from cronsensus.model.occurrence import RunError
+from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.stage import Process
@@ -33,6 +33,18 @@ class Work:
         if timeout is not None and timeout.total_seconds() < seconds:
             seconds, kind = timeout.total_seconds(), "timed_out"
         self.node.later(int(seconds * SECOND) + 1, lambda: self._end(kind))
+        for _ in range(rng.choice([0, 0, 0, 1, 4])):
+            self.node.later(int(seconds * rng.random() * SECOND), self._say_something)
+
+    def _say_something(self) -> None:
+        """Tell how far it is, or log a line; also one that nobody believes any more goes on talking."""
+        if self.over:
+            return
+        run, rng = self.call.run, self.node.stage.rng
+        if rng.random() < 0.5:
+            run.progress(rng.randint(0, 100))
+        else:
+            run.line(LogLine(self.node.clock.now(), "info", f"line {rng.randint(0, 999)}"))
 
     def stop(self, reason: str, *, lease_lost: bool) -> None:
         """Ask it to stop: a coroutine does, soon; a thread looks at it now and again, or never."""

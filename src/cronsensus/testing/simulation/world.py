@@ -13,11 +13,11 @@ from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.node import conductor
-from cronsensus.node.lease import IDLE_LEASE
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
 from cronsensus.testing.simulation.node import SimulatedNode, is_gone
+from cronsensus.testing.simulation.outsiders import Outsider
 from cronsensus.testing.simulation.parts import Parts
 from cronsensus.testing.simulation.people import People
 from cronsensus.testing.simulation.reckoning import nobody_waits, nothing_is_left, reckon
@@ -31,9 +31,6 @@ AFTERWARDS = 20 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""
 PATIENCE = 150 * SECOND
 """How long everything that is due may take from then on to come to its end."""
-LONG_PATIENCE = int(IDLE_LEASE.total_seconds() + 30) * SECOND
-"""The same where a renewal or a claim was carried out after its node gave it up: then a node that works without knowing
-may have an idle one's lease, and its death is noticed as late."""
 LOOK = 10 * SECOND
 MOST_EVENTS = 200_000
 
@@ -51,12 +48,12 @@ class World:
         self.judge = Judge(self)
         self.nodes: list[SimulatedNode] = []
         self.people = People(self, self.judge, self.nodes)
-        self.troubles = Troubles(self, self.people, self.nodes)
+        self.outsiders: list[Outsider] = []
+        self.troubles = Troubles(self, self.people, self.nodes, self.outsiders)
         self.current: Crank | None = None
         self.calm = False
         self.over = False
         self.faults = 0
-        self.late_leases = 0
         self.verbs = 0
         self.turns = 0
         self.release = 0
@@ -83,6 +80,8 @@ class World:
         """Let it all happen."""
         for index in range(self.scenario.nodes):
             self.after(self.rng.randint(0, 5 * SECOND), lambda index=index: self.start_node(f"n{index}"))  # type: ignore[misc]
+        for index in range(self.scenario.outsiders if self.scenario.rough else 0):
+            self.after(self.rng.randint(0, 20 * SECOND), lambda index=index: self.start_outsider(f"o{index}"))  # type: ignore[misc]
         self.troubles.begin()
         self.at(self.scenario.micros, self._calm_down)
         watch, conductor.WATCH = conductor.WATCH, self.scenario.watch
@@ -129,8 +128,7 @@ class World:
 
     def _finish(self) -> None:
         self.people.leave_alone()
-        patience = LONG_PATIENCE if self.late_leases else PATIENCE
-        since, until = self.clock.now(), self.clock.micros + patience
+        since, until = self.clock.now(), self.clock.micros + PATIENCE
 
         def look() -> None:
             if self.clock.micros >= until or all(record.final for record in self.judge.records):
@@ -171,6 +169,17 @@ class World:
         self.nodes.append(node)
         self.trace.add(self.clock.micros, name, "starts", f"release {self.release}", ",".join(sorted(functions)))
         node.begin()
+
+    def start_outsider(self, name: str) -> None:
+        """Start a program with a timer of its own."""
+        self._pids += 1
+        outsider = Outsider(self, self.judge, name, self._pids)
+        self.outsiders.append(outsider)
+        outsider.begin()
+
+    def process_gone(self, pid: int) -> None:
+        """Note the end of a process that is no node."""
+        self._gone.add(pid)
 
     def node_gone(self, node: SimulatedNode) -> None:
         """Note the end of a process; somebody starts it again, after a while."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from cronsensus.testing.simulation.judge.bench import Seen
 from cronsensus.testing.simulation.judge.creating import CreatingRules
+from cronsensus.testing.simulation.judge.locks import LockRules
 from cronsensus.testing.simulation.judge.running import RunningRules
 from cronsensus.testing.simulation.judge.sessions import SessionRules
 from cronsensus.testing.simulation.stage import Stage
@@ -19,7 +20,7 @@ from cronsensus.testing.simulation.stage import Stage
 __all__ = ["Judge"]
 
 
-class Judge(CreatingRules, RunningRules, SessionRules):
+class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
     """Looks at everything. ``violations`` holds what must not have been."""
 
     def __init__(self, stage: Stage) -> None:
@@ -37,13 +38,34 @@ class Judge(CreatingRules, RunningRules, SessionRules):
             "cancel": self.cancel,
             "prune": self.prune,
             "claim": self.claim,
+            "fire_and_claim": self.fire_and_claim,
             "finish": self.finish,
             "release": self.release,
+            "note": self.note,
+            "acquire": self.acquire,
+            "lock": self.lock,
+            "extend": self.extend,
+            "unlock": self.unlock,
             "open_session": self.open_session,
             "renew": self.renew,
             "close_session": self.close_session,
             "reclaim": self.reclaim,
         }
+
+    def fire_and_claim(self, seen: Seen) -> None:
+        """Look at the two halves; the second is there only if the first was."""
+        plans, *asked = seen.args
+        fired, claims = seen.answer
+        self.fire(Seen((plans,), {}, fired))
+        if any(fired):
+            self.claim(Seen(tuple(asked), seen.kwargs, claims))
+        elif claims:
+            self.broken("claim", "claims came back although nothing was fired")
+
+    def acquire(self, seen: Seen) -> None:
+        """Look at an occurrence that somebody wanted by name: made if it was not there, and then claimed."""
+        self.make_if_absent(seen)
+        self.claim_by_name(seen)
 
     def saw(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> None:
         """Look at what the store just did."""

@@ -27,9 +27,10 @@ class Record:
 
     Attributes:
         created: place in the order of creation.
-        once: claimed under ``on_crash="fail"``.
+        once: begun under ``on_crash="fail"``.
         begun: tokens under which work began that must not begin again.
         answers: what the store answered to each token that it accepted.
+        lines: what its attempts logged, each with the number of the attempt.
         adopted: made by hand ahead of its nominal time, which then came.
     """
 
@@ -51,6 +52,8 @@ class Record:
     once: bool = False
     adopted: bool = False
     pruned: bool = False
+    progress: tuple[float, float] | None = None
+    lines: list[tuple[int, str]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)
     answers: dict[int, State] = field(default_factory=dict)
 
@@ -93,24 +96,28 @@ class JobBook:
             if last is not None:
                 self.watermark = last - MICROSECOND
         self.eras: list[tuple[datetime, Trigger | None]] = [(self.watermark, spec.trigger)]
-        self.left_out: list[tuple[datetime, datetime]] = []
-        """Stretches (after, until] that are nobody's debt, because the job was retired."""
         self.paused = False
         self.retired = False
         self.fired: set[datetime] = set()
+        self.acquired: set[datetime] = set()
+        """Times that another program kept."""
         self.records: list[Record] = []
+
+    @property
+    def kept_elsewhere(self) -> bool:
+        """Whether another program keeps this job's time."""
+        return self.spec.trigger is None and not self.retired
 
     def redefine(self, spec: JobSpec, now: datetime) -> None:
         """Note a changed definition; a retired job comes back."""
         if self.retired:
-            self.left_out.append((self.watermark, max(self.watermark, now)))
             self.watermark, self.retired = max(self.watermark, now), False
         self._begin_era(spec.trigger, now)
         self.spec = spec
 
     def retire(self, now: datetime) -> None:
-        """Note the end; what nobody decided up to now is missed."""
-        for nominal in self.nominals(self.watermark, now):
+        """Note the end; what nobody decided up to now, or up to where the last trigger began to hold, is missed."""
+        for nominal in self.nominals(self.watermark, max(now, self.eras[-1][0])):
             self.watermark = nominal
         self.retired = True
         self._begin_era(None, now)

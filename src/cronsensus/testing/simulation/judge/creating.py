@@ -63,7 +63,7 @@ class CreatingRules(Bench):
         firsts = [planned.scheduled_for for planned in plan.occurrences] + [verdict.first for verdict in plan.verdicts]
         if plan.watermark < job.watermark or any(first <= job.watermark for first in firsts):
             self.broken("decided twice", f"{plan.job}: a plan from {plan.watermark_seen} after {job.watermark}")
-        if plan.watermark > self.now and not self.stage.clock.set_back:
+        if plan.watermark > self.now:
             self.broken("early", f"{plan.job} is decided up to {plan.watermark}, and it is {self.now}")
         counted = 0 if job.spec.policies.overlap == "allow" else len(self.active(plan.job))
         if plan.active_seen != counted:
@@ -108,6 +108,26 @@ class CreatingRules(Bench):
             due_at = self.now + item.delay
             expires_at = None if item.expires_in is None else due_at + item.expires_in
             self._made(one, item.origin, due_at, expires_at=expires_at)
+
+    def make_if_absent(self, seen: Seen) -> None:
+        """Note what ``acquire`` makes; a time that another program keeps moves the watermark."""
+        name, time, claim = seen.args[1], seen.kwargs.get("scheduled_for"), seen.answer
+        key = seen.kwargs["key"] if time is None else scheduled_key(time)
+        standing = self.by_key.get((name, key))
+        if standing is not None and not standing.pruned:
+            return
+        if standing is not None and time is not None:
+            self.broken("acquired twice", f"{name} at {time}, which was pruned")
+        if claim is None:
+            self.broken("acquire", f"{name} {key} is not there and was refused")
+            return
+        origin = Origin.ENQUEUE if time is None else Origin.SCHEDULE
+        self._create(name, key, origin, self.now, scheduled_for=time, number=claim.id)
+        job = self.jobs[name]
+        if time is not None and job.spec.trigger is None:
+            job.acquired.add(time)
+            if time > job.watermark and not job.nominals(job.watermark, time):
+                job.watermark = time
 
     def trigger(self, seen: Seen) -> None:
         """Note a run by hand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from cronsensus.model.ending import EndingKind
-from cronsensus.model.occurrence import Claim, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.testing.simulation.judge.bench import Bench, Seen
 from cronsensus.testing.simulation.judge.books import FUZZ, Record, SessionBook, to_micros
@@ -37,12 +37,29 @@ class RunningRules(Bench):
             self._may_claim(record, claim, session)
             if claim.spec.function not in seen.args[2]:
                 self.broken("claim", f"{record} needs a function that its node does not have")
-            record.state, record.token, record.session = State.RUNNING, claim.token, session.id
-            record.once = claim.spec.policies.on_crash == "fail"
-            record.attempts += 1
-            self._last_token = max(self._last_token, claim.token)
+            self._give(record, claim, session)
         if seen.answer:
             session.until = self.micros + to_micros(seen.kwargs["lease"])
+
+    def claim_by_name(self, seen: Seen) -> None:
+        """Look at what ``acquire`` won: whatever waits before it, and whenever it is due, but only if nobody had it."""
+        self._expire()
+        session, claim = self.sessions[seen.args[0]], seen.answer
+        time = seen.kwargs.get("scheduled_for")
+        record = self.by_key[seen.args[1], seen.kwargs["key"] if time is None else scheduled_key(time)]
+        if (claim is not None) != (record.state is State.PENDING):
+            self.broken("acquire", f"{record} is {record.state}, and was given to {session.id}: {claim is not None}")
+        if claim is not None:
+            self._may_hold(record, claim, session)
+            self._give(record, claim, session)
+            record.due_at = min(record.due_at, self.now)
+            session.until = self.micros + to_micros(seen.kwargs["lease"])
+
+    def _give(self, record: Record, claim: Claim, session: SessionBook) -> None:
+        record.state, record.token, record.session = State.RUNNING, claim.token, session.id
+        record.attempts += 1
+        record.progress = None
+        self._last_token = max(self._last_token, claim.token)
 
     def _expire(self) -> None:
         """A claim first gives up what never started and is too late by now."""
@@ -52,17 +69,20 @@ class RunningRules(Bench):
                 record.state = State.MISSED
 
     def _may_claim(self, record: Record, claim: Claim, session: SessionBook) -> None:
-        if not session.alive(self.micros - FUZZ):
-            self.broken("claim", f"{record} for the session {session.id}, which is dead")
         if record.state is not State.PENDING:
             self.broken("claim", f"{record} is {record.state}, and was given to {session.id}")
         if record.due_at > self.now:
             self.broken("early", f"{record} is due at {record.due_at} and was claimed at {self.now}")
+        self._may_hold(record, claim, session)
+        self._there_is_room(record)
+
+    def _may_hold(self, record: Record, claim: Claim, session: SessionBook) -> None:
+        if not session.alive(self.micros - FUZZ):
+            self.broken("claim", f"{record} for the session {session.id}, which is dead")
         if claim.token <= self._last_token:
             self.broken("token", f"{record} got the token {claim.token} after {self._last_token}")
         if (claim.attempt, claim.failures, claim.crashes) != (record.attempts + 1, record.failures, record.crashes):
             self.broken("attempts", f"{record}: attempt {claim.attempt} is not {record.attempts + 1}")
-        self._there_is_room(record)
         for work in self.live.values():
             if work.call.run.id == record.id and not work.node.frozen and not work.call.run.lease_lost.is_set():
                 self.broken("lease_lost", f"{record} is taken over from {work.node.name}, where nobody told the run")
@@ -89,7 +109,9 @@ class RunningRules(Bench):
             self.broken("trust", f"{record} was started on {work.node.name} after its lease had run out")
         elif record.state is not State.RUNNING or record.token != claim.token:
             self.broken("trust", f"{record} was started on {work.node.name} under the token {claim.token}, not current")
-        if claim.spec.policies.on_crash == "fail":
+        # By the definition that its node has: one that adopts a claim may have a later one than the claim gave out.
+        record.once = claim.spec.policies.on_crash == "fail"
+        if record.once:
             if record.begun:
                 self.broken("at most once", f"{record} was begun under {record.begun} and again under {claim.token}")
             record.begun.append(claim.token)
@@ -127,6 +149,7 @@ class RunningRules(Bench):
         self._expect(record, settled, accepted=True, state=state)
         if state is State.PENDING:
             record.failures += 1
+            record.progress = None
             record.begun.clear()  # the user's retries may repeat what began
             record.due_at = self.now + (outcome.retry_in or timedelta(0))
 
@@ -151,6 +174,17 @@ class RunningRules(Bench):
         elif lease_lost and outcome.state is State.SUCCEEDED:
             self.broken("lease_lost", f"{record} succeeded by a run that was told to stop because its lease was lost")
 
+    def note(self, seen: Seen) -> None:
+        """Look at what attempts say of themselves: only the current one is heard."""
+        for note, heard in zip(seen.args[0], seen.answer, strict=True):
+            record = self.by_id[note.id]
+            current = not record.pruned and record.state is State.RUNNING and record.token == note.token
+            if heard != current:
+                self.broken("note", f"{record}: a note under the token {note.token} was heard: {heard}")
+            if current:
+                record.progress = note.progress or record.progress
+                record.lines += [(record.attempts, line.text) for line in note.lines]
+
     def release(self, seen: Seen) -> None:
         """Look at what was given back."""
         for claim, given_back in zip(seen.args[0], seen.answer, strict=True):
@@ -161,3 +195,5 @@ class RunningRules(Bench):
             if given_back:
                 record.attempts -= 1
                 self.go_back(record)
+                if record.state is State.PENDING:
+                    record.progress = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.states import State
+from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.judge.bench import Bench, Seen
 from cronsensus.testing.simulation.judge.books import FUZZ, SessionBook, to_micros
+from cronsensus.testing.simulation.stage import Process
 
 
 class SessionRules(Bench):
@@ -25,10 +27,21 @@ class SessionRules(Bench):
             return
         if not session.alive(self.micros - FUZZ):
             self.broken("session", f"{session.id} was dead and is alive again")
-        session.until = self.micros + to_micros(seen.kwargs["lease"])
+        works = any(one.session == session.id and one.state is State.RUNNING for one in self.records)
+        lease = seen.kwargs["lease" if works else "idle_lease"]
+        if seen.answer.lease != lease:
+            self.broken("lease", f"{session.id} got {seen.answer.lease} instead of {lease}")
+        session.until = self.micros + to_micros(lease)
         asked = {one.id for one in self.asked if one.session == session.id and one.state is State.RUNNING}
         if asked != set(seen.answer.cancel):
             self.broken("cancel", f"{session.id} was told to stop {sorted(seen.answer.cancel)}, not {sorted(asked)}")
+
+    def trusts(self, node: Process, session: str, micros: int) -> None:
+        """Look at how long a node that holds something trusts its lease: never for longer than it lasts."""
+        left = self.sessions[session].until - self.micros
+        if micros > left + FUZZ:
+            what = f"trusts the lease of {session} for {micros / SECOND:g}s, and it lasts {left / SECOND:g}s"
+            self.broken("trust", f"{node.name} {what}")
 
     def close_session(self, seen: Seen) -> None:
         """Look at what a session that ends in order leaves behind."""
@@ -62,6 +75,8 @@ class SessionRules(Bench):
             given_up = crashed and record.crashes >= policies.max_crashes
             if not record.cancel and (policies.on_crash == "fail" or given_up):
                 record.state = State.FAILED
+            if record.state is State.PENDING:
+                record.progress = None
             if became.pop(record.id, None) is not record.state:
                 self.broken("takeover", f"{record} of {session.id}, which is over, did not become {record.state}")
         if became:

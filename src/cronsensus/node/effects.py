@@ -1,0 +1,195 @@
+"""What a run does to the store's database together with its own end: at most one transaction. Floor 4.
+
+::
+
+    none ──block──▶ open ──▶ doubtful ──commit answered──▶ committed
+      │  ◀──raised, rolled back──┘            └── no answer: the store knows, and says so when the run is settled
+      └──complete_in──▶ pledged: the user's own commit decides, and nobody tells us
+
+What was committed stands. So when the run has ended, ``verdict`` says what is to be settled: of a committed one that it
+succeeded, whatever its code did afterwards; of one that nobody here knows about, that it did *not*. That is no risk: to
+a run that did succeed the store answers so, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cronsensus.codec import dumps
+from cronsensus.errors import LeaseLost, UnsupportedTransaction
+from cronsensus.model.ending import Ending
+from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
+from cronsensus.stores.base import Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_log = logging.getLogger("cronsensus.node")
+
+UNCOMMITTED = RunError(
+    type="NotCommitted",
+    message=(
+        "the run wrote its end into a transaction that was never committed, so neither its effects nor its result are "
+        "there; commit before the function returns"
+    ),
+)
+"""What a run failed of that pledged and then returned without the commit."""
+
+
+class HeldNotes(Protocol):
+    """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
+
+    def hold(self, occurrence: int, token: int) -> None:
+        """Let nobody else write what waits of this run."""
+
+    def held(self, occurrence: int, token: int) -> Note | None:
+        """Return what waits."""
+
+    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
+        """Forget what is written, and let the rest be written as ever."""
+
+
+class _State(Enum):
+    NONE = "none"
+    OPEN = "open"
+    DOUBTFUL = "doubtful"
+    COMMITTED = "committed"
+    PLEDGED = "pledged"
+
+
+_WHY_NOT = {
+    _State.OPEN: "it is in one already; do everything in that one",
+    _State.DOUBTFUL: "the answer to the commit of the one before was lost, and it may have taken place; let the "
+    "exception end the run: the node asks the store, and runs it again only if nothing was committed",
+    _State.COMMITTED: "the one before is committed, and the run succeeded with it; do everything in that one",
+    _State.PLEDGED: "run.complete_in() has written its end into another one",
+}
+
+
+class Effects:
+    """One run's part. Safe to share between the threads of a job; one of them gets the transaction."""
+
+    def __init__(self, store: Store, claim: Claim, notes: HeldNotes) -> None:
+        self._store = store
+        self._claim = claim
+        self._notes = notes
+        self._lock = threading.Lock()
+        self._state = _State.NONE
+        self._result: str | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether it is known here that the run's transaction was committed."""
+        return self._state is _State.COMMITTED
+
+    @contextmanager
+    def block(self, lost: Callable[[], bool]) -> Iterator[Connection]:
+        """Open the transaction, and commit it with the result when the block ends well; ``Run.transaction``."""
+        self._enter(_State.OPEN)
+        self._result = None
+        written = None
+        try:
+            with self._store.transaction(self._claim) as transaction:
+                # From here on the database may keep everybody else from writing (SQLite does), also the node what this
+                # run notes; and once it is committed, notes of it are refused.
+                yield transaction.connection
+                if lost():
+                    # Told to stop, its code may have left the block early, with half of the work done.
+                    raise LeaseLost(self._lost_words())
+                note = self._notes.held(self._claim.id, self._claim.token)
+                transaction.complete(self._result, [] if note is None else [note])
+                self._state = _State.DOUBTFUL
+            self._state = _State.COMMITTED
+            written = note
+        finally:
+            if self._state is _State.OPEN:
+                self._state = _State.NONE
+            self._notes.let_go(self._claim.id, self._claim.token, written)
+
+    def complete(self, result: Any) -> None:
+        """Keep the result for the end of the block; ``Run.complete``."""
+        text = None if result is None else dumps(result, what="result")
+        with self._lock:
+            if self._state is not _State.OPEN:
+                raise UnsupportedTransaction(
+                    "run.complete() gives the result of run.transaction(), so it belongs inside that block; "
+                    "a run without a transaction just returns its result"
+                )
+            self._result = text
+
+    def complete_in(self, connection: Any, result: Any, lost: Callable[[], bool]) -> None:
+        """Write the end into a transaction of the user's; ``Run.complete_in``."""
+        text = None if result is None else dumps(result, what="result")
+        if lost():
+            raise LeaseLost(self._lost_words())
+        with self._lock:
+            again = self._state is _State.PLEDGED  # after a rollback they begin anew; that is theirs to know
+        if not again:
+            self._enter(_State.PLEDGED)
+        # Also in their transaction; what they roll back is written later, and what they commit is refused by then.
+        note = self._notes.held(self._claim.id, self._claim.token)
+        try:
+            self._store.complete_in(connection, self._claim, text, [] if note is None else [note])
+        except BaseException:
+            if not again:
+                self._state = _State.NONE
+                self._notes.let_go(self._claim.id, self._claim.token)
+            raise
+        self._result = text
+
+    def verdict(self, ending: Ending) -> Ending:
+        """Return the ending to settle, when the run's code has ended."""
+        state = self._state
+        if state is _State.COMMITTED:
+            self._say_what_is_not_recorded(ending)
+            return replace(ending, kind="returned", result=self._result, error=None, reason=None, retry_after=None)
+        if state is _State.PLEDGED:
+            self._notes.let_go(self._claim.id, self._claim.token)
+        if state in {_State.PLEDGED, _State.DOUBTFUL} and ending.kind == "returned":
+            return replace(ending, kind="raised", result=None, error=UNCOMMITTED)
+        return ending
+
+    def _enter(self, state: _State) -> None:
+        with self._lock:
+            if self._state is not _State.NONE:
+                raise UnsupportedTransaction(
+                    f"this run has no second transaction to give: {_WHY_NOT[self._state]}. "
+                    "(One that was rolled back may be followed by another.)"
+                )
+            self._state = state
+        self._notes.hold(self._claim.id, self._claim.token)
+
+    def _lost_words(self) -> str:
+        return (
+            f"the lease of this node ran out while {self._claim.job!r} (occurrence {self._claim.id}) was in its "
+            "transaction, which is rolled back; another node may run it. On SQLite the transaction itself keeps the "
+            "lease from being renewed: do slow work before it, or give the scheduler a longer lease"
+        )
+
+    def _say_what_is_not_recorded(self, ending: Ending) -> None:
+        what = f"occurrence {self._claim.id} of {self._claim.job!r} succeeded with its transaction"
+        if ending.kind != "returned":
+            words = _words(ending.error, ending.reason or ending.kind)
+            _log.warning("%s, and is recorded so; what came after is not: %s (%s)", what, words, ending.kind)
+        elif ending.result not in {None, self._result}:
+            _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", what)
+
+
+def tell_unrecorded(outcome: Outcome) -> None:
+    """Say which end of a run was not recorded, because it turned out that its transaction was committed before."""
+    if outcome.error is not UNCOMMITTED:
+        words = _words(outcome.error, outcome.reason or outcome.state)
+        _log.warning(
+            "occurrence %d succeeded with its transaction, and is recorded so; what came after is not: %s",
+            outcome.id, words,
+        )  # fmt: skip
+
+
+def _words(error: RunError | None, otherwise: str) -> str:
+    return otherwise if error is None else f"{error.type}: {error.message}"

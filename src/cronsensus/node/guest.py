@@ -1,0 +1,290 @@
+"""This process as a guest of a store: one session for all that it holds outside of a node. Floor 4.
+
+A lock is held by a session, so that it ends with its process. A process may hold locks without being a node; and a
+node's own session will not do, because it ends when the node drains, and its lease is as short as a takeover must be
+quick. So what a process holds by itself has a session of its own, one for each store. It is opened when it is first
+needed, kept by a thread with a connection of its own, and closed when nothing has needed it for a while.
+
+::
+
+    present() ──▶ session open ──▶ keep(lock) ──▶ forget(lock) ──▶ nobody needs it for a while ──▶ closed
+                      │                                                   │
+                      │   the keeper's thread: renews the session every four minutes, and steps what is kept
+                      └── the store says that it is dead: all that is kept is lost; the next one opens a new session
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Protocol
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.model.ids import new_id
+from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.node.evidence import host_identity, started_at
+from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
+from cronsensus.node.lease import IDLE_LEASE, SessionLease
+from cronsensus.stores.base import Store
+
+_log = logging.getLogger("cronsensus.node")
+
+IDLE_FOR = 60.0
+"""Seconds after which a session that nobody needs is closed."""
+LONGEST_WAIT = 3600.0
+JOIN = 10.0
+_SHORT_LEASE = timedelta(seconds=10)
+
+
+class Kept(Protocol):
+    """Something that a session holds, and that has to be renewed."""
+
+    session: str
+
+    def step(self, store: Store) -> float:
+        """Ask ``store`` what is due to be asked; return the seconds until there is something again. Never raises."""
+
+    def lose(self, why: str) -> None:
+        """Be told that the session is over."""
+
+
+class Guest:
+    """Holds one session at a time, while it is needed. Safe to share between threads; not for a forked child."""
+
+    def __init__(self, store: Store, clock: Clock, *, name: str) -> None:
+        """Make a guest of ``store``, of which it opens siblings; nothing is opened yet.
+
+        Args:
+            store: stays the caller's to close.
+            clock: for waits and trust.
+            name: for people.
+        """
+        self._given = store
+        self._clock = clock
+        self._name = name
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._wake = threading.Event()
+        self._handles: tuple[Store, Store] | None = None
+        self._keeper: Keeper | None = None
+        self._lease: SessionLease | None = None
+        self._kept: dict[Kept, None] = {}
+        self._present = 0
+        self._needed_at = self._clock.monotonic()
+        self._looks_at = float("inf")
+        self._thread: threading.Thread | None = None
+        _all.add(self)
+
+    @property
+    def store(self) -> Store:
+        """The handle for verbs of the caller's own threads."""
+        return self._open()[0]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held, and nobody is about to."""
+        with self._lock:
+            return not self._kept and not self._present
+
+    @contextmanager
+    def present(self) -> Iterator[SessionLease]:
+        """Lend the session, opened if there is none that can be trusted; it is not closed meanwhile.
+
+        Raises:
+            StoreError: the store cannot be used now.
+        """
+        with self._lock:
+            self._present += 1
+            lease = self._lease
+        try:
+            yield lease if lease is not None and lease.trusted else self._new_session()
+        finally:
+            with self._lock:
+                self._present -= 1
+                self._needed_at = self._clock.monotonic()
+
+    def keep(self, kept: Kept, first: float) -> None:
+        """Step this from now on, for the first time in ``first`` seconds."""
+        with self._lock:
+            self._kept[kept] = None
+            at = self._clock.monotonic() + first
+            soon = at < self._looks_at
+            if soon:
+                self._looks_at = at
+        if soon:
+            self._wake.set()
+
+    def forget(self, kept: Kept) -> None:
+        """Step this no more."""
+        with self._lock:
+            self._kept.pop(kept, None)
+            self._needed_at = self._clock.monotonic()
+
+    def mistrust(self, lease: SessionLease) -> None:
+        """Be told by the store that a session is dead."""
+        lease.lose()
+        self._lose(lease, "its session was ended")
+
+    def close(self) -> None:
+        """Close the session, and with it free all that it holds. Idempotent."""
+        with self._lock:
+            lease, self._lease = self._lease, None
+            self._keeper = None
+            thread, self._thread = self._thread, None
+            handles, self._handles = self._handles, None
+        self._wake.set()
+        if lease is not None:
+            self._lose(lease, "this process let go of its session")
+        if handles is not None:
+            if lease is not None:
+                self._leave(handles[0], lease)
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(JOIN)
+            for handle in handles:
+                handle.close()
+
+    # --- the session --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Store, Store]:
+        with self._lock:
+            if self._handles is None:
+                self._handles = (self._given.sibling(), self._given.sibling())
+            return self._handles
+
+    def _new_session(self) -> SessionLease:
+        with self._opening:
+            lease = self._lease
+            if lease is not None and lease.trusted:
+                return lease
+            store, keepers_own = self._open()
+            spec = self._spec()
+            lease = SessionLease(spec.id, self._clock)
+            asked = lease.ask()
+            store.open_session(spec, lease=IDLE_LEASE)
+            lease.confirm(asked, IDLE_LEASE)
+            with self._lock:
+                old, self._lease = self._lease, lease
+                if self._keeper is None:
+                    self._keeper = Keeper(
+                        keepers_own,
+                        self._clock,
+                        lease=_SHORT_LEASE,
+                        holds=lambda: False,
+                        on_renewal=self._on_renewal,
+                        on_trust_lost=self._on_trust_lost,
+                    )
+                self._keeper.keep(lease)
+                if self._thread is None:
+                    self._looks_at = float("inf")
+                    self._thread = threading.Thread(target=self._turn, name="cronsensus-guest", daemon=True)
+                    self._thread.start()
+            if old is not None:
+                self._lose(old, "its session could not be renewed in time")
+            return lease
+
+    def _spec(self) -> SessionSpec:
+        from importlib.metadata import version
+
+        pid = os.getpid()
+        return SessionSpec(
+            id=new_id(),
+            node=self._name,
+            host=host_identity(),
+            pid=pid,
+            pid_started=started_at(pid) or 0,
+            release="",
+            concurrency=0,
+            version=version("cronsensus"),
+        )
+
+    def _leave(self, store: Store, lease: SessionLease) -> None:
+        try:
+            store.close_session(lease.session)
+        except StoreError as error:
+            _log.warning("a session that held locks could not be closed, it ends with its lease: %s", error)
+
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
+        if not renewal.alive:
+            self._lose(lease, "its session was ended")
+
+    def _on_trust_lost(self, lease: SessionLease) -> None:
+        self._lose(lease, "its session could not be renewed in time")
+
+    def _lose(self, lease: SessionLease, why: str) -> None:
+        with self._lock:
+            gone = [kept for kept in self._kept if kept.session == lease.session]
+            for kept in gone:
+                del self._kept[kept]
+        for kept in gone:
+            kept.lose(why)
+
+    # --- the keeper's thread ------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        while not self._ends():
+            try:
+                wait = self._step()
+            except Exception:  # noqa: BLE001 - logged
+                # The thread outlives any mistake of ours: without it the locks would run out.
+                _log.exception("a mistake in cronsensus; please report it. What is held is kept")
+                wait = AFTER_A_BUG
+            with self._lock:
+                self._looks_at = self._clock.monotonic() + wait
+            self._wake.wait(wait)
+            self._wake.clear()
+
+    def _step(self) -> float:
+        """Renew what is due; return the seconds until the next look."""
+        with self._lock:
+            kept, keeper, handles = list(self._kept), self._keeper, self._handles
+            # What begins to be kept from here on wakes this thread, or it would be seen too late.
+            self._looks_at = float("inf")
+        if keeper is None or handles is None:
+            return SOONEST
+        waits = [LONGEST_WAIT if kept else IDLE_FOR]
+        # Locks first: a session's lease is the longer one.
+        waits += [one.step(handles[1]) for one in kept]
+        waits.append(keeper.step())
+        return max(SOONEST, min(waits))
+
+    def _ends(self) -> bool:
+        """Whether the thread is to end; it is, with the session, when nobody has needed it for a while."""
+        with self._lock:
+            if self._thread is not threading.current_thread():
+                return True
+            idle = not self._kept and not self._present
+            if not idle or self._clock.monotonic() - self._needed_at < IDLE_FOR:
+                return False
+            lease, self._lease = self._lease, None
+            self._thread = None
+            handles = self._handles
+        if lease is not None and handles is not None:
+            self._leave(handles[1], lease)
+        return True
+
+
+_all: weakref.WeakSet[Guest] = weakref.WeakSet()
+_of_the_parent: list[object] = []
+"""What a fork brought into this process and only the parent may close."""
+
+
+def _at_exit() -> None:
+    for guest in list(_all):
+        guest.close()
+
+
+def _in_child() -> None:
+    _of_the_parent.extend(_all)
+    _all.clear()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,146 @@
+"""What a node says of jobs and their runs in its log. Floor 4: writes records, decides nothing.
+
+Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
+lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,
+when there is none. What went well is told on level ``DEBUG`` only, and costs nothing where nobody reads it.
+
+The number of a run is the one that ``cronsensus runs show`` wants. Records about one run carry ``job``, ``run``,
+``key``, ``attempt`` and ``token`` as extra fields.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cronsensus.instants import format_instant
+from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
+from cronsensus.model.plan import Plan
+from cronsensus.model.states import Reason, State
+
+_log = logging.getLogger("cronsensus.runs")
+
+_NOT_RUN = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.BEYOND_WINDOW})
+"""Reasons of nominal times that were found too late to be run: somebody wants to know, they may not come back."""
+_MOST_NAMES = 5
+
+
+class Telling:
+    """Keeps, from the end of a run until the store has taken it, whose end it is."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[int, int], Claim] = {}
+
+    def started(self, claims: Iterable[Claim]) -> None:
+        """Tell which runs this node begins."""
+        talkative = _log.isEnabledFor(logging.DEBUG)
+        for claim in claims:
+            if claim.crashes:
+                _log.info(
+                    "%s was taken over, and runs here as attempt %d", _run(claim), claim.attempt, extra=_of(claim)
+                )
+            elif talkative:
+                _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
+
+    def ended(self, claim: Claim, outcome: Outcome) -> None:
+        """Remember whose end this is, if there will be anything to say about it."""
+        quiet = outcome.state in {State.SUCCEEDED, State.SKIPPED}
+        if not quiet or _log.isEnabledFor(logging.DEBUG):
+            self._waiting[claim.id, claim.token] = claim
+
+    def settled(self, answer: Settled, outcome: Outcome) -> None:
+        """Tell how a run ended, now that the store has answered."""
+        claim = self._waiting.pop((answer.id, answer.token), None)
+        if claim is None or not answer.accepted:
+            return
+        about = _of(claim)
+        match answer.state:
+            case State.FAILED:
+                trace = outcome.error.traceback if outcome.error is not None else ""
+                _log.error(
+                    "%s failed at attempt %d: %s%s",
+                    _run(claim), claim.attempt, _why(outcome), f"\n{trace}" if trace else "", extra=about,
+                )  # fmt: skip
+            case State.PENDING:
+                # A job that asks for a retry itself has not failed.
+                level = logging.INFO if outcome.error is None else logging.WARNING
+                what = "asked for a retry" if outcome.error is None else "failed"
+                wait = "" if outcome.retry_in is None else f" in {outcome.retry_in.total_seconds():.1f}s"
+                _log.log(
+                    level,
+                    "attempt %d of %s %s: %s; it is tried again%s",
+                    claim.attempt, _run(claim), what, _why(outcome), wait, extra=about,
+                )  # fmt: skip
+            case State.CANCELLED:
+                _log.info("%s was cancelled: %s", _run(claim), outcome.reason, extra=about)
+            case _ if answer.state is outcome.state:
+                seconds = outcome.elapsed.total_seconds()
+                words = outcome.reason or f"in {seconds:.3f}s"
+                _log.debug("%s %s: %s", _run(claim), answer.state, words, extra=about)
+
+    def given_back(self, claim: Claim, why: str) -> None:
+        """Tell that this node cuts a run off, for another to take."""
+        words = "%s is cut off in attempt %d, and given back for others to run: %s"
+        _log.warning(words, _run(claim), claim.attempt, why, extra=_of(claim))
+
+    def taken(self, takeovers: Sequence[Takeover], by: str, names: Mapping[str, str]) -> None:
+        """Tell whose runs this node took from the dead.
+
+        Args:
+            takeovers: the store's answer.
+            by: this node's name.
+            names: of nodes, by session.
+        """
+        for one in takeovers:
+            now = "it waits for the next free node" if one.became is State.PENDING else f"it is {one.became}"
+            _log.warning(
+                "%s: run %d of %r was running on %s, which is gone (%s); %s",
+                by, one.id, one.job, names.get(one.session, f"session {one.session}"), one.reason, now,
+                extra={"job": one.job, "run": one.id, "key": one.key, "token": one.token},
+            )  # fmt: skip
+
+    def fired(self, plans: Iterable[Plan]) -> None:
+        """Tell which nominal times were decided against."""
+        reasons: Counter[str] = Counter()
+        jobs: dict[str, None] = {}
+        oldest = None
+        for plan in plans:
+            for verdict in plan.verdicts:
+                if verdict.reason in _NOT_RUN:
+                    # Too many to count here: at least one.
+                    reasons[f"{verdict.state}: {verdict.reason}"] += verdict.count or 1
+                    jobs[plan.job] = None
+                    oldest = verdict.first if oldest is None else min(oldest, verdict.first)
+                elif verdict.reason == Reason.OVERLAP:
+                    _log.info(
+                        "%r is not run for %s: the run before is still active (overlap)",
+                        plan.job, format_instant(verdict.first), extra={"job": plan.job},
+                    )  # fmt: skip
+        if oldest is None:
+            return
+        more = f" and {len(jobs) - _MOST_NAMES} more" if len(jobs) > _MOST_NAMES else ""
+        names = ", ".join(list(jobs)[:_MOST_NAMES]) + more
+        counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        _log.warning(
+            "nominal times since %s were found late and are not run (%s), of %s; why: cronsensus why %s %s",
+            format_instant(oldest), counts, names, next(iter(jobs)), format_instant(oldest),
+        )  # fmt: skip
+
+
+def _run(claim: Claim) -> str:
+    of = claim.key if claim.scheduled_for is None else format_instant(claim.scheduled_for)
+    return f"run {claim.id} of {claim.job!r} ({of})"
+
+
+def _of(claim: Claim) -> dict[str, Any]:
+    return {"job": claim.job, "run": claim.id, "key": claim.key, "attempt": claim.attempt, "token": claim.token}
+
+
+def _why(outcome: Outcome) -> str:
+    return outcome.reason or "no reason given" if outcome.error is None else _words(outcome.error)
+
+
+def _words(error: RunError) -> str:
+    return f"{error.type}: {error.message}" if error.message else error.type

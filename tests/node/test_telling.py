@@ -1,0 +1,213 @@
+"""What a node writes into its log about runs: failures and their causes, takeovers, nothing on a fine day."""
+
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from cronsensus import Cancel, JobSpec, Retry, Scheduler, State
+from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
+from cronsensus.model.plan import Plan, VerdictRange
+from cronsensus.model.states import Origin
+from cronsensus.node.telling import Telling
+
+T0 = datetime(2026, 3, 1, tzinfo=UTC)
+_names = count()
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[tuple[str, str]]:
+    found = [record for record in caplog.records if record.name == "cronsensus.runs" and record.levelno >= level]
+    return [(record.levelname, record.getMessage()) for record in found]
+
+
+def run_once(function: Any, **options: Any) -> Any:
+    """Let a node run a function to the end of its last attempt, and leave; return its occurrence."""
+    scheduler = Scheduler(f"memory://telling-{next(_names)}", node="me")
+    job = scheduler.job(name="work", retry_delay="1ms", **options)(function)
+    with scheduler:
+        return job.enqueue(key="k").wait("20s")
+
+
+def a_claim(**changes: Any) -> Claim:
+    values: dict[str, Any] = {
+        "id": 7, "spec": JobSpec(name="work", function="work"), "key": "k", "origin": Origin.ENQUEUE,
+        "scheduled_for": None, "due_at": T0, "attempt": 2, "token": 9, "session": "s", "args": (), "kwargs": {},
+        "claimed_at": T0,
+    }  # fmt: skip
+    return Claim(**values | changes)
+
+
+def test_a_failure_is_a_warning_while_it_is_retried_and_an_error_with_its_traceback_when_it_is_final(caplog):
+    caplog.set_level(logging.INFO)
+
+    def work() -> None:
+        raise ValueError("no such shop")
+
+    one = run_once(work, retries=1)
+    (first, warning), (second, error) = told(caplog)
+    assert (first, second) == ("WARNING", "ERROR")
+    assert f"attempt 1 of run {one.id} of 'work' (k) failed: ValueError: no such shop; it is tried again in" in warning
+    assert "Traceback" not in warning
+    assert error.startswith(f"run {one.id} of 'work' (k) failed at attempt 2: ValueError: no such shop\nTraceback")
+    assert error.count("Traceback") == 1
+    record = next(record for record in caplog.records if record.levelno == logging.ERROR)
+    assert (record.job, record.run, record.key, record.attempt) == ("work", one.id, "k", 2)
+
+
+def test_a_run_over_its_time_is_told(caplog):
+    go = threading.Event()
+    try:
+        run_once(lambda: go.wait(20), timeout="50ms")
+    finally:
+        go.set()
+    assert [level for level, _ in told(caplog)] == ["ERROR"]
+    assert "TimeoutError: the attempt ran longer than timeout=50ms" in told(caplog)[0][1]
+
+
+def test_an_asked_for_retry_and_a_cancel_are_no_failures(caplog):
+    caplog.set_level(logging.INFO)
+    attempts = count()
+
+    def work() -> None:
+        if next(attempts) == 0:
+            raise Retry("gateway busy", after="1ms")
+        raise Cancel("closed today")
+
+    run_once(work, retries=1)
+    (first, asked), (second, cancelled) = told(caplog)
+    assert (first, second) == ("INFO", "INFO")
+    assert "asked for a retry: gateway busy; it is tried again in" in asked
+    assert "was cancelled: job: closed today" in cancelled
+
+
+def test_what_goes_well_is_told_to_those_who_debug_only(caplog):
+    caplog.set_level(logging.INFO)
+    run_once(lambda: 1)
+    assert told(caplog) == []
+    caplog.set_level(logging.DEBUG)
+    run_once(lambda: 1)
+    starts, ends = told(caplog, logging.DEBUG)
+    assert "starts, attempt 1" in starts[1]
+    assert "succeeded: in 0." in ends[1]
+
+
+def test_an_ending_that_the_store_refused_is_not_told(caplog):
+    telling = Telling()
+    outcome = Outcome(id=7, token=9, state=State.FAILED, error=RunError(type="ValueError", message="x"))
+    telling.ended(a_claim(), outcome)
+    telling.settled(Settled(7, 9, False, None), outcome)
+    assert told(caplog) == []
+    telling.ended(a_claim(), outcome)
+    telling.settled(Settled(7, 9, True, State.FAILED), outcome)
+    assert len(told(caplog)) == 1
+
+
+def test_a_takeover_says_who_took_what_from_whom(caplog):
+    caplog.set_level(logging.INFO)
+    telling = Telling()
+    lost = Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed: process gone")
+    telling.taken([lost], "web-2", {"s-1": "web-1"})
+    telling.started([a_claim(crashes=1), a_claim()])
+    gone = "web-2: run 7 of 'work' was running on web-1, which is gone (crashed: process gone)"
+    assert told(caplog) == [
+        ("WARNING", f"{gone}; it waits for the next free node"),
+        ("INFO", "run 7 of 'work' (k) was taken over, and runs here as attempt 2"),
+    ]
+
+
+def test_what_an_outage_cost_is_told_once_for_all_jobs(caplog):
+    caplog.set_level(logging.INFO)
+
+    def plan(job: str, *verdicts: VerdictRange) -> Plan:
+        return Plan(
+            job_id=1, job=job, revision=1, watermark_seen=T0, active_seen=0, occurrences=(), verdicts=verdicts,
+            cancel_previous=False, watermark=T0, next_due=None,
+        )  # fmt: skip
+
+    later = T0 + timedelta(minutes=1)
+    Telling().fired(
+        [
+            plan("a", VerdictRange(T0, later, State.SKIPPED, "coalesced", 12)),
+            plan("b", VerdictRange(later, later, State.MISSED, "late", 1)),
+            plan("c", VerdictRange(later, later, State.SKIPPED, "overlap", 1)),
+            plan("d", VerdictRange(later, later, State.SKIPPED, "paused", 1)),
+        ]
+    )
+    late = "nominal times since 2026-03-01T00:00:00Z were found late and are not run"
+    why = "why: cronsensus why a 2026-03-01T00:00:00Z"
+    assert told(caplog) == [
+        ("INFO", "'c' is not run for 2026-03-01T00:01:00Z: the run before is still active (overlap)"),
+        ("WARNING", f"{late} (12 skipped: coalesced, 1 missed: late), of a, b; {why}"),
+    ]
+
+
+def test_what_a_stopping_node_gives_back_is_named(caplog):
+    go, begun = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(20)
+
+    scheduler = Scheduler(f"memory://telling-{next(_names)}", node="me")
+    job = scheduler.job(name="work")(work)
+    scheduler.start()
+    try:
+        handle = job.enqueue(key="k")
+        assert begun.wait(20)
+        assert scheduler.stop("0s") is False
+    finally:
+        go.set()
+    words = f"run {handle.id} of 'work' (k) is cut off in attempt 1, and given back for others to run"
+    assert ("WARNING", f"{words}: the node is shutting down") in told(caplog)
+
+
+# --- what is not worth another attempt -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["thread", "async"])
+def test_work_that_was_done_is_not_done_again_because_its_result_is_no_json(executor, caplog):
+    done = count()
+
+    def work() -> Any:
+        next(done)
+        return T0
+
+    async def work_async() -> Any:
+        return work()
+
+    one = run_once(work if executor == "thread" else work_async, retries=3)
+    assert (one.state, one.attempt, next(done)) == (State.FAILED, 1, 1)
+    assert one.error is not None
+    assert one.error.type == "InvalidPayload"
+
+
+@pytest.mark.parametrize("executor", ["thread", "async"])
+def test_arguments_that_do_not_fit_are_not_tried_again(executor):
+    # The store knows no signatures: what another program enqueues by name is seen only when it runs.
+    def work(order: int) -> None: ...
+
+    async def work_async(order: int) -> None: ...
+
+    scheduler = Scheduler(f"memory://telling-{next(_names)}")
+    scheduler.job(name="work", retries=3)(work if executor == "thread" else work_async)
+    other = Scheduler(scheduler.settings.url)
+    with scheduler:
+        one = other.enqueue("work", 1, 2).wait("20s")
+    assert (one.state, one.attempt) == (State.FAILED, 1)
+    assert one.error is not None
+    assert "takes 1 positional argument but 2 were given" in one.error.message
+
+
+def test_a_type_error_of_the_job_s_own_is_tried_again():
+    attempts = count(1)
+
+    def work() -> int:
+        if next(attempts) < 3:
+            return len(3)  # type: ignore[arg-type]
+        return 3
+
+    one = run_once(work, retries=5)
+    assert (one.state, one.attempt) == (State.SUCCEEDED, 3)
