@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # More for the program behind a target: make test ARGS='-k watermark', make demo ARGS='--nodes 5'
 ARGS ?=
 
-.PHONY: help setup demo test check lint types layers snippets bench simulate coverage lock clean
+.PHONY: help setup servers demo test check lint types layers snippets bench simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -17,10 +17,13 @@ help: ## List the targets
 setup: ## Make .venv from the lock (the other targets do it too)
 	@scripts/setup
 
+servers:
+	@scripts/servers
+
 demo: setup ## Three real processes share a schedule; one is killed; the audit counts
 	@$(BIN)/cronsensus demo $(ARGS)
 
-test: setup ## Run the tests, in parallel
+test: setup servers ## Run the tests, in parallel
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs
@@ -31,6 +34,7 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy --strict src
+	$(BIN)/mypy scripts/stores
 	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
 
 layers: setup
@@ -39,7 +43,7 @@ layers: setup
 snippets: setup
 	$(BIN)/python scripts/snippets
 
-coverage: setup ## Run the tests and show which lines and branches they reach
+coverage: setup servers ## Run the tests and show which lines and branches they reach
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS); status=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage report; exit $$status

@@ -7,6 +7,10 @@ from datetime import timedelta
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.servers.fixtures"]
+# Their assertions tell what differed, as those of tests do.
+pytest.register_assert_rewrite("tests.chaos.cluster", "tests.faults.watching")
+
 IN_CI = os.environ.get("CI") == "true"
 
 # In CI only a change of the code may turn the build red, so examples are not drawn at random there; and the machine is

@@ -1,0 +1,123 @@
+"""Clusters on real servers that wait for their disks, so that what was committed is there after any fault."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+import psycopg
+import pymysql
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.chaos.cluster import Cluster
+from tests.faults.watching import LEASE, NAMES
+from tests.servers.fixtures import mysql_connection
+from tests.servers.mariadb import MariadbServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.programs import ServiceMissing
+from tests.servers.redis import RedisServer
+from tests.servers.server import Server
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of store.
+
+    Attributes:
+        server: what starts one.
+        commit: bytes of the request that makes a verb's changes final.
+        few: how it is told to take few connections.
+        connect: takes one of them.
+        refused: what is raised where no more are to be had.
+    """
+
+    server: Callable[..., Server]
+    commit: bytes
+    few: dict[str, str]
+    connect: Callable[[str], Closable]
+    refused: type[Exception]
+
+
+class Closable(Protocol):
+    """A connection."""
+
+    def close(self) -> object: ...
+
+
+def redis_connection(url: str) -> Closable:
+    """Take a connection of a Redis."""
+    client = redis.Redis.from_url(url, single_connection_client=True, retry=Retry(NoBackoff(), 0))
+    client.ping()
+    return client
+
+
+KINDS = {
+    "postgres": Kind(
+        PostgresServer,
+        b"COMMIT\0",
+        {"max_connections": "20", "superuser_reserved_connections": "0"},
+        psycopg.connect,
+        psycopg.OperationalError,
+    ),
+    "mysql": Kind(MariadbServer, b"\x03COMMIT", {"max-connections": "20"}, mysql_connection, pymysql.OperationalError),
+    "redis": Kind(RedisServer, b"EVALSHA", {"maxclients": "20"}, redis_connection, redis.RedisError),
+}
+
+
+def prepare(kind: Kind, **options: object) -> Server:
+    """Prepare a server; a machine without one skips the test."""
+    try:
+        return kind.server(**options)
+    except ServiceMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Return one kind of store after the other."""
+    found: Kind = KINDS[request.param]
+    return found
+
+
+@pytest.fixture
+def server(kind: Kind) -> Iterator[Server]:
+    """Return a server of that kind, for this test alone."""
+    with prepare(kind) as server:
+        yield server
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Return what makes three nodes, each by its own way to the store; they are gone when the test is over."""
+    made: list[Cluster] = []
+
+    def make(url: str, routes: Mapping[str, str] = MappingProxyType({})) -> Cluster:
+        cluster = Cluster(tmp_path, f"{LEASE:g}s", "fault_jobs:scheduler", url, apps=HERE)
+        made.append(cluster)
+        for name in NAMES:
+            cluster.route = routes.get(name, url)
+            cluster.start(name)
+        cluster.await_all()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.end_all()
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    """Return random numbers whose seed is printed, so that a failure names it; CHAOS_SEED sets it."""
+    seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"CHAOS_SEED={seed}")
+    return random.Random(seed)

@@ -1,0 +1,112 @@
+"""The server takes no more connections, or its disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import KINDS, Closable, Kind, prepare
+from tests.faults.watching import (
+    AWAY,
+    NAMES,
+    Fault,
+    log_of,
+    said_once,
+    settle_and_judge,
+    stopped_for,
+    until_all_work,
+    until_busy,
+)
+from tests.servers.proxy import Proxy
+from tests.servers.server import Server
+
+DISK = 128
+"""Megabytes."""
+
+
+@pytest.fixture
+def narrow(kind: Kind) -> Iterator[Server]:
+    """Return a server that takes few connections."""
+    with prepare(kind, settings=kind.few) as server:
+        yield server
+
+
+def hoard(kind: Kind, server: Server, taken: list[Closable]) -> None:
+    """Take every connection that is to be had."""
+    while True:
+        try:
+            taken.append(kind.connect(server.url))
+        except kind.refused:
+            return
+
+
+def test_no_connection_is_to_be_had(kind: Kind, narrow: Server, make_cluster):
+    taken: list[Closable] = []
+    with Proxy(narrow.url) as proxy:
+        cluster = make_cluster(narrow.url, dict.fromkeys(NAMES, proxy.url))
+        until_all_work(cluster)
+        until_busy(cluster)
+        away = Fault()
+        proxy.refuse()
+        hoard(kind, narrow, taken)
+        proxy.pass_on()
+        for _passed in cluster.for_seconds(AWAY):
+            cluster.look()
+            hoard(kind, narrow, taken)  # the server may have noticed only now that a client is gone
+        away.end()
+        for connection in taken:
+            connection.close()
+        until_all_work(cluster)
+        settle_and_judge(cluster)
+
+    stopped_for(cluster, away)
+    for node in NAMES:
+        said_once(cluster, node)
+
+
+@pytest.fixture
+def crammed() -> Iterator[Server]:
+    """Return a PostgreSQL on a small disk of its own."""
+    server = prepare(KINDS["postgres"], settings={"max_wal_size": "32MB", "min_wal_size": "32MB"})
+    try:
+        server.shrink(DISK)
+        yield server.start()
+    except PermissionError as refused:
+        pytest.skip(str(refused))
+    finally:
+        server.end()
+
+
+def fill(disk: Path) -> None:
+    """Leave no room."""
+    with (disk / "ballast").open("ab") as ballast:
+        room = os.statvfs(disk)
+        with contextlib.suppress(OSError):  # the server was faster
+            os.posix_fallocate(ballast.fileno(), ballast.tell(), room.f_bavail * room.f_frsize or 1)
+
+
+def test_the_disk_of_postgresql_is_full(crammed: Server, make_cluster):
+    cluster = make_cluster(crammed.url)
+    until_all_work(cluster)
+    cluster.enqueue(300)
+
+    def all_said_so() -> bool:
+        fill(crammed.folder)
+        cluster.look()
+        return all("so nothing is started until it can" in log_of(cluster, name) for name in NAMES)
+
+    cluster.until(all_said_so, "every node met the full disk")
+    for _passed in cluster.for_seconds(AWAY):
+        fill(crammed.folder)
+        cluster.look()
+    (crammed.folder / "ballast").unlink()
+    if not crammed.is_running:
+        crammed.start()  # it may give up where it cannot write its log; then somebody starts it again
+    until_all_work(cluster)
+    settle_and_judge(cluster)
+    assert "No space left on device" in crammed.log.read_text(), "the fault did not bite"
+    assert cluster.orders == 300

@@ -1,0 +1,54 @@
+"""One node is stopped, another is cut off from the store: the third takes their runs, and theirs are refused."""
+
+from tests.chaos.cluster import Cluster
+from tests.faults.watching import AWAY, Fault, settle_and_judge, stopped_for, until_all_work, until_busy
+from tests.servers.proxy import Proxy
+
+LIMIT = {"postgres": "?timeout=2s", "mariadb": "?timeout=2s"}
+"""How long the server lets a transaction stand still, with all that it has locked."""
+
+
+def at_work(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """Return what runs where."""
+    running = {line.occurrence: line.node for line in cluster.lines if line.event == "start"}
+    for line in cluster.lines:
+        if line.event != "start":
+            running.pop(line.occurrence, None)
+    return running
+
+
+def test_a_node_that_stands_still_and_one_that_is_cut_off(server, make_cluster):
+    limit = LIMIT.get(server.kind, "")
+    with Proxy(server.url) as proxy:
+        cluster = make_cluster(server.url + limit, {"c": proxy.url + limit})
+        until_all_work(cluster)
+        until_busy(cluster, "ac")
+        held = at_work(cluster)
+        away = Fault()
+        # Both ways are silent, and no connection is reset: the worst that a network does.
+        proxy.freeze()
+        cluster.freeze("a")
+        for _passed in cluster.for_seconds(AWAY):
+            cluster.look()
+
+        def taken_over() -> bool:
+            cluster.look()
+            again = {line.occurrence for line in cluster.lines if line.event == "start" and line.attempt > 1}
+            return {held.get(occurrence) for occurrence in again} >= {"a", "c"}
+
+        cluster.until(taken_over, "b runs what a and c were running")
+        away.end()
+        cluster.thaw("a")
+        proxy.pass_on()
+        until_all_work(cluster)
+        sessions = cluster.store.sessions(ended=True, limit=1000)
+        verdict = settle_and_judge(cluster)
+
+    stopped_for(cluster, away, "c")
+    assert verdict.report.takeovers >= 2
+    assert "refused the end" in verdict.logs, "the fault did not bite: nobody came too late"
+    for node in ("a", "c"):
+        pid = cluster.processes[node].pid
+        assert len({one.id for one in sessions if one.pid == pid}) >= 2, "it did not go on as a new session"
+    begun = [line for line in cluster.lines if away.begun < line.at < away.ended and line.event == "start"]
+    assert {line.node for line in begun if line.attempt > 1} == {"b"}

@@ -1,0 +1,44 @@
+"""The server is killed and comes back, and stands still for longer than the lease."""
+
+from tests.faults.watching import (
+    AWAY,
+    NAMES,
+    Fault,
+    said_once,
+    settle_and_judge,
+    stopped_for,
+    until_all_work,
+    until_busy,
+)
+
+
+def test_a_server_that_is_killed_and_one_that_stands_still(server, make_cluster):
+    cluster = make_cluster(server.url)
+    until_all_work(cluster)
+    cluster.enqueue(30)
+    until_busy(cluster)
+    killed = Fault()
+    server.kill9()
+    for _passed in cluster.for_seconds(AWAY):
+        cluster.look()
+    killed.end()
+    server.start()
+    until_all_work(cluster)
+    for node in NAMES:
+        said_once(cluster, node)
+
+    cluster.enqueue(30)
+    until_busy(cluster)
+    frozen = Fault()
+    server.pause()
+    for _passed in cluster.for_seconds(AWAY):
+        cluster.look()
+    frozen.end()
+    server.resume()
+    until_all_work(cluster)
+
+    verdict = settle_and_judge(cluster)
+    assert cluster.orders == 60
+    stopped_for(cluster, killed)
+    stopped_for(cluster, frozen)
+    assert "the lease could not be renewed in time: stopping what runs" in verdict.logs

@@ -1,0 +1,145 @@
+"""A pytest plugin: a fresh place on a real server for a test, by URL.
+
+The servers are our own, started when the first test asks; or those that ``CRONSENSUS_TEST_POSTGRES_URL``,
+``CRONSENSUS_TEST_MYSQL_URL`` and ``CRONSENSUS_TEST_REDIS_URL`` name. What a test leaves is removed after it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+
+import psycopg
+import pymysql
+import pytest
+import redis
+from psycopg import sql
+
+from tests.servers.programs import ServiceMissing
+from tests.servers.sharing import TestRun
+
+RUN = pytest.StashKey[TestRun]()
+PATIENCE = 10
+"""Seconds to wait for what a test left locked, before its name is called out."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Learn of the run: as its first process, or from it."""
+    told = getattr(config, "workerinput", None)
+    if told is None:
+        config.stash[RUN] = TestRun(os.getpid(), Path(tempfile.mkdtemp(prefix="cronsensus-test-run-")))
+    else:
+        config.stash[RUN] = TestRun(told["servers_pid"], Path(told["servers_folder"]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist."""
+    run = node.config.stash[RUN]
+    node.workerinput["servers_pid"], node.workerinput["servers_folder"] = run.pid, str(run.folder)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the servers, in the run's first process, which is the last to end."""
+    if not hasattr(config, "workerinput"):
+        config.stash[RUN].end()
+        shutil.rmtree(config.stash[RUN].folder)
+
+
+def _server(config: pytest.Config, kind: str) -> str:
+    if url := os.environ.get(f"CRONSENSUS_TEST_{kind.upper()}_URL"):
+        return url
+    try:
+        return config.stash[RUN].url(kind)
+    except ServiceMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url(pytestconfig: pytest.Config) -> str:
+    """Return the address of the PostgreSQL that all tests share."""
+    return _server(pytestconfig, "postgres")
+
+
+@pytest.fixture(scope="session")
+def mysql_server_url(pytestconfig: pytest.Config) -> str:
+    """Return the address of the MariaDB or MySQL that all tests share."""
+    return _server(pytestconfig, "mysql")
+
+
+@pytest.fixture(scope="session")
+def redis_server_url(pytestconfig: pytest.Config) -> str:
+    """Return the address of the Redis that all tests share."""
+    return _server(pytestconfig, "redis")
+
+
+def with_query(url: str, **options: str) -> str:
+    """Return the URL with further options."""
+    parts = urlsplit(url)
+    query = "&".join(filter(None, [parts.query, urlencode(options)]))
+    return urlunsplit(parts._replace(query=query))
+
+
+def _fresh() -> str:
+    return f"test_{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def postgres_url(postgres_server_url: str) -> Iterator[str]:
+    """Return a URL with an empty schema of its own: ``postgresql://…?schema=test_…``."""
+    schema = _fresh()
+    with psycopg.connect(postgres_server_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    yield with_query(postgres_server_url, schema=schema)
+    with psycopg.connect(postgres_server_url, autocommit=True) as connection:
+        connection.execute(f"SET lock_timeout = '{PATIENCE}s'")
+        try:
+            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+        except psycopg.errors.LockNotAvailable:
+            pytest.fail(f"the test left a transaction open on its schema {schema}")
+
+
+def mysql_connection(url: str) -> pymysql.Connection[pymysql.cursors.Cursor]:
+    """Connect to the server behind a ``mysql://`` URL, to its database if it names one."""
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=parts.path.lstrip("/") or None,
+        autocommit=True,
+    )
+
+
+@pytest.fixture
+def mysql_url(mysql_server_url: str) -> Iterator[str]:
+    """Return a URL with an empty database of its own: ``mysql://…/test_…``."""
+    database = _fresh()
+    with mysql_connection(mysql_server_url) as connection:
+        connection.cursor().execute(f"CREATE DATABASE `{database}`")
+    yield urlunsplit(urlsplit(mysql_server_url)._replace(path=f"/{database}"))
+    with mysql_connection(mysql_server_url) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"SET lock_wait_timeout = {PATIENCE}")
+        try:
+            cursor.execute(f"DROP DATABASE IF EXISTS `{database}`")
+        except pymysql.OperationalError as error:
+            pytest.fail(f"the test left a transaction open on its database {database}: {error}")
+
+
+@pytest.fixture
+def redis_url(redis_server_url: str) -> Iterator[str]:
+    """Return a URL with a prefix of its own, under which there is nothing: ``redis://…?prefix=test_…``."""
+    prefix = _fresh()
+    yield with_query(redis_server_url, prefix=prefix)
+    with redis.Redis.from_url(redis_server_url) as client:
+        # The prefix may stand in braces, or have words before it.
+        for key in client.scan_iter(match=f"*{prefix}*", count=1000):
+            client.unlink(key)

@@ -1,0 +1,218 @@
+"""Stands between clients and a server, and is the bad network between them.
+
+::
+
+    client ──▶ Proxy.port ──"up"──▶ server
+           ◀──────"down"───────────
+
+What is set holds for all connections, also for those to come. A connection that is cut is reset on both sides, as by a
+firewall; a frozen one stays open, as across a broken link: neither side is told anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Self
+from urllib.parse import urlsplit, urlunsplit
+
+Way = Literal["up", "down"]
+PIECE = 1 << 16
+RESET = struct.pack("ii", 1, 0)
+"""For SO_LINGER: close at once, by a reset."""
+
+
+@dataclass(eq=False)
+class _Link:
+    client: socket.socket
+    server: socket.socket
+    doomed: bool = False
+    """A request went up whose answer must not come down."""
+    is_cut: bool = False
+
+    def cut(self) -> None:
+        self.is_cut = True
+        for end in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            # Wakes the thread that reads from it. Without it the reset would wait for that thread.
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RD)
+            end.close()
+
+
+class Proxy:
+    """Passes bytes on to ``url``'s server, until told otherwise. ``proxy.url`` is that URL by way of the proxy.
+
+    Attributes:
+        struck: counts the connections that ``cut_after`` and ``lose_answer_to`` cut; wait for it with ``await_strike``.
+        connections: how many were made through it.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname, "the URL names no host"
+        assert parts.port, "the URL names no port"
+        self._target = (parts.hostname, parts.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        user = f"{parts.username}@" if parts.username else ""
+        self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{port}"))
+        self._state = threading.Condition()
+        self._links: set[_Link] = set()
+        self._frozen = self._refusing = self._closed = False
+        self._delay = 0.0
+        self._dropped: set[Way] = set()
+        self._left: dict[Way, int | None] = {"up": None, "down": None}
+        self._fatal: bytes | None = None
+        self.struck = 0
+        self.connections = 0
+        self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
+        self._thread.start()
+
+    # --- the weather --------------------------------------------------------------------------------------------------
+
+    def pass_on(self) -> None:
+        """Be a good network again: everything that was held back goes on, what was dropped is gone."""
+        with self._state:
+            self._frozen = self._refusing = False
+            self._delay = 0.0
+            self._dropped.clear()
+            self._left = {"up": None, "down": None}
+            self._fatal = None
+            self._state.notify_all()
+
+    def delay(self, seconds: float) -> None:
+        """Hold every piece back for so long, both ways."""
+        with self._state:
+            self._delay = seconds
+
+    def drop(self, way: Way) -> None:
+        """Swallow what goes one way."""
+        with self._state:
+            self._dropped.add(way)
+
+    def freeze(self) -> None:
+        """Pass nothing on, and keep it. New connections are taken and not served."""
+        with self._state:
+            self._frozen = True
+
+    def refuse(self) -> None:
+        """Cut every connection, and every new one at once."""
+        with self._state:
+            self._refusing = True
+        self.cut()
+
+    def cut(self) -> int:
+        """Cut the connections that there are; return how many."""
+        with self._state:
+            links, self._links = self._links, set()
+        for link in links:
+            link.cut()
+        return len(links)
+
+    def cut_after(self, number: int, way: Way) -> None:
+        """Pass this many further bytes on one way, over all connections, then cut the connection of the last one."""
+        with self._state:
+            self._left[way] = number
+
+    def lose_answer_to(self, request: bytes) -> None:
+        """Pass the next piece with these bytes on to the server; when it has answered, cut instead of telling."""
+        with self._state:
+            self._fatal = request
+
+    def await_strike(self, number: int = 1, within: float = 30.0) -> None:
+        """Wait until so many connections were cut by ``cut_after`` or ``lose_answer_to``."""
+        with self._state:
+            assert self._state.wait_for(lambda: self.struck >= number, within), "nothing came by that could be cut"
+
+    def close(self) -> None:
+        """Cut everything, for good."""
+        self.pass_on()
+        with self._state:
+            self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+        self.cut()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the wire -----------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(self._target, timeout=5)
+            except OSError:
+                client.close()  # the server is away, and so are we
+                continue
+            server.settimeout(None)
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = _Link(client, server)
+            with self._state:
+                refused = self._refusing or self._closed
+                if not refused:
+                    self._links.add(link)
+                    self.connections += 1
+            if refused:
+                link.cut()
+                continue
+            self._pump(link, client, server, "up")
+            self._pump(link, server, client, "down")
+
+    def _pump(self, link: _Link, source: socket.socket, sink: socket.socket, way: Way) -> None:
+        def pump() -> None:
+            try:
+                while piece := source.recv(PIECE):
+                    self._carry(link, piece, way, sink.sendall)
+                if not link.is_cut:
+                    sink.shutdown(socket.SHUT_WR)  # an orderly end would overtake the reset
+            except OSError:
+                # An end that failed, or was cut under us.
+                self._cut(link)
+
+        threading.Thread(target=pump, name=f"proxy-{way}", daemon=True).start()
+
+    def _carry(self, link: _Link, piece: bytes, way: Way, send: Callable[[bytes], object]) -> None:
+        if self._delay:
+            threading.Event().wait(self._delay)
+        with self._state:
+            self._state.wait_for(lambda: not self._frozen)
+            if way in self._dropped:
+                return
+            last = link.doomed and way == "down"
+            if last:
+                piece = b""
+            elif (left := self._left[way]) is not None:
+                last = left <= len(piece)
+                piece = piece[:left]
+                self._left[way] = None if last else left - len(piece)
+            if way == "up" and self._fatal is not None and self._fatal in piece:
+                self._fatal = None
+                link.doomed = True
+        send(piece)
+        if last:
+            self._cut(link)
+            with self._state:
+                self.struck += 1
+                self._state.notify_all()
+
+    def _cut(self, link: _Link) -> None:
+        with self._state:
+            self._links.discard(link)
+        link.cut()
