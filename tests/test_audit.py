@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.audit import Report, audit
-from cronsensus.audit.report import Lateness
+from cronsensus.audit.report import MOST_LEFT_OPEN, Lateness
 from cronsensus.clock import ManualClock
 from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.model.job import JobSpec, Policies
@@ -654,6 +654,72 @@ def test_runs_on_either_side_of_a_clock_that_was_set_back_are_not_compared():
     assert "overlap" not in kinds(report)
     change_run(ledger.row(7), started_at=START + timedelta(seconds=5.2))  # claimed before them, and still running: real
     assert "overlap" in kinds(ledger.audit())
+
+
+def test_an_overlap_within_what_came_twice_is_left_open():
+    ledger = Ledger(tick(overlap="queue"))
+    ledger.pass_seconds(6)
+    ledger.clock.advance(1)
+    ledger.fire()
+    first = ledger.claim()
+    ledger.clock.advance(1.5)
+    ledger.fire()
+    ledger.finish(first)
+    ledger.clock.step(-0.4)
+    second = ledger.claim()
+    ended = ledger.row(7).runs[0].finished_at
+    assert ended is not None
+    assert second[0].claimed_at < ended
+    ledger.finish(second)
+    ledger.pass_seconds(5)
+    report = ledger.audit()
+    assert report.ok
+    assert report.left_open == 1
+    assert any("set back" in note and "ran twice at a time" in note for note in report.notes)
+    change_run(ledger.row(11), finished_at=ledger.store.now())
+    assert kinds(ledger.audit()) == ["overlap"]
+
+
+def test_what_was_made_before_a_pause_that_seems_to_have_begun_earlier_is_left_open():
+    ledger = Ledger(tick())
+    ledger.pass_seconds(10)
+    ledger.clock.step(-5)
+    ledger.store.pause("tick", by="me", why="test")
+    ledger.clock.advance(8)
+    report = ledger.audit()
+    assert report.ok
+    assert report.left_open == 5
+    assert all("while the job was paused" in note for note in report.notes)
+    now = ledger.store.now()
+    at_12 = START + 12 * SECOND
+    ledger.store._create(ledger.job(), scheduled_key(at_12), Origin.SCHEDULE, now, now, scheduled_for=at_12)
+    ledger.job().watermark = at_12
+    assert "stray" in kinds(ledger.audit())
+
+
+def test_a_clock_that_was_set_back_step_by_step_leaves_open_what_lies_between():
+    ledger = Ledger(tick())
+    ledger.pass_seconds(20)
+    for _ in range(3):
+        ledger.clock.step(-6)
+        ledger.keep()
+    ledger.store.pause("tick", by="me", why="test")
+    ledger.clock.advance(19)
+    report = ledger.audit()
+    assert report.ok
+    assert report.left_open == 18
+
+
+def test_what_a_clock_leaves_open_is_told_in_part():
+    ledger = Ledger(tick())
+    ledger.pass_seconds(40)
+    ledger.clock.step(-35)
+    ledger.store.pause("tick", by="me", why="test")
+    ledger.clock.advance(36)
+    report = ledger.audit()
+    assert report.left_open == 35
+    assert len(report.notes) == MOST_LEFT_OPEN + 1
+    assert report.to_json()["left_open"] == 35
 
 
 def test_a_result_under_an_old_token_is_a_stale_write():

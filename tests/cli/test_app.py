@@ -118,7 +118,7 @@ def test_what_is_no_module_name_is_shown_as_one(command: Command, typed: str) ->
     answer = command("lint", "--app", typed)
     assert answer.code == 2
     assert "MODULE:ATTR" in answer.err
-    assert "--app " in answer.err or "jobs:scheduler" in answer.err
+    assert "as Python imports it, for example " in answer.err
 
 
 def test_an_exception_while_importing_shows_the_users_own_lines(command: Command, write: Write) -> None:
@@ -173,6 +173,7 @@ def test_a_wrong_declaration_is_an_import_error_that_names_the_line(
     assert answer.code == 2
     assert said in answer.err
     assert f"{path}:" in answer.err
+    assert "src/cronsensus" not in answer.err
 
 
 def test_a_url_is_enough_and_imports_nobody(command: Command, write: Write, cluster: Any) -> None:
@@ -187,6 +188,30 @@ def test_the_url_of_the_environment_is_enough(command: Command, cluster: Any, mo
     cluster.every("tick")
     monkeypatch.setenv("CRONSENSUS_URL", cluster.url)
     assert command("jobs", "list").code == 0
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_commands_look_where_the_nodes_of_the_application_are(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    write("jobs.py", JOBS.replace("memory://", "sqlite:///of-the-app.db"))
+    monkeypatch.setenv("CRONSENSUS_URL", "sqlite:///of-the-environment.db")
+    answer = command("db", "upgrade", *(["--app", "jobs:scheduler"] if named else []))
+    assert answer.code == 0
+    assert Path("of-the-app.db").exists()
+    assert not Path("of-the-environment.db").exists()
+    said = "CRONSENSUS_URL says url sqlite:///of-the-environment.db, which does not count: jobs:scheduler gives"
+    assert answer.err.count(said) == 1
+
+
+def test_an_application_that_leaves_the_store_open_takes_that_of_the_environment(
+    command: Command, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("jobs.py", JOBS.replace('"memory://"', ""))
+    monkeypatch.setenv("CRONSENSUS_URL", "sqlite:///of-the-environment.db")
+    answer = command("db", "upgrade")
+    assert Path("of-the-environment.db").exists()
+    assert "does not count" not in answer.err
 
 
 def test_the_application_says_which_store(command: Command, write: Write) -> None:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from cronsensus.model.states import State
+
 
 @pytest.fixture
 def hour(cluster):
@@ -30,6 +32,41 @@ def test_a_ledger_in_order_is_told_in_a_sentence(hour):
     assert "ok: 60 nominal times" in answer.text
     assert "tick" in answer.out
     assert "60" in answer.out
+
+
+def test_verdicts_in_a_row_add_up_to_what_was_expected(hour):
+    hour.every("moody", "1m")
+    hour.join()
+    for state in (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED):
+        hour.advance(60)
+        hour.fire()
+        for claim in hour.claim():
+            hour.finish(claim, State.SUCCEEDED if claim.job == "tick" else state)
+    head, *rows = (line.split() for line in hour("audit").out.splitlines()[:4])
+    assert head == [
+        "JOB", "EXPECTED", "SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED", "MISSED", "STARTED", "DUPLICATES",
+    ]  # fmt: skip
+    assert rows[0] == ["moody", "4", "1", "1", "1", "1", "0", "4", "0"]
+    assert rows[1] == ["tick", "64", "64", "0", "0", "0", "0", "64", "0"]
+
+
+def test_what_a_clock_that_was_set_back_leaves_open_is_no_failure(hour):
+    hour.clock.step(-300)
+    hour.store.pause("tick", by="ada", why="to see")
+    hour.advance(301)
+    answer = hour("audit")
+    assert answer.code == 0
+    assert "left open (see the notes)" in answer.text
+    assert "the store's clock was set back then" in answer.text
+
+
+def test_what_is_not_decided_yet_has_no_verdict(hour):
+    hour.store.close_session("session-of-node-1")
+    hour.advance(130)
+    answer = hour("audit", "--tolerance", "5m")
+    assert answer.code == 0
+    assert "ok so far: 60 of 62 nominal times" in answer.text
+    assert "have exactly one verdict, 2 pending, and no node is alive; 60 attempts, all allowed" in answer.text
 
 
 def test_a_finding_is_told_in_words_and_ends_with_exit_code_1(hour):

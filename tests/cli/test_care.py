@@ -113,7 +113,7 @@ def test_the_doctor_finds_a_store_without_nodes(command: Command, url: str) -> N
     assert answer.data["ok"] is False
     plain = command("doctor", "--url", url)
     assert "fail  nodes" in plain.out
-    assert "next: cronsensus run MODULE:ATTR" in plain.out
+    assert f"next: cronsensus --url {url} run MODULE:ATTR" in plain.out
     assert "1 failed, 0 to look at" in plain.out
 
 
@@ -134,11 +134,37 @@ def test_the_doctor_is_content_where_a_node_lives(command: Command, url: str) ->
     assert "1 alive: web-1" in answer.out
 
 
+def test_the_doctor_finds_jobs_that_fail_one_time_after_the_other(cluster: Any) -> None:
+    cluster.every("tick", "1m")
+    cluster.join()
+    for number in range(4):
+        cluster.advance(60)
+        cluster.fire()
+        (claim,) = cluster.claim()
+        cluster.fail(claim) if number else cluster.finish(claim)
+        assert ("tick failed the last" in cluster("doctor").out) == (number >= 3)
+    said = cluster("doctor")
+    assert "warn  failing" in said.out
+    assert "tick failed the last 3 times in a row: OSError: no route to mail server" in said.out
+    assert f"runs show {claim.id}" in said.out
+    assert "all is well" not in said.out
+
+
+def test_the_doctor_tells_who_died_lately(cluster: Any) -> None:
+    cluster.join("web-1")
+    cluster.join("web-2")
+    cluster.store.reclaim(["session-of-web-1"])
+    cluster.advance(13)
+    assert "web-1 died 13s ago" in cluster("doctor").out
+    cluster.advance(3600)
+    assert "died" not in cluster("doctor").out
+
+
 def test_the_doctor_reports_a_store_that_cannot_be_used(command: Command) -> None:
     answer = command("doctor", "--url", "sqlite:///none.db")
     assert answer.code == 3
     assert "fail  store" in answer.out
-    assert "cronsensus db upgrade" in answer.out
+    assert "db upgrade" in answer.out
 
 
 def test_the_doctor_finds_what_is_overdue_and_what_waits(cluster: Any) -> None:
@@ -291,3 +317,10 @@ def test_a_wrong_variable_is_named(command: Command, monkeypatch: pytest.MonkeyP
     answer = command("config")
     assert answer.code == 2
     assert "CRONSENSUS_LEASE" in answer.err
+
+
+def test_a_variable_that_is_nearly_a_setting_is_pointed_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONSENSUS_LEAS", "5s")
+    answer = command("config")
+    assert answer.code == 0
+    assert "CRONSENSUS_LEAS is no setting; did you mean CRONSENSUS_LEASE?" in answer.err

@@ -103,6 +103,7 @@ def test_a_store_that_processes_cannot_share_is_refused(tmp_path):
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "memory:// lives inside of one process" in err
+    assert list(tmp_path.glob("**/cronsensus-demo-*")) == []
 
 
 # --- the count outside of the store ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -82,9 +83,28 @@ def test_a_path_instead_of_a_url_is_shown_as_a_url(command: Command) -> None:
 
 
 def test_a_store_without_a_schema_says_how_to_make_one(command: Command) -> None:
+    Path("empty.db").touch()
+    answer = command("jobs", "list", "--url", "sqlite:///empty.db")
+    assert answer.code == 3
+    assert "empty.db holds no cronsensus schema" in answer.err
+
+
+def test_a_file_that_is_not_there_is_a_question_before_it_is_made(command: Command) -> None:
     answer = command("jobs", "list", "--url", "sqlite:///none.db")
     assert answer.code == 3
-    assert "cronsensus db upgrade" in answer.err
+    assert f"there is no file {Path.cwd()}/none.db" in answer.err
+    assert "see that the path is right" in answer.err
+    assert not Path("none.db").exists()
+
+
+def test_the_next_command_to_type_is_about_the_same_store(command: Command) -> None:
+    answer = command("jobs", "list", "--url", "sqlite:///my shop.db", "--namespace", "shop")
+    assert "cronsensus --url 'sqlite:///my shop.db' --namespace shop db upgrade" in answer.err
+
+
+def test_what_was_not_typed_is_not_put_into_the_next_command(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONSENSUS_URL", "sqlite:///none.db")
+    assert ": cronsensus db upgrade" in command("jobs", "list").err
 
 
 def test_a_directory_that_is_not_there_is_named(command: Command) -> None:

@@ -58,7 +58,8 @@ ARGUMENTS = {
     "jobs pause": ["tick", "--reason", "x"],
     "jobs resume": ["tick"],
     "jobs trigger": ["tick"],
-    "jobs backfill": ["tick", "--from", "1m"],
+    "jobs enqueue": ["tick"],
+    "jobs backfill": ["tick", "--from", "1m", "--yes"],
     "runs show": ["1"],
     "runs retry": ["1"],
     "runs cancel": ["2", "--reason", "x"],
@@ -90,7 +91,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
 def test_the_table_names_every_command_of_the_contract() -> None:
     assert list(COMMANDS) == CONTRACT.split()
     below = {" ".join(path) for path in ALL if len(path) == 2}
-    jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "backfill")}
+    jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "enqueue", "backfill")}
     runs = {f"runs {name}" for name in ("list", "show", "retry", "cancel", "logs")}
     assert below == jobs | runs | {"nodes list", "nodes drain", "locks list", "db upgrade", "db check", "db prune"}
 
@@ -145,6 +146,13 @@ def test_of_an_option_given_twice_the_one_after_the_command_counts(cluster: Any,
     cluster.every("tick")
     answer = command("--url", "memory://other", "-o", "table", "jobs", "--url", cluster.url, "list", "-o", "json")
     assert len(answer.data["jobs"]) == 1
+
+
+@pytest.mark.parametrize("option", ["--url", "--app", "--namespace"])
+def test_an_empty_global_option_is_refused_and_not_passed_over(command: Callable[..., Any], option: str) -> None:
+    answer = command("db", "prune", option, "")
+    assert answer.code == 2
+    assert f"'{option}': it is empty; leave it out" in answer.err
 
 
 def complete(words: str, **env: str) -> list[str]:

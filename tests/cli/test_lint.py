@@ -31,6 +31,7 @@ def test_a_sound_job_gets_no_finding() -> None:
     [
         (spec("a", every("1m"), timeout=None), "no timeout"),
         (spec("a", None, timeout=None), "no timeout"),
+        (spec("a", every("1m"), concurrency=1), "timeout of a thread"),
         (spec("a", cron("* * * * * *"), timeout="0.5s"), "every second"),
         (spec("a", cron("30 2 * * *", tz="Europe/Berlin")), "clock change"),
         (spec("a", cron("0 1 * * *", tz="America/New_York")), "clock change"),
@@ -102,8 +103,19 @@ def test_findings_are_no_failure_unless_strict(command: Callable[..., Any], writ
     assert strict.data["jobs"] == 2
 
 
+def test_what_is_the_same_for_many_jobs_is_said_once_and_last(
+    command: Callable[..., Any], write: Callable[..., Any]
+) -> None:
+    jobs = "".join(f"@scheduler.job(overlap='allow')\ndef {name}(): ...\n" for name in ("a", "c"))
+    last = "@scheduler.job(every('1h'), timeout='2h')\ndef b(): ...\n"
+    write("myjobs.py", f"from cronsensus import Scheduler, every\nscheduler = Scheduler('memory://')\n{jobs}{last}")
+    answer = command("lint", "myjobs:scheduler")
+    titles = [line for line in answer.out.splitlines() if not line.startswith("  ")]
+    assert titles == ["b: timeout longer than interval", "a, c: no timeout", "3 findings in 3 jobs of myjobs:scheduler"]
+
+
 def test_nothing_to_say_is_a_success_also_when_strict(command: Callable[..., Any], write: Callable[..., Any]) -> None:
     write("myjobs.py", APP)
     answer = command("lint", "--app", "myjobs:scheduler", "--strict")
     assert answer.code == 0
-    assert "nothing to say about the 1 jobs of myjobs:scheduler" in answer.out
+    assert "nothing to say about the 1 job of myjobs:scheduler" in answer.out

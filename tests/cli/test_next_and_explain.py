@@ -82,14 +82,14 @@ def test_a_job_without_trigger_says_how_to_run_it(cluster: Any) -> None:
     for what in ("next", "explain"):
         answer = cluster(what, "manual")
         assert answer.code == 2
-        assert "cronsensus jobs trigger manual" in answer.err
+        assert "jobs trigger manual" in answer.err
 
 
 def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
     answer = cluster("next", "nope")
     assert answer.code == 2
     assert "there is no job 'nope'" in answer.err
-    assert "cronsensus jobs list" in answer.err
+    assert "jobs list" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,36 @@ def test_a_wrong_expression_is_explained(command: Command, typed: str, said: str
     assert said in answer.err
 
 
+def test_a_misspelt_job_of_the_application_is_told_what_was_meant(command: Command, write: Any) -> None:
+    write(
+        "jobs.py",
+        """
+from cronsensus import Scheduler, every
+scheduler = Scheduler("memory://misspelt")
+
+@scheduler.job(every("5m"))
+def tick(): ...
+""",
+    )
+    answer = command("next", "tikc")
+    assert answer.code == 2
+    assert "did you mean 'tick'?" in answer.err
+    assert answer.err.count("using jobs:scheduler") == 1
+
+
+def test_a_retired_job_fires_no_more(cluster: Any) -> None:
+    cluster.every("tick")
+    cluster.store.retire("tick", by="ada", why="")
+    answer = cluster("next", "tick")
+    assert answer.code == 2
+    assert "the job 'tick' is retired" in answer.err
+
+
 def test_a_wrong_zone_names_a_close_one(command: Command) -> None:
     answer = command("next", "@daily", "--tz", "Europe/Berln")
     assert answer.code == 2
     assert "did you mean 'Europe/Berlin'" in answer.err
+    assert command("next", "@daily", "--tz", "").code == 2
 
 
 def test_dst_belongs_to_expressions(cluster: Any) -> None:

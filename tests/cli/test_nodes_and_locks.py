@@ -34,7 +34,7 @@ def test_a_node_past_its_lease_is_shown_as_overdue(cluster: Any) -> None:
 
 
 def test_without_nodes_it_says_how_to_start_one(cluster: Any) -> None:
-    assert "cronsensus run MODULE:ATTR" in cluster("nodes", "list").err
+    assert "run MODULE:ATTR" in cluster("nodes", "list").err
 
 
 def test_a_single_node_is_told_of_the_second(cluster: Any) -> None:

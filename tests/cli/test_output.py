@@ -64,7 +64,7 @@ def test_json_keeps_other_scripts_readable_and_halves_of_characters_valid(capsys
 def test_an_empty_table_says_on_stderr_how_to_fill_it(cluster: Any) -> None:
     answer = cluster("jobs", "list")
     assert answer.out == ""
-    assert "cronsensus run MODULE:ATTR" in answer.err
+    assert "run MODULE:ATTR" in answer.err
 
 
 def test_messages_go_to_stderr(cluster: Any) -> None:
@@ -131,6 +131,39 @@ def test_a_dumb_terminal_gets_plain_text(url: str, empty_folder: Path) -> None:
     shown = on_a_terminal("jobs", "list", "--url", url, cwd=empty_folder, TERM="dumb")
     assert "\x1b" not in shown
     assert shown.startswith("JOB")
+
+
+def drawn(capsys: pytest.CaptureFixture[str], width: int, **options: Any) -> tuple[list[str], str]:
+    """A table as a terminal of some width shows it."""
+    from rich.console import Console
+
+    output = Output()
+    output.terminal = True
+    output._console = Console(width=width, highlight=False, markup=False, emoji=False, color_system=None)
+    row = ["17", "2026-11-20 12:01:00Z", "node-1:12345", "no route to the mail server, three times in a row"]
+    output.table(["id", "for", "node", "reason"], [row], **options)
+    said = capsys.readouterr()
+    return said.out.splitlines(), said.err
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80, 200])
+def test_a_narrow_terminal_breaks_neither_words_nor_times(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    lines, _ = drawn(capsys, width, prose=("reason",), spare=("node", "for"))
+    words = " ".join(lines).split()
+    assert [word for word in words if word in {"mail", "server,", "three", "times", "row"}] == [
+        "mail", "server,", "three", "times", "row",
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= width
+    assert not any("…" in line for line in lines)
+
+
+def test_columns_for_which_there_is_no_room_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    lines, said = drawn(capsys, 50, prose=("reason",), spare=("node", "for"))
+    assert "2026-11-20 12:01:00Z" in "\n".join(lines)
+    assert "no room for: node; a wider terminal shows them, and so does -o json" in said
+    lines, said = drawn(capsys, 200, prose=("reason",), spare=("node", "for"))
+    assert "node-1:12345" in "\n".join(lines)
+    assert said == ""
 
 
 def test_watching_needs_a_terminal(cluster: Any) -> None:

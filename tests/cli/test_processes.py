@@ -2,10 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,32 @@ def read_until(process: subprocess.Popen[str], wanted: str) -> list[str]:
     raise AssertionError(f"no {wanted!r} in: {''.join(lines)}")
 
 
+def test_a_line_of_the_json_log_about_a_run_says_which(start: Any, write: Callable[..., Any]) -> None:
+    write("jobs.py", JOBS + "    raise ValueError('no such shop')\n")
+    node = start("--log-format", "json")
+    line = json.loads(read_until(node, "no such shop")[-1])
+    assert (line["level"], line["logger"], line["job"], line["attempt"]) == ("error", "cronsensus.runs", "tick", 1)
+    assert line["run"] >= 1
+    assert line["key"].startswith("@")
+
+
+def test_a_node_that_cannot_open_its_store_does_not_look_as_if_it_ran(start: Any, write: Callable[..., Any]) -> None:
+    write("jobs.py", JOBS.replace("sqlite:///jobs.db", "sqlite:////no/such/folder/jobs.db"))
+    node = start()
+    said = node.communicate(timeout=60)[1]
+    assert node.returncode == 3
+    assert "mkdir -p" in said
+    assert "Ctrl-C drains" not in said
+
+
 def test_a_node_greets_runs_and_drains(start: Any, command: Callable[..., Any]) -> None:
     node = start("--node", "web-1", "--concurrency", "3")
     lines = "".join(read_until(node, "tick"))
     assert "using jobs:scheduler (found in jobs.py)" in lines
-    assert "jobs:scheduler: node web-1, store sqlite:///jobs.db, 1 job\n" in lines
+    assert f"jobs:scheduler: node web-1, store sqlite:///jobs.db ({Path.cwd()}/jobs.db), new, 1 job\n" in lines
+    assert "no other node is alive: start more, anywhere" in lines
     assert "Ctrl-C drains" in lines
-    assert "shop [tick #1]: tick \\x1b[31mred" in "".join(read_until(node, "shop"))
+    assert re.search(r"shop \[tick \d+ #1\]: tick \\x1b\[31mred", "".join(read_until(node, "shop")))
     health = command("health", "--node", "web-1", "--url", URL)
     assert (health.code, health.out) == (0, "ok: the store answers, 1 live node\n")
     listed = command("nodes", "list", "-o", "json", "--url", URL).data
@@ -137,11 +156,22 @@ def test_the_installed_command_is_the_same_program(empty_folder: Path) -> None:
     assert done.stdout == program("--version", cwd=empty_folder).stdout
 
 
-def test_help_is_quick(empty_folder: Path) -> None:
-    """The best of several: what the program itself takes, not what else this machine does. The bench has the figure."""
-    best = float("inf")
-    for _ in range(5):
-        begun = time.perf_counter()
-        assert program("--help", cwd=empty_folder).returncode == 0
-        best = min(best, time.perf_counter() - begun)
-    assert best < 0.5
+def test_help_imports_nothing_that_takes_time(empty_folder: Path) -> None:
+    """How long it takes is for the bench to say; what it must not wait for is known."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "cronsensus", "--help"],
+        capture_output=True, text=True, timeout=60, check=True, cwd=empty_folder,
+    )  # fmt: skip
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "click" in imported
+    heavy = {
+        "sqlalchemy",
+        "psutil",
+        "msgspec",
+        "cronsim",
+        "asyncio",
+        "rich",
+        "cronsensus.scheduler",
+        "cronsensus.node.node",
+    }
+    assert imported & heavy == set()

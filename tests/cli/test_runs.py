@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronsensus.model.occurrence import Item, RunError
+from cronsensus.model.occurrence import Item, Note, RunError
 from cronsensus.model.states import State
 
 
@@ -91,6 +91,32 @@ def test_show_as_json_has_attempts_tokens_and_logs(history: Any) -> None:
     assert [line["text"] for line in data["logs"]] == ["connecting", "no answer\x1b[1m", "trying again"]
 
 
+def test_what_a_timeout_says_stands_before_where_the_run_was(cluster: Any) -> None:
+    cluster.every()
+    cluster.join()
+    cluster.advance(60)
+    cluster.fire()
+    (claim,) = cluster.claim()
+    where = '  File "jobs.py", line 9, in tick\n    lock.acquire()'
+    error = RunError(type="TimeoutError", message="ran longer than timeout=2s; it goes on\nunseen", traceback=where)
+    cluster.finish(claim, State.FAILED, reason="timeout", error=error)
+    answer = cluster("runs", "show", str(claim.id))
+    assert "TimeoutError: ran longer than timeout=2s; it goes on\nunseen\n" + where in answer.out
+
+
+def test_progress_that_json_cannot_say_breaks_no_list(cluster: Any) -> None:
+    cluster.every()
+    cluster.join()
+    cluster.advance(60)
+    cluster.fire()
+    (claim,) = cluster.claim()
+    cluster.store.note([Note(claim.id, claim.token, (1.0, float("inf")), ())])
+    (run,) = cluster("runs", "list", "-o", "json").data["runs"]
+    assert run["progress"] == [1.0, None]
+    assert cluster("runs", "show", str(claim.id), "-o", "json").code == 0
+    assert cluster("runs", "list").code == 0
+
+
 def test_show_has_arguments_and_result_of_enqueued_work(cluster: Any) -> None:
     cluster.declare("invoice")
     cluster.join()
@@ -130,6 +156,16 @@ def test_cancel_asks_what_runs_to_stop_and_ends_what_waits(history: Any) -> None
     assert "running, asked to stop" in history("runs", "list").out
 
 
+def test_a_cancel_that_came_too_late_stays_visible(history: Any) -> None:
+    number = str(history.running.id)
+    history("runs", "cancel", number, "--reason", "wrong month", "--by", "ada")
+    history.finish(history.running)
+    answer = history("runs", "show", number)
+    assert "cancel by ada: wrong month" in answer.out
+    (act,) = history("runs", "show", number, "-o", "json").data["trail"]
+    assert (act["by"], act["why"]) == ("ada", "wrong month")
+
+
 def test_what_has_ended_cannot_be_cancelled(history: Any) -> None:
     answer = history("runs", "cancel", str(history.good.id), "--reason", "x")
     assert answer.code == 1
@@ -145,7 +181,7 @@ def test_an_unknown_run_is_named(history: Any, what: str) -> None:
     answer = history("runs", what, "999")
     assert answer.code == 2
     assert "there is no run 999" in answer.err
-    assert "cronsensus runs list" in answer.err
+    assert "runs list" in answer.err
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", str(2**63)])

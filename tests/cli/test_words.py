@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cronsensus.cli.words import brief, clean, counted, exact, mask, read_time, relative, shorten
+from cronsensus.cli.words import brief, clean, counted, exact, read_time, relative, shorten
 from cronsensus.errors import InvalidOption
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -74,19 +74,6 @@ def test_text_is_made_harmless() -> None:
     assert clean("one\ntwo\tthree") == "one\\ntwo\\tthree"
     assert clean("one\r\ntwo\tthree\x1b", lines=True) == "one\ntwo    three\\x1b"
     assert clean("日本 [bold] 🎉") == "日本 [bold] 🎉"
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://app:s3cret@db/x", "postgresql://app:***@db/x"),
-        ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
-        ("mysql://db/x?user=a&password=s3cret&ssl=1", "mysql://db/x?user=a&password=***&ssl=1"),
-        ("sqlite:///cronsensus.db", "sqlite:///cronsensus.db"),
-    ],
-)
-def test_secrets_in_urls_are_masked(url: str, shown: str) -> None:
-    assert mask(f"at {url}") == f"at {shown}"
 
 
 def test_small_words() -> None:

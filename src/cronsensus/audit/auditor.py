@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from cronsensus.audit.nominal import MICROSECOND, Nominals
 from cronsensus.audit.report import JobReport, Report
 from cronsensus.audit.runs import Runs, Sessions
+from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.verdicts import Verdicts
 from cronsensus.errors import UnknownJob
-from cronsensus.model.instants import as_utc, format_instant
+from cronsensus.instants import as_utc, format_instant
 from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 
@@ -57,9 +58,18 @@ def audit(
     since = None if since is None else as_utc(since, what="since")
     until = now if until is None else min(as_utc(until, what="until"), now)
     report = Report(since=since, until=until)
-    sessions = Sessions(store)
+    sessions, set_backs = Sessions(store), SetBacks(store)
     for job in _jobs(store, jobs):
-        result = _audit_job(store, job, sessions, since=since, until=until, now=now, tolerance=tolerance)
+        result = _audit_job(
+            store,
+            job,
+            sessions=sessions,
+            set_backs=set_backs,
+            since=since,
+            until=until,
+            now=now,
+            tolerance=tolerance,
+        )
         report.add(result)
         on_job(result)
     return report
@@ -68,8 +78,9 @@ def audit(
 def _audit_job(
     store: Store,
     job: JobView,
-    sessions: Sessions,
     *,
+    sessions: Sessions,
+    set_backs: SetBacks,
     since: datetime | None,
     until: datetime,
     now: datetime,
@@ -83,8 +94,10 @@ def _audit_job(
         after = job.horizon
         report.notes.append(f"nominal times up to {format_instant(job.horizon)} are pruned and not judged")
     if after < until:
-        Verdicts(store, job, nominals, store.pauses(name), report).judge(after, until, late=now - tolerance)
-    Runs(store, job, nominals, sessions, report, tolerance=tolerance).judge(after, until, since)
+        verdicts = Verdicts(store, job, nominals, report, pauses=store.pauses(name), set_backs=set_backs)
+        verdicts.judge(after, until, late=now - tolerance)
+    runs = Runs(store, job, nominals, report, sessions=sessions, set_backs=set_backs, tolerance=tolerance)
+    runs.judge(after, until, since)
     return report
 
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from cronsensus.model.instants import format_instant
+from cronsensus.instants import format_instant
 
 MOST_FINDINGS = 1000
 MOST_JOBS = 1000
+MOST_LEFT_OPEN = 10
+"""Notes of one job on what a clock that was set back leaves open."""
 
 Kind = Literal["duplicate", "missing", "stray", "early", "overlap", "stale_write", "stuck"]
 
@@ -104,6 +106,7 @@ class _Counts:
         missed: verdict missed, or no verdict at all.
         pending: not decided yet, waiting, or running.
         duplicates: nominal times with more than one verdict, and occurrences with more than one succeeded run.
+        left_open: what looks wrong and may be right, because the store's clock was set back then: see the notes.
         takeovers: runs that were cut off by the death of their node and given up for another to take.
         by_hand: backfilled and retried occurrences, beside the schedule.
         others: occurrences without a nominal time (enqueued, triggered, batch items, …).
@@ -124,6 +127,7 @@ class _Counts:
     overlaps: int = 0
     stale_writes: int = 0
     stuck: int = 0
+    left_open: int = 0
     takeovers: int = 0
     by_hand: int = 0
     others: int = 0
@@ -164,6 +168,14 @@ class JobReport(_Counts):
             setattr(self, name, getattr(self, name) + finding.count)
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(finding)
+
+    def leave_open(self, finding: Finding) -> None:
+        """Note what looks like a finding and may be none, because the store's clock was set back at that time."""
+        self.left_open += 1
+        if self.left_open <= MOST_LEFT_OPEN:
+            self.notes.append(f"cannot be decided, because the store's clock was set back then: {finding.sentence}")
+        elif self.left_open == MOST_LEFT_OPEN + 1:
+            self.notes.append("more cannot be decided, because the store's clock was set back")
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, without the findings."""

@@ -5,8 +5,9 @@ reported, because occurrence and runs are two readings and a node may write betw
 
 Whether two occurrences of one job may run at a time is judged for jobs whose overlap policy forbids it, as far back
 as the job's present definition has held (earlier policies are not kept), and among the ``NEIGHBOURS`` runs nearest in
-time. A run that a dead node left behind ends when it was taken over. All of it by the store's clock: two runs of
-which the later one seems to start first are not compared, because that clock was set back between them.
+time. A run that a dead node left behind ends when it was taken over. All of it by the store's clock: where that was
+set back, two runs of which the later one seems to start first are not compared, and an overlap within what came twice
+is left open.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from itertools import pairwise
 
 from cronsensus.audit.nominal import Nominals
 from cronsensus.audit.report import Finding, JobReport
+from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, RunView
@@ -114,15 +116,17 @@ class Runs:
         store: Store,
         job: JobView,
         nominals: Nominals,
-        sessions: Sessions,
         report: JobReport,
         *,
+        sessions: Sessions,
+        set_backs: SetBacks,
         tolerance: timedelta,
     ) -> None:
         self._store = store
         self._job = job
         self._nominals = nominals
         self._sessions = sessions
+        self._set_backs = set_backs
         self._report = report
         self._tolerance = tolerance
         self._words = Words(job.spec.name)
@@ -158,8 +162,16 @@ class Runs:
                 break
         for finding in findings:
             self._report.add(finding)
+        for first, second in _met(runs):
+            if self._is_open(first, second):
+                self._report.leave_open(self._words.attempts_overlap(occurrence, first, second))
         self._count(occurrence, runs)
         self._look_for_overlaps(occurrence, runs)
+
+    def _is_open(self, first: RunView, second: RunView) -> bool:
+        """Whether ``first`` may have ended before ``second`` started, although its end bears the later time."""
+        ended = first.finished_at
+        return ended is not None and self._set_backs.may_have_swapped(second.started_at, ended)
 
     def _count(self, occurrence: Occurrence, runs: Sequence[RunView]) -> None:
         self._report.runs += len(runs)
@@ -176,9 +188,11 @@ class Runs:
             findings.append(words.two_successes(occurrence, succeeded))
         if stale := self._stale(occurrence, runs):
             findings.append(words.stale(occurrence, stale))
-        for first, second in pairwise(runs):
-            if _span(first).meets(_span(second)):
-                findings.append(words.attempts_overlap(occurrence, first, second))
+        findings += [
+            words.attempts_overlap(occurrence, first, second)
+            for first, second in _met(runs)
+            if not self._is_open(first, second)
+        ]
         due = self._due(occurrence)
         if runs and due is not None and runs[0].started_at < due:
             findings.append(words.early(occurrence, runs[0].started_at, due))
@@ -227,7 +241,11 @@ class Runs:
                 continue
             pair = self._overlaps.add(_span(run))
             if pair is not None and (both := self._still(pair)) is not None:
-                self._report.add(self._words.runs_overlap(*both))
+                finding = self._words.runs_overlap(*both)
+                if self._is_open(*both):
+                    self._report.leave_open(finding)
+                else:
+                    self._report.add(finding)
 
     def _still(self, pair: tuple[_Span, _Span]) -> tuple[RunView, RunView] | None:
         """Read both runs again; return them if they really overlap."""
@@ -238,6 +256,11 @@ class Runs:
                 return None
             found.append(run)
         return (found[0], found[1]) if _span(found[0]).meets(_span(found[1])) else None
+
+
+def _met(runs: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
+    """Return the neighbours of which the first still ran when the second started."""
+    return [(first, second) for first, second in pairwise(runs) if _span(first).meets(_span(second))]
 
 
 def _span(run: RunView) -> _Span:

@@ -22,6 +22,7 @@ from datetime import datetime
 from cronsensus.audit.nominal import MICROSECOND, MOST_COUNTED, Nominals, split
 from cronsensus.audit.report import JobReport
 from cronsensus.audit.rows import Row, succeeded_before, tally
+from cronsensus.audit.set_backs import SetBacks
 from cronsensus.audit.words import Words
 from cronsensus.model.job import JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
@@ -48,13 +49,21 @@ class Verdicts:
     """Judges one job's nominal times in (after, until]."""
 
     def __init__(
-        self, store: Store, job: JobView, nominals: Nominals, pauses: Sequence[Stretch], report: JobReport
+        self,
+        store: Store,
+        job: JobView,
+        nominals: Nominals,
+        report: JobReport,
+        *,
+        pauses: Sequence[Stretch],
+        set_backs: SetBacks,
     ) -> None:
         self._store = store
         self._job = job
         self._name = job.spec.name
         self._nominals = nominals
         self._pauses = list(pauses)
+        self._set_backs = set_backs
         self._report = report
         self._words = Words(self._name)
         self._gap: _Gap | None = None
@@ -200,8 +209,9 @@ class Verdicts:
         for row in rows:
             if row.origin is Origin.BACKFILL and (done := succeeded_before(row, rows)) is not None:
                 self._report.add(self._words.backfilled_again(at, done.id, row.id))
-        if self._made_while_paused(at, scheduled):
-            self._report.add(self._words.paused(at, scheduled[0].id))
+        for row in scheduled[:1]:
+            if not self._nominals.kept_elsewhere(at):
+                self._made_while_paused(at, row)
         if verdicts:
             self._close_gap()
             self._report.ran += any(row.started for row in verdicts)
@@ -216,14 +226,16 @@ class Verdicts:
             self._gap.last = at
             self._gap.count += 1
 
-    def _made_while_paused(self, at: datetime, scheduled: list[Row]) -> bool:
-        return any(
-            pause.start <= at
-            and pause.start < row.created_at
-            and (pause.end is None or max(at, row.created_at) <= pause.end)
-            for row in scheduled[:1]
-            for pause in self._pauses
-        )
+    def _made_while_paused(self, at: datetime, row: Row) -> None:
+        for pause in self._pauses:
+            after_its_start = pause.start <= at and pause.start < row.created_at
+            if after_its_start and (pause.end is None or max(at, row.created_at) <= pause.end):
+                finding = self._words.paused(at, row.id)
+                if self._set_backs.may_have_swapped(pause.start, row.created_at):
+                    self._report.leave_open(finding)
+                else:
+                    self._report.add(finding)
+                return
 
     def _close_gap(self) -> None:
         """Report the nominal times without verdict that directly follow one another, as one finding."""

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from cronsensus.audit.report import Finding, Kind
-from cronsensus.model.durations import format_duration
-from cronsensus.model.instants import format_instant
+from cronsensus.durations import format_duration
+from cronsensus.instants import format_instant
 from cronsensus.model.occurrence import Occurrence, RunView
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State

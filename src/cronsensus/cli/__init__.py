@@ -29,7 +29,9 @@ COMMANDS = {
     "lint": Entry(
         "cronsensus.cli.lint", "lint", "Look over an application's jobs for what is legal but rarely meant.", RUN
     ),
-    "jobs": Entry("cronsensus.cli.jobs", "jobs", "List, show, pause, resume, trigger and backfill jobs.", OPERATE),
+    "jobs": Entry(
+        "cronsensus.cli.jobs", "jobs", "List, show, pause, resume, trigger, enqueue, backfill jobs.", OPERATE
+    ),
     "runs": Entry("cronsensus.cli.runs", "runs", "List, show, retry and cancel runs; read their logs.", OPERATE),
     "nodes": Entry("cronsensus.cli.nodes", "nodes", "List and drain nodes.", OPERATE),
     "locks": Entry("cronsensus.cli.locks", "locks", "List held locks.", OPERATE),

@@ -24,7 +24,7 @@ import click
 
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.output import message
+from cronsensus.cli.output import message, message_once
 from cronsensus.cli.words import clean, shorten
 from cronsensus.errors import CronsensusError
 from cronsensus.stores.base import Store
@@ -71,8 +71,24 @@ def application(name: str | None = None, **flags: Any) -> Application:
             why=f"none of {', '.join(CANDIDATES)} in {Path.cwd()} holds a Scheduler",
             then=HOW_TO_SAY,
         )
-    given = {key: value for key, value in flags.items() if value is not None}
-    found.scheduler.configure(Invocation.current().flags() | given)
+    return _configured(found, **{key: value for key, value in flags.items() if value is not None})
+
+
+def _configured(found: Application, **flags: Any) -> Application:
+    """Let flags override what the application's code says, and tell what it overrides itself.
+
+    Someone who sets ``CRONSENSUS_URL`` expects it to count, and would look for their runs in another store.
+    """
+    found.scheduler.configure(Invocation.current().flags() | flags)
+    Invocation.current().scheduler = found.scheduler
+    effective, outside = found.scheduler.settings, settings()
+    for name in ("url", "namespace"):
+        elsewhere = outside.source(name) not in {"default", "flag"}
+        if effective.source(name) == "argument" and elsewhere and outside.value(name) != effective.value(name):
+            message_once(
+                f"note: {outside.source(name)} says {name} {outside.shown(name)}, which does not count: "
+                f"{clean(found.name)} gives {effective.shown(name)} itself (--{name} would count)"
+            )
     return found
 
 
@@ -82,8 +98,7 @@ def known_settings() -> tuple[Settings, str | None]:
     found = application(named) if named else _discover()
     if found is None:
         return settings(), None
-    found.scheduler.configure(Invocation.current().flags())
-    return found.scheduler.settings, found.name
+    return _configured(found).scheduler.settings, found.name
 
 
 @contextlib.contextmanager
@@ -116,20 +131,20 @@ def _store() -> tuple[Store, bool]:
     invocation = Invocation.current()
     known = settings()
     named = invocation.app or known.app
-    # With --url on the command line nothing of the application can change the answer; else its own url may come first.
-    if invocation.url is None and (named or known.source("url") == "default"):
+    # With --url on the command line nothing of the application can change the answer. Else its own url comes before
+    # that of the environment, as it does in its nodes: a command must not look at another store than they.
+    if invocation.url is None:
         found = load(named) if named else _discover()
         if found is not None:
-            found.scheduler.configure(invocation.flags())
-            return found.scheduler.store, False
-        if Path(DEFAULT_FILE).exists():
+            return _configured(found).scheduler.store, False
+        if known.source("url") == "default":
+            if not Path(DEFAULT_FILE).exists():
+                raise CommandError(
+                    "no store was named",
+                    why=f"there is no --url, no CRONSENSUS_URL, and no application in {Path.cwd()}",
+                    then="cronsensus --url sqlite:///cronsensus.db …, or " + HOW_TO_SAY,
+                )
             message(f"using {known.url} (it lies here)")
-            return open_store(known.url, namespace=known.namespace), True
-        raise CommandError(
-            "no store was named",
-            why=f"there is no --url, no CRONSENSUS_URL, and no application in {Path.cwd()}",
-            then="cronsensus --url sqlite:///cronsensus.db …, or " + HOW_TO_SAY,
-        )
     return open_store(known.url, namespace=known.namespace), True
 
 
@@ -151,7 +166,7 @@ def load(name: str) -> Application:
             f"{dotted if all(part.isidentifier() for part in dotted.split('.')) else 'jobs'}:{attribute or 'scheduler'}"
         )
         raise CommandError(
-            f"--app {shown!r} is not MODULE:ATTR", then=f"write the module as Python imports it: --app {example}"
+            f"{shown!r} is not MODULE:ATTR", then=f"write the module as Python imports it, for example {example}"
         )
     module = _import(module_name)
     if not colon:
@@ -186,7 +201,7 @@ def _no_module(module_name: str, missing: str) -> CommandError:
 
 def _broken(module_name: str, error: BaseException) -> CommandError:
     """Tell an error in the user's code by the user's own frames: neither ours nor the import system's."""
-    ours = str(Path(__file__).parent)
+    ours = str(Path(__file__).parents[1])
     lines = [f"{type(error).__name__}: {error}"]
     if isinstance(error, SystemExit):
         lines = [f'it called sys.exit({error.code!r}): put what starts things under  if __name__ == "__main__":']
@@ -259,7 +274,7 @@ def _discover() -> Application | None:
         module = _import(path.stem)
         if _schedulers(module):
             found = _only_one(module, path.stem)
-            message(f"using {clean(found.name)} (found in {candidate})")
+            message_once(f"using {clean(found.name)} (found in {candidate})")
             return found
     return None
 

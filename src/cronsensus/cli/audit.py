@@ -14,10 +14,15 @@ from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import Cell, Output, Row, message
-from cronsensus.cli.words import brief, exact, read_time
+from cronsensus.cli.waiting import alive
+from cronsensus.cli.words import brief, counted, exact, read_time
 
 SHOWN = 20
 MOST_ROWS = 50
+NUMBERS = (
+    "expected", "succeeded", "failed", "cancelled", "skipped", "missed", "pending", "ran", "takeovers", "duplicates",
+)  # fmt: skip
+ALWAYS = {"expected", "succeeded", "missed", "duplicates"}
 
 
 @click.command("audit", cls=Command)
@@ -54,23 +59,32 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
             until=None if until is None else read_time(until, now, what="--to"),
             tolerance=tolerance,
         )
+        nobody = bool(report.pending) and not alive(store)
     if output.as_json:
         output.line(json.dumps(report.to_json()))
     else:
-        show(output, report)
+        show(output, report, nobody=nobody)
     return OK if report.ok else FAILED
 
 
-def show(output: Output, report: Report) -> None:
+def show(output: Output, report: Report, *, nobody: bool = False) -> None:
     """Print a report as a table, its findings, and one sentence."""
-    numbers = ("expected", "ran", "succeeded", "failed", "skipped", "missed", "pending", "duplicates", "takeovers")
+    # Verdicts add up to what was expected; then what is counted beside them. Of all but the first and those that one
+    # looks for, a column without a number tells nothing.
+    numbers = [name for name in NUMBERS if name in ALWAYS or any(getattr(job, name) for job in report.jobs)]
     rows: list[Row] = [
         [Cell(job.job, "bold"), *(number(name, getattr(job, name)) for name in numbers)]
         for job in report.jobs[:MOST_ROWS]
     ]
     if report.jobs_audited > 1:
         rows.append([Cell("all jobs", "bold"), *(number(name, getattr(report, name)) for name in numbers)])
-    output.table(["job", *numbers], rows, empty="there is no job in the store; start a node that declares some")
+    output.table(
+        ["job", *("started" if name == "ran" else name for name in numbers)],
+        rows,
+        empty="there is no job in the store; start a node that declares some",
+        prose=("job",),
+        spare=("started", "takeovers"),
+    )
     if report.jobs_audited > MOST_ROWS:
         message(f"{report.jobs_audited - MOST_ROWS:,} more jobs are counted, not shown; -o json shows them")
     if report.runs:
@@ -83,22 +97,26 @@ def show(output: Output, report: Report) -> None:
         message(f"{report.found - SHOWN:,} more findings; -o json shows the first {len(report.findings):,}")
     for note in report.notes[:SHOWN]:
         message(f"note: {note}")
-    output.line(verdict(report))
+    output.line(verdict(report, nobody=nobody))
 
 
 def number(name: str, value: int) -> Cell:
-    """Return a count, coloured where one should look at it; a column that has nothing to tell stays empty."""
-    if not value and name in {"failed", "skipped", "pending"}:
-        return Cell("")
+    """Return a count, coloured where one should look at it."""
     style = {"duplicates": "bold red", "failed": "red", "missed": "bold magenta", "takeovers": "cyan"}.get(name, "")
     return Cell(f"{value:,}", style if value else "")
 
 
-def verdict(report: Report) -> Cell:
-    """Return the closing sentence."""
+def verdict(report: Report, *, nobody: bool = False) -> Cell:
+    """Return the closing sentence; ``nobody``: no node is alive to decide what is not decided yet."""
     until = "" if report.until is None else f" up to {exact(report.until.replace(microsecond=0))}"
     if report.ok:
-        times = f"{report.expected:,} nominal time{'' if report.expected == 1 else 's'}{until}"
-        return Cell(f"ok: {times}, each with exactly one verdict; {report.runs:,} runs, all allowed", "bold green")
+        allowed = "all allowed" if not report.left_open else f"{report.left_open:,} left open (see the notes)"
+        attempts = f"{counted(report.runs, 'attempt')}, {allowed}"
+        if not report.pending:
+            times = f"{counted(report.expected, 'nominal time')}{until}"
+            return Cell(f"ok: {times}, each with exactly one verdict; {attempts}", "bold green")
+        done = f"{report.expected - report.pending:,} of {counted(report.expected, 'nominal time')}{until}"
+        rest = f"{report.pending:,} pending" + (", and no node is alive" if nobody else "")
+        return Cell(f"ok so far: {done} have exactly one verdict, {rest}; {attempts}", "bold yellow")
     what = "finding" if report.found == 1 else "findings"
     return Cell(f"not ok: {report.found:,} {what} among {report.expected:,} nominal times{until}", "bold red")

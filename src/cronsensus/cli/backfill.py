@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import click
 
@@ -14,15 +14,15 @@ from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import acting, job_argument
 from cronsensus.cli.output import Output, message, word
-from cronsensus.cli.words import clean, exact, read_time
+from cronsensus.cli.words import clean, counted, exact, read_time
+from cronsensus.errors import OccurrenceTooOld
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.operations import MOST_BACKFILLED
+from cronsensus.operations import MOST_AT_ONCE, nominal_times
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 
 _PREVIEWED = 20
-_AT_ONCE = 1000
 
 
 @click.command(cls=Command)
@@ -35,7 +35,9 @@ _AT_ONCE = 1000
 def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason: str, by: str) -> None:
     """Run a job for nominal times of the past that have no active or succeeded run.
 
-    The times are those of the trigger that the job has now. A time without an offset is in the trigger's zone.
+    The times are those of the trigger that the job has now. A time without an offset is in the trigger's zone. While
+    the runs go on, a job with overlap=skip skips the times of its schedule. Asks first; without a terminal it needs
+    --yes.
 
     cronsensus jobs backfill send_digest --from 2026-11-01 --to 2026-11-07 --dry-run
     cronsensus jobs backfill send_digest --from 7d --yes --reason "mail server was down"
@@ -55,33 +57,53 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
         times = _times(job, trigger, since, until, now)
         standing = _standing(store, job, since, until)
         missing = [time for time in times if time not in standing]
+        pruned = {time for time in missing if view.horizon is not None and time <= view.horizon}
         if dry_run or not output.as_json:
-            _preview(output, times, standing, missing, job, dry_run=dry_run)
+            _preview(output, times, standing, pruned, job, dry_run=dry_run)
+        if pruned and not dry_run:
+            possible = next((f"; --from '{exact(time)}'" for time in missing if time not in pruned), "")
+            raise OccurrenceTooOld(
+                f"{len(pruned)} of these times lie at or below {exact(max(pruned))}, up to which runs may have been "
+                f"pruned, so nobody can prove that they never ran{possible}"
+            )
+        if missing and not output.as_json and view.spec.policies.overlap == "skip":
+            message("while these run, times of its schedule are skipped (overlap=skip)")
         if dry_run or not missing:
             if output.as_json and not dry_run:
                 output.document({"job": job, "created": [], "unchanged": len(times)})
             return
-        if (
-            not yes
-            and not output.as_json
-            and _somebody_is_there()
-            and not click.confirm(f"Run {clean(job)} {len(missing)} times?", err=True)
-        ):
-            raise CommandError("nothing was done", code=FAILED)
+        if not yes:
+            _ask(f"Run {clean(job)} {counted(len(missing), 'time')}?")
         answers = []
-        for index in range(0, len(missing), _AT_ONCE):
-            answers += store.backfill(job, missing[index : index + _AT_ONCE], by=by, why=reason)
+        for index in range(0, len(missing), MOST_AT_ONCE):
+            answers += store.backfill(job, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
         store.notify()
     created = [one for one in answers if one.created]
     if output.as_json:
         output.document({"job": job, "created": [one.id for one in created], "unchanged": len(times) - len(created)})
         return
-    output.line(f"created {len(created)} runs of {job}")
+    output.line(f"created {counted(len(created), 'run')} of {job}")
     message(f"watch them: cronsensus runs list --job {job}")
 
 
+def _ask(question: str) -> None:
+    """Return if somebody says yes.
+
+    Raises:
+        CommandError: the answer was no, or there is nobody to ask.
+    """
+    if not _somebody_is_there():
+        raise CommandError(
+            "nothing was done",
+            why="there is no terminal on which to ask whether these should run",
+            then="the same with --yes; or with --dry-run to see them",
+        )
+    if not click.confirm(question, err=True):
+        raise CommandError("nothing was done", code=FAILED)
+
+
 def _somebody_is_there() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _times(job: str, trigger: Trigger, since: datetime, until: datetime, now: datetime) -> list[datetime]:
@@ -93,17 +115,7 @@ def _times(job: str, trigger: Trigger, since: datetime, until: datetime, now: da
             why="those times will run by themselves",
             then=f"--to {exact(now)}",
         )
-    times: list[datetime] = []
-    nominal = trigger.next_after(since - timedelta(microseconds=1))
-    while nominal is not None and nominal <= until:
-        if len(times) == MOST_BACKFILLED:
-            raise CommandError(
-                f"more than {MOST_BACKFILLED:,} nominal times of {job!r} lie in that stretch",
-                then=f"take a part of it: --to {exact(times[-1])}",
-            )
-        times.append(nominal)
-        nominal = trigger.next_after(nominal)
-    return times
+    return nominal_times(job, trigger, since, until)
 
 
 def _standing(store: Store, job: str, since: datetime, until: datetime) -> dict[datetime, Occurrence]:
@@ -122,7 +134,7 @@ def _preview(
     output: Output,
     times: list[datetime],
     standing: dict[datetime, Occurrence],
-    missing: list[datetime],
+    pruned: set[datetime],
     job: str,
     *,
     dry_run: bool,
@@ -131,8 +143,9 @@ def _preview(
         rows = [
             {
                 "scheduled_for": time,
-                "run": time not in standing,
+                "run": time not in standing and time not in pruned,
                 "state": standing[time].state if time in standing else None,
+                "pruned": time in pruned,
             }
             for time in times
         ]
@@ -144,8 +157,12 @@ def _preview(
         [
             [
                 exact(time),
-                word(standing[time].state) if time in standing else "no run that is active or succeeded",
-                "left alone" if time in standing else "runs",
+                word(standing[time].state)
+                if time in standing
+                else "may have been pruned"
+                if time in pruned
+                else "no run that is active or succeeded",
+                "left alone" if time in standing else "refused" if time in pruned else "would run",
             ]
             for time in shown
         ],
@@ -153,4 +170,4 @@ def _preview(
     )
     if len(times) > len(shown):
         message(f"… and {len(times) - len(shown)} more")
-    message(f"{len(missing)} of {len(times)} times {'would run' if dry_run else 'run'}")
+    message(f"{len(times) - len(standing) - len(pruned)} of {counted(len(times), 'time')} would run")

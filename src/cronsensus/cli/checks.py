@@ -8,13 +8,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
+from cronsensus.cli.facts import error_text
+from cronsensus.cli.find import every_job
 from cronsensus.cli.waiting import JUST_NOW, why_it_waits
-from cronsensus.cli.words import brief, counted, exact, mask, relative, shorten
+from cronsensus.cli.words import brief, counted, exact, relative, shorten
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
+from cronsensus.masking import mask
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -28,6 +32,10 @@ WAKE_UP = 2.0
 OVERDUE = timedelta(seconds=60)
 LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
 """Free bytes below which it fails, and below which it is worth a look."""
+LATELY = timedelta(hours=1)
+IN_A_ROW = 3
+"""Failures from which on a job is worth a look."""
+_LATEST = 25
 _LOOKED_AT = 200
 _SHARED = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
 """File systems that several hosts may have mounted. The store refuses them unless its URL allows it."""
@@ -61,6 +69,7 @@ def examine(store: Store) -> Iterator[Check]:
     yield from _space(described)
     yield from _nodes(store)
     yield from _jobs(store)
+    yield from _failing(store)
     yield from _waiting(store)
 
 
@@ -220,6 +229,12 @@ def _nodes(store: Store) -> Iterator[Check]:
             f"{one.node} (session {one.id}) is {brief(-one.expires_in)} past its lease; it holds {one.holds}",
             "a live node takes its runs over within moments; if none does, start one",
         )
+    now = store.now()
+    died = [one for one in store.sessions(ended=True) if one.state == "dead"]
+    for one in died[:5]:
+        if one.ended_at is not None and now - one.ended_at < LATELY:
+            text = f"{one.node} died {relative(one.ended_at, now)} ({one.ended_why})"
+            yield Check("nodes", WARN, text, "see the end of its log, and what it ran: cronsensus nodes list --ended")
     yield from _mixed("releases", "release", live, lambda one: shorten(one.release, 20))
     yield from _mixed("versions", "version of cronsensus", live, lambda one: one.version)
 
@@ -252,6 +267,18 @@ def _jobs(store: Store) -> Iterator[Check]:
             f"{state.spec.name} was due {relative(view.next_due, glance.now)}, and nobody fired it",
             f"cronsensus why '{state.spec.name}' '{exact(view.next_due)}'",
         )
+
+
+def _failing(store: Store) -> Iterator[Check]:
+    """Find jobs of which the latest runs failed, one like the other."""
+    ended = (State.SUCCEEDED, State.FAILED)
+    for view in islice(every_job(store), _LOOKED_AT):
+        latest = store.occurrences(OccurrenceFilter(job=view.spec.name, states=ended), limit=_LATEST)
+        failed = list(takewhile(lambda one: one.state is State.FAILED, latest))
+        if len(failed) >= IN_A_ROW:
+            why = shorten(error_text(failed[0].error) or failed[0].reason or "no reason given", 100)
+            text = f"{view.spec.name} failed the last {len(failed)} times in a row: {why}"
+            yield Check("failing", WARN, text, f"cronsensus runs show {failed[0].id}")
 
 
 def _waiting(store: Store) -> Iterator[Check]:

@@ -9,7 +9,7 @@ import click
 from cronsensus.cli.app import known_settings
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output, message
-from cronsensus.cli.words import mask
+from cronsensus.masking import mask
 
 
 @click.command(cls=Command)
@@ -19,8 +19,12 @@ def config() -> None:
     cronsensus config
     cronsensus config --app jobs:scheduler -o json
     """
+    from cronsensus.config import misspelt
+
     output = Output.current()
     known, of = known_settings()
+    for sentence in misspelt():
+        message(f"note: {sentence}")
     if output.as_json:
         rows = {name: {"value": _plain(known.value(name)), "source": known.source(name)} for name in known.names()}
         output.document({"app": of, "settings": rows})
@@ -30,6 +34,8 @@ def config() -> None:
         [
             [Cell(name, "bold"), known.shown(name) or "-", Cell(known.source(name), _style(known.source(name)))]
             for name in known.names()
+            # An application that was found and not named is no setting; which it is stands below.
+            if of is None or name != "app" or known.app is not None
         ],
     )
     message(f"settings of {of}" if of else "no application: what it gives as arguments is not in this list")

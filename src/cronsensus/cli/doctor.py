@@ -7,7 +7,7 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.checks import FAIL, OK_LEVEL, WARN, Check, examine, unusable
 from cronsensus.cli.errors import FAILED, OK, code_of
-from cronsensus.cli.group import Command
+from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.errors import StoreError
 
@@ -38,7 +38,7 @@ def doctor() -> int:
         for one in found:
             output.line(Cell(f"{one.level:<4}  {one.name.ljust(width)}  {one.text}", word(one.level).style))
             if one.then and one.level != OK_LEVEL:
-                output.line(f"      {' ' * width}  next: {one.then}")
+                output.line(f"      {' ' * width}  next: {Invocation.current().typed(one.then)}")
         verdict = f"{fails} failed, {warnings} to look at" if fails or warnings else "all is well"
         output.line(Cell(verdict, "bold red" if fails else "yellow" if warnings else "bold green"))
     return code or (FAILED if fails else OK)

@@ -6,11 +6,13 @@ No traceback unless ``--debug`` asks for one.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import click
 
 from cronsensus import errors
-from cronsensus.cli.words import clean, mask
+from cronsensus.cli.words import clean
+from cronsensus.masking import mask
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 STOPPED = 130
@@ -45,14 +47,14 @@ _NEXT: list[tuple[type[BaseException], str]] = [
     (errors.UnknownJob, "see the names: cronsensus jobs list"),
     (errors.DuplicateJob, 'give one of the two another name: @scheduler.job(…, name="…")'),
     (errors.InvalidTransition, "see where it stands: cronsensus runs show ID"),
-    (errors.OccurrenceTooOld, "take a later time; older ones were pruned: cronsensus jobs show JOB"),
+    (errors.OccurrenceTooOld, "take a later time, above what was pruned ('pruned up to' in cronsensus jobs show)"),
     (errors.ConfigurationError, "see each setting and where it comes from: cronsensus config"),
 ]
 """What to do next where an error does not say so itself: most say the cause, then after a semicolon what to do."""
 
 
-def report(error: BaseException, *, debug: bool = False) -> int:
-    """Print an error to stderr and return the exit code that it stands for."""
+def report(error: BaseException, *, debug: bool = False, typed: Callable[[str], str] = str) -> int:
+    """Print an error to stderr and return the exit code that it stands for; ``typed`` completes commands to type."""
     if isinstance(error, click.exceptions.Abort):
         click.echo("stopped", err=True)
         return STOPPED if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
@@ -69,7 +71,7 @@ def report(error: BaseException, *, debug: bool = False) -> int:
     if why:
         say("why", why)
     if then:
-        say("next", then)
+        say("next", typed(then))
     return code
 
 

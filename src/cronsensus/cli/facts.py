@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime
+from math import isfinite
 from typing import Any
 
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.output import Cell, word
+from cronsensus.cli.waiting import JUST_NOW
 from cronsensus.cli.words import brief, exact, relative, shorten
+from cronsensus.handle import Handle
 from cronsensus.model.job import JobView, Policies
 from cronsensus.model.ledger import TrailEntry
-from cronsensus.model.occurrence import Occurrence, RunError, RunView
+from cronsensus.model.occurrence import Enqueued, Occurrence, RunError, RunView
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import ACTIVE, Origin, State
 
 LONGEST_CELL = 60
+_LONGEST_KEY = 24
 
 
 def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
@@ -43,6 +47,11 @@ def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
     }
 
 
+def made_data(one: Enqueued | Handle) -> dict[str, Any]:
+    """Return what stands under a key as data."""
+    return {"id": one.id, "job": one.job, "key": one.key, "state": one.state, "created": one.created}
+
+
 def job_state(view: JobView) -> Cell:
     """Return whether a job fires, and if not, why not."""
     if view.retired_at is not None:
@@ -53,13 +62,15 @@ def job_state(view: JobView) -> Cell:
     return Cell("active", "green")
 
 
-def job_next(view: JobView, now: datetime) -> str:
-    """Return when a job fires next, relative and exact, in its own zone."""
+def job_next(view: JobView, now: datetime) -> tuple[str, str]:
+    """Return when a job fires next: how long that is from now, and the time, in its own zone."""
     if view.retired_at is not None or view.paused_at is not None:
-        return "-"
+        return "-", ""
     if view.next_due is None:
-        return "only when told to" if view.spec.trigger is None else "never again"
-    return f"{relative(view.next_due, now)} · {exact(view.next_due, zone_of(view.spec.trigger))}"
+        return "only when told to" if view.spec.trigger is None else "never again", ""
+    late = now - view.next_due
+    when = relative(view.next_due, now) if late < JUST_NOW else f"overdue by {brief(late)}"
+    return when, exact(view.next_due, zone_of(view.spec.trigger))
 
 
 def last_result(last: Occurrence | None, now: datetime) -> Cell:
@@ -101,7 +112,8 @@ def occurrence_data(one: Occurrence) -> dict[str, Any]:
         "token": one.token,
         "node": one.node,
         "session": one.session,
-        "progress": one.progress,
+        # A job may say anything, and JSON has no word for infinity.
+        "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
         "cancel_requested": one.cancel_requested,
         "retry_of": one.retry_of,
         "error": None if one.error is None else {"type": one.error.type, "message": one.error.message},
@@ -170,4 +182,9 @@ def what_for(one: Occurrence) -> str:
     if one.scheduled_for is not None:
         return exact(one.scheduled_for) + ("" if one.origin is Origin.SCHEDULE else f" ({one.origin})")
     # What was triggered by hand has a random key, which tells nothing.
-    return "by hand" if one.origin is Origin.MANUAL else f"{shorten(one.key, 40)} ({one.origin})"
+    return "by hand" if one.origin is Origin.MANUAL else f"{_short_key(one.key)} ({one.origin})"
+
+
+def _short_key(key: str) -> str:
+    """Return a key in few characters; keys of one kind differ at their ends, made ones too."""
+    return key if len(key) <= _LONGEST_KEY else f"{key[: _LONGEST_KEY // 2 - 1]}…{key[-_LONGEST_KEY // 2 :]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.words import shorten
@@ -21,8 +21,13 @@ def every_job(store: Store, *, after: str = "", retired: bool = False) -> Iterat
         after = page[-1].spec.name
 
 
-def require_job(store: Store, name: str) -> JobView:
+def require_job(store: Store, name: str, *, declared: Collection[str] = ()) -> JobView:
     """Return a job.
+
+    Args:
+        store: what knows it.
+        name: as somebody typed it.
+        declared: further names that may have been meant: those in the application's code.
 
     Raises:
         UnknownJob: there is none; names one that was perhaps meant.
@@ -32,7 +37,7 @@ def require_job(store: Store, name: str) -> JobView:
         return view
     from difflib import get_close_matches
 
-    names = [view.spec.name for view in store.jobs(limit=1000)]
+    names = [*declared, *(view.spec.name for view in store.jobs(limit=1000))]
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "see the names: cronsensus jobs list"
     raise UnknownJob(f"there is no job {shorten(name, 60)!r} in namespace {store.namespace!r}; {hint}")

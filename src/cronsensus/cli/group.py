@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from cronsensus.cli.errors import report
+
+if TYPE_CHECKING:
+    from cronsensus.scheduler import Scheduler
 
 
 class Entry(NamedTuple):
@@ -31,13 +36,20 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Invocation:
-    """What was said with the global options, before the command or after it; the later one counts."""
+    """What was said with the global options, before the command or after it; the later one counts.
+
+    Attributes:
+        told: what we have said; once is enough.
+        scheduler: the application's, once it was loaded.
+    """
 
     app: str | None = None
     url: str | None = None
     namespace: str | None = None
     output: Literal["table", "json"] | None = None
     debug: bool = False
+    told: set[str] = field(default_factory=set)
+    scheduler: Scheduler | None = None
 
     @classmethod
     def current(cls) -> Invocation:
@@ -51,8 +63,29 @@ class Invocation:
         given = {"app": app, "url": self.url, "namespace": self.namespace}
         return {name: value for name, value in given.items() if value is not None}
 
+    def typed(self, text: str) -> str:
+        """Return ``text`` with the application and store that were typed in each of our commands that it tells to type.
+
+        Without them the next command would look at another store than this one.
+        """
+        given = [("--app", self.app), ("--url", self.url), ("--namespace", self.namespace)]
+        options = " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
+        if not options or text.endswith("--help"):
+            return text
+        if self.app:
+            text = text.replace("run MODULE:ATTR", f"run {self.app}")
+        return _COMMAND.sub(lambda found: f"cronsensus {options} {found[1]}", text)
+
+
+_COMMAND = re.compile(
+    r"\bcronsensus (run|next|jobs|runs|nodes|locks|ledger|why|audit|db|doctor|health|config|lint|explain)\b"
+)
+
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if isinstance(value, str) and not value.strip() and not ctx.resilient_parsing:
+        # Passed over, --url "$NOT_SET" would act on another store than the one that was meant.
+        raise click.BadParameter("it is empty; leave it out, or set the variable that was to fill it", ctx, param)
     if value and param.name:
         setattr(ctx.ensure_object(Invocation), param.name, value)
 
@@ -222,7 +255,7 @@ class LazyGroup(Group):
         try:
             answer = run(args, prog_name, complete_var, standalone_mode=False, **extra)
         except Exception as error:  # noqa: BLE001 - whatever it is, a person reads it
-            sys.exit(report(error, debug=invocation.debug))
+            sys.exit(report(error, debug=invocation.debug, typed=invocation.typed))
         sys.exit(answer if isinstance(answer, int) else 0)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
+from cronsensus.cli.waiting import alive
+from cronsensus.cli.words import counted
 
 
 @click.command(cls=Command)
@@ -21,19 +21,15 @@ def health(node: str | None) -> int:
     """
     output = Output.current()
     with opened_store() as store:
-        sessions = [one for one in store.sessions() if one.state in {"alive", "draining"}]
+        sessions = alive(store)
     # The default name is host:pid, and a probe inside of a container knows only the host.
-    alive = [
-        one
-        for one in sessions
-        if one.expires_in > timedelta(0) and node in {None, one.node, one.node.rpartition(":")[0], one.id}
-    ]
-    ok = bool(alive)
+    found = [one for one in sessions if node in {None, one.node, one.node.rpartition(":")[0], one.id}]
+    ok = bool(found)
     if output.as_json:
-        names = [{"node": one.node, "session": one.id, "state": one.state} for one in alive]
+        names = [{"node": one.node, "session": one.id, "state": one.state} for one in found]
         output.document({"ok": ok, "store": "reachable", "nodes": names})
     elif ok:
-        output.line(Cell(f"ok: the store answers, {len(alive)} live node{'' if len(alive) == 1 else 's'}", "green"))
+        output.line(Cell(f"ok: the store answers, {counted(len(found), 'live node')}", "green"))
     else:
         who = "no node is alive" if node is None else f"node {node!r} is not alive"
         output.line(Cell(f"fail: the store answers, but {who}", "bold red"))

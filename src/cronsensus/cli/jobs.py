@@ -10,34 +10,40 @@ import click
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.backfill import backfill
 from cronsensus.cli.clock_changes import zone_of
+from cronsensus.cli.enqueue import enqueue
 from cronsensus.cli.facts import (
     job_data,
     job_next,
     job_state,
     last_result,
+    made_data,
     occurrence_data,
     took,
     trail_data,
     what_for,
 )
 from cronsensus.cli.find import every_job, require_job
-from cronsensus.cli.group import Group
+from cronsensus.cli.group import Group, Invocation
 from cronsensus.cli.next import print_times, time_rows
 from cronsensus.cli.options import acting, job_argument, job_arguments, limited, watchable
 from cronsensus.cli.output import Cell, Output, message, word
+from cronsensus.cli.waiting import alive
 from cronsensus.cli.words import clean, counted, exact, relative, shorten
 from cronsensus.codec import dumps
+from cronsensus.handle import Handle
 from cronsensus.model.job import JobView, Policies
-from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.occurrence import Enqueued, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
+_LATEST = 20
+"""Ended occurrences among which the one that ended last is looked for."""
 FINAL = tuple(state for state in State if state.final)
 
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """List, show, pause, resume, trigger and backfill jobs.
+    """List, show, pause, resume, trigger, enqueue and backfill jobs.
 
     cronsensus jobs list
     cronsensus jobs pause send_digest --reason "mail server is down"
@@ -45,6 +51,7 @@ def jobs() -> None:
 
 
 jobs.add_command(backfill)
+jobs.add_command(enqueue)
 
 
 @jobs.command("list")
@@ -81,27 +88,32 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
     now = store.now()
     rows = []
     for view in found:
-        last = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=1)
-        rows.append((view, last[0] if last else None))
+        # By id they come as they were created; a delayed or retried one may have ended long after the newest.
+        ended = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=_LATEST)
+        rows.append((view, max(ended, key=lambda one: one.finished_at or one.created_at, default=None)))
     if output.as_json:
         output.document({"jobs": [job_data(view, last) for view, last in rows], "after": more})
         return
     output.table(
-        ["job", "schedule", "next", "last result", "state"],
+        ["job", "schedule", "next", "at", "last result", "state"],
         [
             [
                 Cell(view.spec.name, "bold"),
                 "-" if view.spec.trigger is None else shorten(view.spec.trigger.describe(), 80),
-                job_next(view, now),
+                *job_next(view, now),
                 last_result(last, now),
                 job_state(view),
             ]
             for view, last in rows
         ],
-        empty="no such job; start a node that declares some: cronsensus run MODULE:ATTR",
+        empty="there is none; nodes put the jobs that their code declares here: cronsensus run MODULE:ATTR",
+        prose=("job", "schedule", "last result", "state"),
+        spare=("at", "schedule"),
     )
     if more is not None:
         message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
+    if found and not alive(store):
+        message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
 
 
 @jobs.command()
@@ -138,7 +150,7 @@ def show(job: str) -> None:
         [
             ("state", job_state(view)),
             ("schedule", trigger.describe() if trigger is not None else "none: it only runs when told to"),
-            ("next", job_next(view, now)),
+            ("next", " · ".join(filter(None, job_next(view, now)))),
             ("active", f"{counted(view.active, 'run')} pending or running" if view.active else None),
             ("function", f"{view.spec.function} ({view.spec.executor})"),
             ("arguments", arguments),
@@ -158,12 +170,16 @@ def show(job: str) -> None:
         output.table(
             ["id", "for", "state", "node", "took", "reason"],
             [[str(one.id), what_for(one), word(one.state), one.node, took(one, now), one.reason] for one in recent],
+            prose=("reason",),
+            spare=("took", "node"),
         )
     if acts:
         output.line()
         output.heading("Operators")
         output.table(
-            ["when", "who", "did", "why"], [[relative(act.at, now), act.by, act.action, act.why] for act in acts]
+            ["when", "who", "did", "why"],
+            [[relative(act.at, now), act.by, act.action, act.why] for act in acts],
+            prose=("why",),
         )
 
 
@@ -172,7 +188,7 @@ def _policies(view: JobView) -> str:
     from dataclasses import fields
     from datetime import timedelta
 
-    from cronsensus.model.durations import format_duration
+    from cronsensus.durations import format_duration
 
     plain, texts = Policies(), []
     for item in fields(Policies):
@@ -235,11 +251,16 @@ def trigger(names: tuple[str, ...], reason: str, by: str) -> None:
     with opened_store() as store:
         for name in names:
             require_job(store, name)
-        made = [store.trigger(name, by=by, why=reason) for name in names]
+        code = Invocation.current().scheduler
+        made: list[Enqueued | Handle] = [
+            # Where we have the code, it can tell whether the function can be called like that.
+            store.trigger(name, by=by, why=reason) if code is None else code.trigger(name, by=by, reason=reason)
+            for name in names
+        ]
         store.notify()
     if output.as_json:
-        output.document({"runs": [{"id": one.id, "job": one.job, "key": one.key, "state": one.state} for one in made]})
+        output.document({"runs": [made_data(one) for one in made]})
         return
     for one in made:
         output.line(f"triggered {one.job}: run {one.id} is {one.state}")
-    message(f"follow it: cronsensus runs logs -f {made[-1].id}")
+    message(f"follow it: {', '.join(f'cronsensus runs logs -f {one.id}' for one in made)}")

@@ -66,6 +66,8 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
     output.table(
         ["nominal time", "verdict", "reason", "node", "attempts", "started after", "took", "run"],
         [_row(line, zone, starts) for line in found.lines],
+        prose=("nominal time", "reason") if any(line.first != line.last for line in found.lines) else ("reason",),
+        spare=("took", "attempts", "started after", "node"),
         empty=f"no nominal time of {job} lies between {exact(since)} and {exact(until)}; see: cronsensus next {job}",
     )
     if view.horizon is not None and view.horizon >= since:

@@ -7,9 +7,19 @@ import click
 from cronsensus.cli.app import application, complete_app
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command, Invocation
-from cronsensus.cli.lint_rules import lint_jobs
+from cronsensus.cli.lint_rules import Finding, lint_jobs
 from cronsensus.cli.output import Cell, Output
+from cronsensus.cli.words import counted
 from cronsensus.clock import SystemClock
+
+
+def _together(findings: list[Finding]) -> list[tuple[str, Finding]]:
+    """Return the findings, those that say the same of several jobs as one, last: they drown the others."""
+    same: dict[tuple[str, str], list[Finding]] = {}
+    for one in findings:
+        same.setdefault((one.rule, one.text), []).append(one)
+    groups = sorted(same.values(), key=len)
+    return [(", ".join(one.job for one in group), group[0]) for group in groups]
 
 
 @click.command(cls=Command)
@@ -32,10 +42,13 @@ def lint(name: str | None, strict: bool) -> int:  # noqa: FBT001 - a flag
         rows = [{"job": one.job, "rule": one.rule, "text": one.text, "advice": one.advice} for one in findings]
         output.document({"app": found.name, "jobs": len(specs), "findings": rows})
     else:
-        for one in findings:
-            output.line(Cell(f"{one.job}: {one.rule}", "yellow"))
+        for names, one in _together(findings):
+            output.line(Cell(f"{names}: {one.rule}", "yellow"))
             output.line(f"  {one.text}")
             output.line(f"  {one.advice}")
-        if not findings:
-            output.line(Cell(f"nothing to say about the {len(specs)} jobs of {found.name}", "green"))
+        jobs = f"{counted(len(specs), 'job')} of {found.name}"
+        if findings:
+            output.line(Cell(f"{counted(len(findings), 'finding')} in {jobs}", "yellow"))
+        else:
+            output.line(Cell(f"nothing to say about the {jobs}", "green"))
     return FAILED if strict and findings else OK

@@ -73,9 +73,23 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
 
 def _no_timeout(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
     if spec.policies.timeout is None:
-        blocks = " and, with overlap=skip, all later times with it" if spec.policies.overlap == "skip" else ""
+        skips = spec.trigger is not None and spec.policies.overlap == "skip"
+        blocks = " and, with overlap=skip, all later times with it" if skips else ""
         yield Finding(
             spec.name, "no timeout", f"a run that hangs holds its slot for ever{blocks}", 'give it one: timeout="10m"'
+        )
+
+
+def _goes_on(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+    """Find limits that hold for runs and that a job's author may take for limits of its code."""
+    policies = spec.policies
+    if spec.executor == "thread" and policies.timeout is not None and policies.concurrency is not None:
+        yield Finding(
+            spec.name,
+            "timeout of a thread",
+            f"a thread cannot be stopped: after timeout={brief(policies.timeout)} its function goes on, beside up to "
+            f"concurrency={policies.concurrency} more",
+            'executor="process", or an async function; or let it look at run.check() often',
         )
 
 
@@ -231,6 +245,7 @@ def _interval(trigger: Trigger | None, now: datetime) -> timedelta | None:
 
 _RULES: tuple[Callable[[JobSpec, datetime], Iterator[Finding]], ...] = (
     _no_timeout,
+    _goes_on,
     _every_second,
     _clock_changes,
     _slower_than_interval,

@@ -49,4 +49,6 @@ def list_(limit: int) -> None:
             for one in found
         ],
         empty="no lock is held",
+        prose=("lock",),
+        spare=("session", "held since"),
     )

@@ -1,6 +1,6 @@
 """How a node's log lines look: one line each for people, or one JSON object each for programs. Floor 7.
 
-Every record made inside of a run carries its job, key, attempt and token.
+Every record made inside of a run, or about one, carries its job, number, key, attempt and token.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import sys
 from typing import Any
 
 from cronsensus.cli.words import clean
-from cronsensus.model.instants import format_instant, from_micros
+from cronsensus.instants import format_instant, from_micros
 from cronsensus.node.run import current_run
+
+_ABOUT = ("job", "run", "key", "attempt", "token")
 
 
 def start_logging(style: str, level: str, *, node: str) -> None:
@@ -27,13 +29,13 @@ def start_logging(style: str, level: str, *, node: str) -> None:
 
 
 class TextLines(logging.Formatter):
-    """``2026-11-20 21:00:00.123Z INFO  cronsensus.node [send_digest #1]: …``."""
+    """``2026-11-20 21:00:00.123Z INFO  shop.mail [send_digest 4711 #1]: …``: job, number of the run, attempt."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, with its traceback below."""
         at = f"{from_micros(int(record.created * 1e6)):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
         run = current_run()
-        where = f" [{clean(run.job)} #{run.attempt}]" if run is not None else ""
+        where = f" [{clean(run.job)} {run.id} #{run.attempt}]" if run is not None else ""
         text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(record.getMessage(), lines=True)}"
         return f"{text}\n{clean(self.formatException(record.exc_info), lines=True)}" if record.exc_info else text
 
@@ -57,6 +59,9 @@ class JsonLines(logging.Formatter):
         run = current_run()
         if run is not None:
             data |= {"job": run.job, "run": run.id, "key": run.key, "attempt": run.attempt, "token": run.token}
+        elif record.name.startswith("cronsensus."):
+            # What the node says about a run stands in the record itself: the run's context has ended by then.
+            data |= {name: getattr(record, name) for name in _ABOUT if hasattr(record, name)}
         if record.exc_info:
             data["traceback"] = self.formatException(record.exc_info)
         return json.dumps(data, ensure_ascii=True)

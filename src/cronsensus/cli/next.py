@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronsensus.cli.app import application, complete_job, opened_store
 from cronsensus.cli.clock_changes import changes, crons, effect, note, zone_of
 from cronsensus.cli.errors import CommandError
+from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
 from cronsensus.cli.words import clean, exact, read_time, relative
@@ -19,6 +20,9 @@ from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTrigger, UnknownJob
 from cronsensus.triggers import Trigger, cron, every
 from cronsensus.triggers.zones import load_zone, zone_name
+
+if TYPE_CHECKING:
+    from cronsensus.job import Job
 
 LOOK_AHEAD = timedelta(days=400)
 
@@ -43,7 +47,7 @@ def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
     if text.lstrip().startswith("@") or len(fields) in (5, 6):
-        return Target(cron(text, tz=tz or "UTC", dst=dst or "cron"))  # type: ignore[arg-type]
+        return Target(cron(text, tz="UTC" if tz is None else tz, dst=dst or "cron"))  # type: ignore[arg-type]
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
@@ -54,14 +58,15 @@ def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
 
 
 def _job(name: str) -> Target:
+    declared: Mapping[str, Job[..., Any]] = {}
     if Invocation.current().url is None:
         declared = application().scheduler.jobs
         if name in declared:
             return Target(declared[name].trigger, name)
     with opened_store() as store:
-        view = store.job(name)
-        if view is None or view.retired_at is not None:
-            raise UnknownJob(f"there is no job {name!r}; see the names: cronsensus jobs list")
+        view = require_job(store, name, declared=declared)
+        if view.retired_at is not None:
+            raise UnknownJob(f"the job {name!r} is retired: it fires no more; see the names: cronsensus jobs list")
         paused = None if view.paused_at is None else view.paused_why or "no reason given"
         return Target(view.spec.trigger, name, paused)
 
@@ -113,6 +118,7 @@ def next_(what: str, count: int, tz: str | None, dst: str | None, start: str | N
     An expression needs neither a store nor an application; of a job the name is enough.
 
     cronsensus next "30 2 * * *" --tz Europe/Berlin
+    cronsensus next "every 90m"
     cronsensus next send_digest -n 3
     """
     now = SystemClock().now()
@@ -122,7 +128,7 @@ def next_(what: str, count: int, tz: str | None, dst: str | None, start: str | N
             f"job {target.job!r} has no trigger: it only runs when it is told to",
             then=f"cronsensus jobs trigger {target.job}",
         )
-    zone = load_zone(zone_name(tz)) if tz else zone_of(target.trigger)
+    zone = zone_of(target.trigger) if tz is None else load_zone(zone_name(tz))
     begin = now if start is None else read_time(start, now, tz=zone, what="--from")
     rows = time_rows(target.trigger, begin, count, zone)
     output = Output.current()

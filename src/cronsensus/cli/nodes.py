@@ -52,7 +52,7 @@ def _print_nodes(output: Output, found: list[SessionView], now: datetime) -> Non
         [
             [
                 Cell(one.node, "bold"),
-                Cell(one.state + (f": {one.ended_why}" if one.ended_why else ""), word(one.state).style),
+                Cell(_state(one, now), word(one.state).style),
                 str(one.holds),
                 str(one.concurrency),
                 _lease(one),
@@ -65,9 +65,19 @@ def _print_nodes(output: Output, found: list[SessionView], now: datetime) -> Non
             for one in found
         ],
         empty="no node is running; start one: cronsensus run MODULE:ATTR",
+        prose=("node", "state"),
+        spare=("session", "version", "release", "pid", "most"),
     )
     if len(found) == 1 and found[0].ended_at is None:
         message("one node only: start another copy, and it takes over when this one dies")
+
+
+def _state(one: SessionView, now: datetime) -> str:
+    if one.ended_at is None:
+        return one.state
+    # A session that was closed says so in more words than that.
+    why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
+    return f"{one.state} {relative(one.ended_at, now)}{why}"
 
 
 def _lease(one: SessionView) -> str:

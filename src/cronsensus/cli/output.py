@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.words import clean, mask
-from cronsensus.model.instants import format_instant
+from cronsensus.cli.words import clean
+from cronsensus.instants import format_instant
+from cronsensus.masking import mask
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +53,10 @@ def word(text: str) -> Cell:
 
 Row = Sequence[str | Cell | None]
 
+_GAP = 3
+"""Characters between two columns in a terminal."""
+_PROSE = 16
+"""Least width of a column whose words are wrapped."""
 REFRESH = 2.0
 LEAST_PAUSE = 0.3
 _PAUSE = threading.Event()
@@ -143,8 +148,20 @@ class Output:
             else:
                 click.echo(f"  {name.ljust(width)}  {text}")
 
-    def table(self, columns: Sequence[str], rows: Sequence[Row], *, empty: str = "") -> None:
-        """Print rows under ``columns``; without rows print ``empty``, which says how to get some, to stderr."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Row],
+        *,
+        empty: str = "",
+        prose: Collection[str] = (),
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Print rows under ``columns``; without rows print ``empty``, which says how to get some, to stderr.
+
+        In a terminal that is too narrow the columns of ``prose`` are wrapped between words, and those of ``spare`` are
+        left out, the first of them first, which is told. In a pipe all is there.
+        """
         if not rows:
             if empty:
                 message(empty)
@@ -155,18 +172,26 @@ class Output:
         columns = [columns[index] for index in used]
         cells = [[row[index] for index in used] for row in cells]
         if self.terminal:
-            self._rich_table(columns, cells)
+            least = _least_widths(columns, cells, prose)
+            for column in spare:
+                if sum(least.values()) + _GAP * (len(least) - 1) > self.console.width:
+                    least.pop(column, None)
+            kept = [index for index, column in enumerate(columns) if column in least]
+            if len(kept) < len(columns):
+                left_out = ", ".join(column for column in columns if column not in least)
+                message(f"no room for: {left_out}; a wider terminal shows them, and so does -o json")
+            self._rich_table(least, [[row[index] for index in kept] for row in cells], prose)
         else:
             _plain_table(columns, cells)
 
-    def _rich_table(self, columns: Sequence[str], rows: list[list[Cell]]) -> None:
+    def _rich_table(self, columns: Mapping[str, int], rows: list[list[Cell]], prose: Collection[str]) -> None:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
-        for column in columns:
-            table.add_column(Text(column), overflow="fold")
+        for column, least in columns.items():
+            table.add_column(Text(column), no_wrap=column not in prose, overflow="ellipsis", min_width=least)
         for row in rows:
             table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
         self.console.print(table)
@@ -174,12 +199,33 @@ class Output:
 
 def message(text: str) -> None:
     """Say something to the person at the keyboard, beside the data: on stderr."""
-    click.echo(clean(mask(text), lines=True), err=True)
+    context = click.get_current_context(silent=True)
+    typed = text if context is None else context.ensure_object(Invocation).typed(text)
+    click.echo(clean(mask(typed), lines=True), err=True)
+
+
+def message_once(text: str) -> None:
+    """Say something that is worth saying once in a command."""
+    told = Invocation.current().told
+    if text not in told:
+        told.add(text)
+        message(text)
 
 
 def _cell(value: str | Cell | None) -> Cell:
     cell = value if isinstance(value, Cell) else Cell(value or "")
     return Cell(clean(cell.text), cell.style)
+
+
+def _least_widths(columns: Sequence[str], rows: list[list[Cell]], prose: Collection[str]) -> dict[str, int]:
+    """Return how wide each column must be for nothing but prose to be broken, and that only between words."""
+    from rich.cells import cell_len
+
+    widths = {}
+    for index, column in enumerate(columns):
+        widest = max(cell_len(text) for text in (column, *(row[index].text for row in rows)))
+        widths[column] = min(widest, _PROSE) if column in prose else widest
+    return widths
 
 
 def _plain_table(columns: Sequence[str], rows: list[list[Cell]]) -> None:

@@ -10,7 +10,8 @@ from cronsensus.cli.app import application, complete_app
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.options import DurationType
 from cronsensus.cli.output import message
-from cronsensus.cli.words import clean, relative
+from cronsensus.cli.waiting import alive
+from cronsensus.cli.words import clean, counted, relative
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
@@ -46,23 +47,31 @@ def run(name: str | None, **flags: Any) -> None:
     scheduler = found.scheduler
     known = scheduler.settings
     start_logging(known.log_format, known.log_level, node=scheduler.node_name)
+    # Opened before the greeting, which would else look as if it ran although it cannot.
+    applied = scheduler.store.migrate()
     if known.log_format == "text":
-        _greet(found.name, scheduler)
+        _greet(found.name, scheduler, new=bool(applied))
     scheduler.run()
 
 
-def _greet(name: str, scheduler: Scheduler) -> None:
-    """Say who runs what, and when it first will: a node that seems to do nothing tells why."""
+def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
+    """Say who runs what where, with how many others, and when it first will: a node that seems idle tells why."""
     from cronsensus.clock import SystemClock
 
     known, now = scheduler.settings, SystemClock().now()
+    others = len(alive(scheduler.store))
+    place = scheduler.store.describe().get("file")
+    where = known.shown("url") + (f" ({place})" if place and str(place) not in known.url else "")
+    if new and not others:
+        where += ", new"
     times = {
         job: nominal
         for job, declared in scheduler.jobs.items()
         if declared.trigger is not None and (nominal := declared.trigger.next_after(now)) is not None
     }
     jobs = f"{len(scheduler.jobs)} job" + ("" if len(scheduler.jobs) == 1 else "s")
-    message(f"{name}: node {scheduler.node_name}, store {known.shown('url')}, {jobs}")
+    message(f"{name}: node {scheduler.node_name}, store {where}, {jobs}")
+    message(f"{counted(others, 'other node')} alive" if others else "no other node is alive: start more, anywhere")
     if known.url.startswith("memory:"):
         message(
             "note: memory:// is not shared with other processes; for several nodes give --url sqlite:///cronsensus.db"

@@ -9,6 +9,7 @@ from typing import Any
 from cronsensus.cli.facts import error_text, took, what_for
 from cronsensus.cli.output import Cell, Output, word
 from cronsensus.cli.words import brief, exact, shorten
+from cronsensus.model.ledger import TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, RunView
 from cronsensus.model.states import State
 
@@ -23,6 +24,7 @@ def print_run(
     lines: Sequence[Line],
     *,
     again: Sequence[int],
+    acts: Sequence[TrailEntry],
     now: datetime,
 ) -> None:
     """Print all that is known of a run."""
@@ -43,7 +45,7 @@ def print_run(
     )
     output.line()
     output.heading("Timeline")
-    output.table(["when", "after", "what"], _timeline(one, attempts))
+    output.table(["when", "after", "what"], _timeline(one, attempts, acts), prose=("what",))
     if attempts:
         output.line()
         output.heading("Attempts")
@@ -60,11 +62,15 @@ def print_run(
                 ]
                 for run in attempts
             ],
+            prose=("reason",),
+            spare=("node",),
         )
     if one.error is not None:
         output.line()
         output.heading("Error")
-        output.line(one.error.traceback.rstrip() or error_text(one.error))
+        said, where = f"{one.error.type}: {one.error.message}", one.error.traceback.rstrip()
+        # A traceback ends with the message, unless it only shows where the run was when its time was up.
+        output.line(where if said in where else f"{said}\n{where}".rstrip())
     if lines:
         output.line()
         output.heading("Log")
@@ -83,7 +89,9 @@ def _state(one: Occurrence) -> Cell:
     return Cell(text, word(one.state).style)
 
 
-def _timeline(one: Occurrence, attempts: Sequence[RunView]) -> list[list[str | Cell | None]]:
+def _timeline(
+    one: Occurrence, attempts: Sequence[RunView], acts: Sequence[TrailEntry]
+) -> list[list[str | Cell | None]]:
     """Return what happened, in order, each with the time since the line before."""
     events: list[tuple[datetime, str]] = []
     if one.scheduled_for is not None:
@@ -99,6 +107,7 @@ def _timeline(one: Occurrence, attempts: Sequence[RunView]) -> list[list[str | C
             events.append((run.finished_at, f"attempt {run.attempt} {_END.get(run.end or '', run.end)}"))
     if one.finished_at is not None and not any(run.finished_at == one.finished_at for run in attempts):
         events.append((one.finished_at, str(one.state)))
+    events += [(act.at, f"{act.action} by {act.by}" + (f": {act.why}" if act.why else "")) for act in acts]
     events.sort(key=lambda event: event[0])
     rows: list[list[str | Cell | None]] = []
     before: datetime | None = None

@@ -11,7 +11,7 @@ import click
 
 from cronsensus.cli.app import complete_job, opened_store
 from cronsensus.cli.errors import CommandError
-from cronsensus.cli.facts import error_text, occurrence_data, run_data, took, what_for
+from cronsensus.cli.facts import error_text, occurrence_data, run_data, took, trail_data, what_for
 from cronsensus.cli.find import require_job, require_run
 from cronsensus.cli.group import Group
 from cronsensus.cli.options import acting, id_argument, id_arguments, limited, watchable
@@ -67,7 +67,7 @@ def list_(
 
         def draw() -> None:
             found = list(islice(newest(store, where, after=after, since=begin, page=limit + 1), limit + 1))
-            _print_runs(output, found[:limit], store.now(), more=len(found) > limit)
+            _print_runs(output, found[:limit], store.now(), more=len(found) > limit and not watch)
 
         output.show(store, draw, again=watch)
 
@@ -80,7 +80,9 @@ def _print_runs(output: Output, found: list[Occurrence], now: datetime, *, more:
     output.table(
         ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
         [_row(one, now) for one in found],
-        empty="no such run",
+        empty="there is none",
+        prose=("job", "state", "reason"),
+        spare=("attempt", "took", "node", "started"),
     )
     if after is not None:
         message(f"there are more: add --after {after}")
@@ -126,6 +128,7 @@ def show(number: int) -> None:
         one = require_run(store, number)
         attempts = store.runs(number)
         lines = list(_every_line(store, number))
+        acts = [act for act in store.trail(target=one.job, limit=200) if act.details.get("occurrence") == number]
         again = [
             other.id
             for other in store.occurrences(OccurrenceFilter(job=one.job), limit=200)
@@ -141,10 +144,11 @@ def show(number: int) -> None:
                 "retried_as": again,
                 "attempts": [run_data(run) for run in attempts],
                 "logs": [log_data(line) for line in lines[-_TAIL:]],
+                "trail": [trail_data(act) for act in acts],
             }
         )
         return
-    print_run(output, one, attempts, lines[-_TAIL:], again=again, now=now)
+    print_run(output, one, attempts, lines[-_TAIL:], again=again, acts=acts, now=now)
     if len(lines) > _TAIL:
         message(f"all {len(lines)} lines: cronsensus runs logs {number}")
 

@@ -14,6 +14,11 @@ from cronsensus.stores.base import Store
 JUST_NOW = timedelta(seconds=2)
 
 
+def alive(store: Store) -> list[SessionView]:
+    """Return the nodes that live: those in time with their lease, draining ones too."""
+    return [one for one in store.sessions() if one.state in {"alive", "draining"} and one.expires_in > timedelta(0)]
+
+
 def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) -> list[str]:
     """Return why a pending occurrence is not running, as sentences; the surest first."""
     if one.due_at > now:

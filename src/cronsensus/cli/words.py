@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import InvalidDuration, InvalidOption
-from cronsensus.model.durations import format_duration, parse_duration
-from cronsensus.model.instants import format_instant, parse_instant
+from cronsensus.instants import parse_instant
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_SECRET = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)", re.IGNORECASE)
-_SECRET_PARAMETER = re.compile(r"(?P<before>\b(?:password|passwd|token|secret|sslpassword)=)[^&\s]+", re.IGNORECASE)
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -26,11 +24,6 @@ def _escape(found: re.Match[str]) -> str:
     return {"\n": r"\n", "\t": r"\t", "\r": r"\r"}.get(found[0]) or (
         f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
     )
-
-
-def mask(text: str) -> str:
-    """Return ``text`` with the passwords of URLs in it replaced by stars."""
-    return _SECRET_PARAMETER.sub(r"\g<before>***", _SECRET.sub(r"\g<before>***", text))
 
 
 def shorten(text: str, longest: int) -> str:
@@ -105,17 +98,3 @@ def _iso(typed: str, tz: tzinfo, what: str) -> datetime:
     except ValueError:
         return parse_instant(typed, what=what)
     return (instant if instant.tzinfo else instant.replace(tzinfo=tz)).astimezone(UTC)
-
-
-__all__ = [
-    "brief",
-    "clean",
-    "counted",
-    "exact",
-    "format_instant",
-    "mask",
-    "offset_text",
-    "read_time",
-    "relative",
-    "shorten",
-]

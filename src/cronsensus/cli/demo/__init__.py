@@ -21,7 +21,7 @@ import click
 from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
-from cronsensus.model.instants import format_instant
+from cronsensus.instants import format_instant
 
 if TYPE_CHECKING:
     from cronsensus.cli.demo.screen import Screen
@@ -54,12 +54,12 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
     from cronsensus.stores import open_store
 
     output, clock = Output.current(), SystemClock()
-    folder = Path(tempfile.mkdtemp(prefix="cronsensus-demo-"))
     given = Invocation.current().url
+    if given is not None and given.startswith("memory:"):
+        raise CommandError("memory:// lives inside of one process", then="leave --url out, or name a shared store")
+    folder = Path(tempfile.mkdtemp(prefix="cronsensus-demo-"))
     url = given or f"sqlite:///{folder / 'demo.db'}"
     namespace = f"demo-{clock.now():%Y%m%d-%H%M%S}"
-    if url.startswith("memory:"):
-        raise CommandError("memory:// lives inside of one process", then="leave --url out, or name a shared store")
     previous = signal.signal(signal.SIGTERM, _stop)
     try:
         with ExitStack() as stack:

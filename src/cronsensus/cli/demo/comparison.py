@@ -18,11 +18,11 @@ class Comparison:
     """What differs.
 
     Attributes:
-        problems: sentences; none: the two agree. twice: occurrences that ended more than once under results that were
-        recorded. unrecorded: ends whose result is not in the ledger, because the run had been taken over by then, or
-        its node was killed
-            between the end and the record. The work may have been done twice; the record was not. That is what
-            "at least once" means, and what tokens are for.
+        problems: sentences; none: the two agree.
+        twice: occurrences that ended more than once under results that were recorded.
+        unrecorded: ends whose result is not in the ledger, because the run had been taken over by then, or its node
+            was killed between the end and the record. The work may have been done twice; the record was not. That is
+            what "at least once" means, and what tokens are for.
     """
 
     problems: tuple[str, ...]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.model.instants import format_instant, parse_instant
+from cronsensus.instants import format_instant, parse_instant
 from cronsensus.node.run import Run
 
 TRACE = "CRONSENSUS_DEMO_TRACE"

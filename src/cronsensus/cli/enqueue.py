@@ -1,0 +1,84 @@
+"""``cronsensus jobs enqueue``: ask for one run of a job with arguments of its own. Floor 7."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from cronsensus.cli.app import opened_store
+from cronsensus.cli.facts import made_data
+from cronsensus.cli.find import require_job
+from cronsensus.cli.group import Command, Invocation
+from cronsensus.cli.options import DurationType, job_argument
+from cronsensus.cli.output import Output, message
+from cronsensus.cli.words import shorten
+from cronsensus.errors import InvalidOption
+from cronsensus.handle import Handle
+from cronsensus.model.occurrence import Enqueued, Item, check_key
+
+
+@click.command(cls=Command)
+@job_argument
+@click.option("--args", "positional", metavar="JSON", help="Arguments by position, as a list.")
+@click.option("--kwargs", "named", metavar="JSON", help="Arguments by name, as an object.")
+@click.option("--key", metavar="KEY", help="Names the run: a second call with the same key makes no other.")
+@click.option("--delay", type=DurationType(), metavar="TIME", help="Not before this time has passed.")
+@click.option("--priority", type=int, metavar="N", help="Higher goes first (default: the job's).")
+def enqueue(
+    *,
+    job: str,
+    positional: str | None,
+    named: str | None,
+    key: str | None,
+    delay: timedelta | None,
+    priority: int | None,
+) -> None:
+    """Ask for one run of a job with arguments of its own.
+
+    cronsensus jobs enqueue send_invoice --args '[42]' --key invoice:42
+    """
+    output = Output.current()
+    args, kwargs = tuple(_read(list, "--args", positional)), _read(dict, "--kwargs", named)
+    if steering := sorted({"key", "delay", "at", "priority", "expires"} & kwargs.keys()):
+        raise InvalidOption(
+            f"--kwargs holds {steering[0]!r}, which says how to enqueue; pass it by position, in --args"
+        )
+    with opened_store() as store:
+        require_job(store, job)
+        code = Invocation.current().scheduler
+        one: Enqueued | Handle
+        if code is not None:
+            one = code.enqueue(job, *args, key=key, delay=delay, priority=priority, **kwargs)
+        else:
+            if key is not None:
+                check_key(key)
+            given = {"args": args, "kwargs": kwargs} if args or kwargs else {}
+            (one,) = store.enqueue([Item(job=job, key=key, delay=delay or timedelta(0), priority=priority, **given)])
+        store.notify()
+    if output.as_json:
+        output.document(made_data(one))
+        return
+    what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"
+    output.line(f"{what} {one.state}")
+    message(f"follow it: cronsensus runs logs -f {one.id}")
+
+
+def _read(kind: type, option: str, text: str | None) -> Any:
+    """Return what somebody typed as JSON, or nothing of that kind.
+
+    Raises:
+        InvalidOption: it is not JSON, or something else than a ``kind``.
+    """
+    if text is None:
+        return kind()
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, kind):
+        example = "'[42, \"a\"]'" if kind is list else "'{\"order\": 42}'"
+        raise InvalidOption(f"{option} {shorten(text, 60)!r} is no JSON {kind.__name__}; write it like {example}")
+    return value
