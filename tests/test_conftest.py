@@ -44,7 +44,8 @@ def test_a_missing_service_is(tmp_path: Path, ci: str, counts: str) -> None:
     tmp_path.joinpath("test_suite.py").write_text(SUITE)
     tmp_path.joinpath("test_whole_file.py").write_text(WHOLE_FILE)
     # PYTEST_* would carry this run's own options and worker into the inner one.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"CI": ci}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"CI": ci, "PYTHONPATH": str(HERE.parent)}  # the copy names a plugin that lies in this tree
     command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors", "--rootdir", ".", "."]
 
     inner = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

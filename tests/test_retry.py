@@ -69,6 +69,24 @@ def test_a_failure_is_retried_until_none_is_left(kind, failures, retries, again)
     assert outcome.error == ERROR
 
 
+@pytest.mark.parametrize("failures", [0, 1])
+def test_what_cannot_end_otherwise_is_not_tried_again(failures):
+    outcome = settle(a_claim(failures=failures, retries=5), Ending(kind="raised", error=ERROR, hopeless=True))
+    assert (outcome.state, outcome.error, outcome.retry_in) == (State.FAILED, ERROR, None)
+
+
+@pytest.mark.parametrize(
+    ("policies", "failures", "words"),
+    [
+        ({}, 0, "gateway busy (a retry was asked for, but the job has retries=0)"),
+        ({"retries": 2}, 2, "gateway busy (a retry was asked for, but none is left)"),
+    ],
+)
+def test_a_retry_that_cannot_be_had_keeps_the_job_s_own_words(policies, failures, words):
+    outcome = settle(a_claim(failures=failures, **policies), Ending(kind="retry", reason="gateway busy"))
+    assert outcome.error == RunError(type="Retry", message=words)
+
+
 def test_crashes_use_up_no_retries():
     assert settle(a_claim(crashes=2, retries=1), Ending(kind="raised", error=ERROR)).state is State.PENDING
 

@@ -149,7 +149,7 @@ def test_the_end_that_is_no_success_is_an_error_with_its_reason(scheduler):
 
 def test_waiting_ends_at_its_time_limit(scheduler):
     handle = scheduler.job()(_nothing).enqueue()
-    with pytest.raises(TimeoutError, match="not final after 50ms"):
+    with pytest.raises(TimeoutError, match="not final after 50ms: it is pending, and no node is alive"):
         handle.wait("50ms")
 
 
@@ -214,6 +214,21 @@ def test_a_backfill_is_bounded_and_of_the_past(scheduler):
         plain.backfill("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z")
 
 
+def test_a_long_backfill_is_made_in_several_steps(scheduler, monkeypatch):
+    job = scheduler.job(every("1s"))(_nothing)
+    steps = []
+    backfill = scheduler.store.backfill
+
+    def counted(name, times, **how):
+        steps.append(len(times))
+        return backfill(name, times, **how)
+
+    monkeypatch.setattr(scheduler.store, "backfill", counted)
+    handles = job.backfill("2020-01-01T00:00:00Z", "2020-01-01T00:41:39Z")
+    assert (steps, len(handles)) == ([1000, 1000, 500], 2500)
+    assert [handle.created for handle in job.backfill("2020-01-01T00:00:00Z", "2020-01-01T00:00:01Z")] == [False] * 2
+
+
 def test_what_waits_is_cancelled_and_what_is_final_is_retried(scheduler):
     job = scheduler.job()(_nothing)
     handle = job.enqueue(key="a")
@@ -253,7 +268,7 @@ def test_a_job_is_added_changed_and_removed_while_nodes_run(url):
         view = nodes[0].store.job("shop-a")
         assert view is not None
         assert (view.spec.trigger, view.spec.policies.timeout) == (every("200ms"), timedelta(seconds=5))
-        assert nodes[0].remove_job("shop-a", why="closed")
+        assert nodes[0].remove_job("shop-a", reason="closed")
         assert not nodes[1].remove_job("shop-a")
         with pytest.raises(UnknownJob):
             added.enqueue()
@@ -582,6 +597,33 @@ def test_a_signal_drains_and_the_program_goes_on_after_run(tmp_path, number):
     assert left_over(tmp_path) == ["closed"]
 
 
+def test_a_program_that_configures_no_log_hears_of_its_jobs_all_the_same(tmp_path):
+    text = """
+        @scheduler.job()
+        def work(run: Run):
+            raise ValueError("no such shop")
+        work.enqueue(key="a")
+        threading.Thread(target=lambda: (work.enqueue(key="a").wait("20s"), scheduler.stop()), daemon=True).start()
+        scheduler.run()
+    """
+    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0
+    assert f"store sqlite:///{tmp_path}/jobs.db, 1 job" in done.stderr
+    assert "failed at attempt 1: ValueError: no such shop" in done.stderr
+
+
+def test_a_changed_schedule_is_told(url, caplog):
+    caplog.set_level(logging.INFO)
+    for interval in ("1h", "2h"):
+        scheduler = Scheduler(url)
+        scheduler.job(every(interval), name="hourly")(lambda: None)
+        with scheduler:
+            pass
+    told = [record.getMessage() for record in caplog.records if record.name == "cronsensus.scheduler"]
+    assert told.count("new in the store: hourly") == 1
+    assert told.count("changed for all nodes: hourly") == 1
+
+
 def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
     text = """
         @scheduler.job()
@@ -638,16 +680,17 @@ def test_a_started_scheduler_is_stopped_in_order_when_the_interpreter_exits(tmp_
         def work(): return 1
         @scheduler.job()
         async def awork(): return 2
+        running = threading.Event()
         @scheduler.job()
         def endless():
             say("runs")
+            running.set()
             threading.Event().wait()
         scheduler.start()
         say(work.enqueue().result("10s"))
         say(awork.enqueue().result("10s"))
         endless.enqueue()
-        while scheduler.store.counts().running == 0:
-            threading.Event().wait(0.01)
+        running.wait(10)
     """
     source = program(tmp_path, text)
     done = subprocess.run(source, capture_output=True, text=True, timeout=30, check=False)
@@ -748,6 +791,41 @@ def test_a_module_that_starts_a_scheduler_at_import_can_still_have_process_jobs(
     """
     assert run(tmp_path, text) == "5\n"
     assert len(left_over(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("makes_work", ["job.enqueue()", "job.trigger_now()"])
+def test_a_program_without_a_guard_does_not_multiply_its_work(tmp_path, makes_work):
+    text = f"""
+        import logging
+        from cronsensus.model.occurrence import OccurrenceFilter
+        logging.getLogger("cronsensus.runs").disabled = True
+        def work(): return 5
+        job = scheduler.job(executor="process")(work)
+        work = job
+        with scheduler:
+            error = {makes_work}.wait("20s").error
+            say(error.type)
+            say(error.message)
+            say(len(scheduler.store.occurrences(OccurrenceFilter())))
+    """
+    kind, message, number = run(tmp_path, text).splitlines()
+    assert kind == "ConfigurationError"
+    assert 'put what the program does under  if __name__ == "__main__":' in message
+    assert number == "1"
+
+
+def test_a_program_without_a_guard_may_enqueue_under_a_key(tmp_path):
+    text = """
+        def work(): return 5
+        job = scheduler.job(executor="process")(work)
+        work = job
+        scheduler.start()
+        handle = job.enqueue(key="once")
+        if __name__ == "__main__":
+            say(handle.result("20s"))
+            scheduler.stop()
+    """
+    assert run(tmp_path, text) == "5\n"
 
 
 def test_a_flag_decides_which_store_it_is_also_when_another_was_opened_or_given(tmp_path):

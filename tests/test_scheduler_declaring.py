@@ -36,6 +36,10 @@ def scheduler() -> Scheduler:
     return Scheduler("memory://")
 
 
+def importable_with_order(order: int) -> int:
+    return order
+
+
 def importable() -> int:
     """Say seven."""
     return 7
@@ -224,7 +228,10 @@ def test_a_refused_declaration_leaves_nothing_behind(scheduler):
         ({"executor": "fibre"}, InvalidOption, "'async', 'thread', 'process'"),
         ({"executor": "async"}, UnsupportedFunction, "is not async"),
         ({"trigger": "0 3 * * *"}, InvalidTrigger, r"write cron\('0 3 \* \* \*'\)"),
+        ({"trigger": "5m"}, InvalidTrigger, r"write every\('5m'\)$"),
         ({"trigger": 300}, InvalidTrigger, "not a trigger"),
+        ({"max_instances": 1}, InvalidOption, "write concurrency=…"),
+        ({"retrys": 1, "misfire_grace_time": 30}, InvalidOption, "'retrys' .* 'retries'.; unknown .* write grace=…"),
         ({"args": (1,)}, InvalidOption, "cannot be called like that: too many positional arguments"),
     ],
 )
@@ -233,9 +240,52 @@ def test_a_wrong_option_is_an_error_where_it_is_written(scheduler, options, kind
         scheduler.job(**options)(importable)
 
 
+def test_defaults_are_job_defaults():
+    with pytest.raises(InvalidOption, match=r"write defaults=JobDefaults\("):
+        Scheduler("memory://", defaults={"timeout": "10m"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"order": 1, "dealy": "5m"}, r"unexpected keyword argument 'dealy'; did you mean delay=\?"),
+        ({"ordr": 1}, r"did you mean order=\?"),
+        ({"order": 1, "zzz": 1}, "unexpected keyword argument 'zzz'$"),
+        ({"delay": "5m"}, "missing a required argument: 'order'$"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_with_what_was_meant(scheduler, kwargs, said):
+    @scheduler.job()
+    def send_invoice(order: int) -> None: ...
+
+    with pytest.raises(InvalidOption, match=said):
+        send_invoice.enqueue(**kwargs)
+
+
+def test_a_parameter_that_is_called_like_an_option_goes_by_position(scheduler):
+    @scheduler.job()
+    def unlock(key: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match="a parameter of that name goes by position"):
+        unlock.enqueue(key="front door")
+
+
+def test_a_job_that_lacks_arguments_cannot_be_triggered(scheduler):
+    @scheduler.job()
+    def send_invoice(order: int) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"missing a required argument: 'order'; .* enqueue it with them"):
+        send_invoice.trigger_now()
+    scheduler.job(name="first", args=(1,))(importable_with_order).trigger_now()
+
+
 def test_a_forgotten_pair_of_parentheses_is_explained(scheduler):
-    with pytest.raises(InvalidTrigger, match=r"write @scheduler.job\(\)"):
-        scheduler.job(importable)(importable)
+    with pytest.raises(InvalidTrigger, match=r"write @scheduler.job\(every\('5m'\)\), or @scheduler.job\(\)"):
+
+        @scheduler.job
+        def forgotten() -> None: ...
+
+    assert scheduler.jobs == {}
 
 
 def test_a_scheduled_job_must_have_all_its_arguments(scheduler):

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent
 PROGRAM = """
 from __future__ import annotations
 
-from typing import assert_type
+from collections.abc import Coroutine
+from typing import Any, assert_type
 
 from cronsensus import (
     Handle, Job, JobDefaults, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at, cron, current_run, every,
@@ -36,14 +37,56 @@ async def sync_orders(run: Run) -> dict[str, int]:
     return {"attempt": run.attempt}
 
 
+@scheduler.job()
+async def notify(run: Run, who: str, *, urgent: bool = False) -> None: ...
+
+
+@scheduler.job()
+def later(number: int, text: str, run: Run) -> str:
+    return text
+
+
+@scheduler.job()
+def loose(number: object, run: Run | None = None) -> int:
+    return 1
+
+
+@scheduler.job()
+def by_name(shop: str, *, run: Run, copies: int = 1) -> int:
+    return copies
+
+
+@scheduler.job()
+def by_name_too(*shops: str, run: Run) -> int:
+    return 1
+
+
+@scheduler.job()
+def only_named(*, shop: str, copies: int = 1) -> int:
+    return copies
+
+
 @scheduler.function(name="snapshot")
 def snapshot(shop: str) -> None: ...
 
 
 def operate(run: Run) -> None:
     assert_type(send_digest("a", copies=2), int)
-    assert_type(send_digest.enqueue("a", key="x", delay="5m"), Handle)
+    assert_type(send_digest.enqueue("a", key="x", delay="5m"), Handle[int])
+    assert_type(send_digest.enqueue("a", copies=2).result("5s"), int)
     assert_type(send_digest.enqueue("a").wait("5s").state, State)
+    assert_type(sync_orders.enqueue().result(), dict[str, int])
+    assert_type(sync_orders.enqueue(priority=3).result(), dict[str, int])
+    assert_type(notify.enqueue("ada", urgent=True), Handle[Coroutine[Any, Any, None]])
+    assert_type(notify.enqueue("ada", expires="1h"), Handle[Coroutine[Any, Any, None]])
+    assert_type(later.enqueue(3, "x").result(), str)
+    assert_type(loose.enqueue(3), Handle[int])
+    assert_type(by_name.enqueue("a", copies=2), Handle[int])
+    assert_type(by_name_too.enqueue("a", "b"), Handle[int])
+    assert_type(only_named.enqueue(shop="a"), Handle[int])
+    assert_type(scheduler.enqueue("digest", "a").result(), Any)
+    assert_type(send_digest.trigger_now(), Handle[int])
+    kept: Handle = send_digest.enqueue()
     assert_type(send_digest.name, str)
     assert_type(send_digest.trigger, Trigger | None)
     assert_type(snapshot("a"), None)
@@ -54,11 +97,15 @@ def operate(run: Run) -> None:
     scheduler.change_job("digest", trigger=None, timeout=None)
     job = scheduler.add_job(snapshot, any_of(every("1h")), name="a", args=("a",), retries=1)
     job.enqueue()
+    job.enqueue(1, anything=2)
 
 
 async def operate_too(run: Run) -> None:
     assert_type(await sync_orders(run), dict[str, int])
-    assert_type(await send_digest.aenqueue("a", key="x"), Handle)
+    assert_type(await sync_orders(run=run), dict[str, int])
+    assert_type(await send_digest.aenqueue("a", key="x"), Handle[int])
+    assert_type(await (await send_digest.aenqueue("a")).aresult(), int)
+    assert_type(await (await sync_orders.aenqueue()).aresult(), dict[str, int])
     assert_type(await scheduler.apause("digest", reason="x"), bool)
     assert_type(await scheduler.abackfill(send_digest, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"), list[Handle])
     async with scheduler as started:
@@ -69,7 +116,7 @@ def takes(job: Job[[str], None]) -> None: ...
 """
 
 MISTAKES = """
-from cronsensus import Scheduler, every
+from cronsensus import Run, Scheduler, every
 
 scheduler = Scheduler("memory://", leese="5s")                  # 1
 
@@ -86,6 +133,27 @@ def two(shop: str) -> None: ...
 two(3)                                                          # 4
 text: str = one()                                               # 5
 scheduler.pause("one")                                          # 6
+
+
+@scheduler.job()
+async def three(run: Run, number: int) -> int:
+    return number
+
+
+two.enqueue(3)                                                  # 7
+two.enqueue()                                                   # 8
+two.enqueue("a", bogus=1)                                       # 9
+two.enqueue("a", dealy="5m")                                    # 10
+two.enqueue("a", delay=[])                                      # 11
+three.enqueue()                                                 # 12
+three.enqueue("a")                                              # 13
+three(1)                                                        # 14
+number: str = three.enqueue(1).result()                         # 15
+
+
+async def twins() -> None:
+    await two.aenqueue(3)                                       # 16
+    await three.aenqueue("a")                                   # 17
 """
 
 

@@ -1,4 +1,4 @@
-"""A job that does nothing."""
+"""Jobs that do nothing: one on the event loop, one on threads."""
 
 from cronsensus import Scheduler
 
@@ -7,4 +7,9 @@ scheduler = Scheduler()
 
 @scheduler.job()
 async def noop(number: int) -> None:
+    """Do nothing."""
+
+
+@scheduler.job()
+def plain(number: int) -> None:
     """Do nothing."""

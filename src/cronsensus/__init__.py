@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         InvalidTransition,
         InvalidTrigger,
         LeaseLost,
+        LockHeld,
         MissingExtra,
+        NotTheHolder,
         OccurrenceTooOld,
         Retry,
         RunFailed,
@@ -44,9 +46,11 @@ if TYPE_CHECKING:
         UnknownJob,
         UnknownStore,
         UnsupportedFunction,
+        UnsupportedTransaction,
     )
     from cronsensus.handle import Handle
     from cronsensus.job import Job
+    from cronsensus.lock import Lease, Lock
     from cronsensus.model.job import JobDefaults, JobSpec, Policies
     from cronsensus.model.occurrence import Occurrence
     from cronsensus.model.states import Origin, State
@@ -73,8 +77,12 @@ __all__ = [
     "Job",
     "JobDefaults",
     "JobSpec",
+    "Lease",
     "LeaseLost",
+    "Lock",
+    "LockHeld",
     "MissingExtra",
+    "NotTheHolder",
     "Occurrence",
     "OccurrenceTooOld",
     "Origin",
@@ -100,6 +108,7 @@ __all__ = [
     "UnknownJob",
     "UnknownStore",
     "UnsupportedFunction",
+    "UnsupportedTransaction",
     "__version__",
     "any_of",
     "at",
@@ -115,6 +124,8 @@ _ELSEWHERE = {
     "Job": "job",
     "JobDefaults": "model.job",
     "JobSpec": "model.job",
+    "Lease": "lock",
+    "Lock": "lock",
     "Occurrence": "model.occurrence",
     "Origin": "model.states",
     "Policies": "model.job",

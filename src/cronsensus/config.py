@@ -11,15 +11,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption
-from cronsensus.model.durations import format_duration, parse_duration
+from cronsensus.masking import mask
 from cronsensus.model.job import check_name, unknown_option
 
 
@@ -47,8 +47,6 @@ PREFIX = "CRONSENSUS_"
 
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
-_PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):[^/\s]*@")
-_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:password|passwd|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +116,6 @@ class Settings:
     def names(self) -> Iterator[str]:
         """Yield the names of all settings."""
         yield from _READERS
-
-
-def mask(url: str) -> str:
-    """Return ``url`` without the passwords in it."""
-    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
 def load_settings(
@@ -261,7 +254,10 @@ def _app(value: object, shown: str) -> str:
 
 
 def _url(value: object, shown: str) -> str:
-    return _text(value, shown).strip()
+    if not isinstance(value, str) or not value.strip():
+        path = value if isinstance(value, os.PathLike) else "cronsensus.db"
+        raise InvalidOption(f"{shown}={value!r} is no URL; write one such as sqlite:///{path}")
+    return value.strip()
 
 
 def _duration(value: object, shown: str) -> timedelta:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from cronsensus.codec import dumps
-from cronsensus.errors import DuplicateJob, InvalidTrigger, UnknownJob
+from cronsensus.durations import parse_duration
+from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidTrigger, UnknownJob
 from cronsensus.functions import Function
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.node.executors.base import Registered
@@ -163,12 +164,24 @@ def require_trigger(trigger: object) -> Trigger | None:
     if trigger is None or isinstance(trigger, Trigger):
         return trigger
     if isinstance(trigger, str):
-        raise InvalidTrigger(f"{trigger!r} is text, not a trigger; write cron({trigger!r}), or every('5m')")
+        right = f"every({trigger!r})" if _is_duration(trigger) else f"cron({trigger!r}), or every('5m')"
+        raise InvalidTrigger(f"{trigger!r} is text, not a trigger; write {right}")
     if callable(trigger):
-        raise InvalidTrigger("the decorator needs its parentheses: write @scheduler.job()")
+        raise InvalidTrigger(
+            "the decorator needs its parentheses; write @scheduler.job(every('5m')), or @scheduler.job() for what only "
+            "runs when told to"
+        )
     raise InvalidTrigger(
         f"{trigger!r} is not a trigger; write cron('0 3 * * *'), every('5m') or at('2026-12-31T00:00:00Z')"
     )
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except InvalidDuration:
+        return False
+    return True
 
 
 def check_arguments(
@@ -182,11 +195,6 @@ def check_arguments(
         args, kwargs = function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
         dumps([args, kwargs], what=f"arguments of {function.name!r}")
     return args, dict(kwargs)
-
-
-def renamed(function: Function, name: str) -> Function:
-    """Return the same function under another name."""
-    return replace(function, name=name, registered=replace(function.registered, name=name))
 
 
 def _two(name: str, first: Function, second: Function) -> str:

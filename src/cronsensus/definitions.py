@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack
 
 from cronsensus.config import UNSET, Unset
 from cronsensus.declared import Declaration, Declarations, check_arguments, declare, require_trigger
 from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob
 from cronsensus.functions import Function, look_at
-from cronsensus.job import Job
+from cronsensus.job import Declare, Job
 from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
 from cronsensus.operations import Named, Operations
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
-P = ParamSpec("P")
-R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JOB_OPTIONS = {"trigger", "name", "executor", "args", "kwargs", *PolicyOptions.__annotations__}
@@ -58,12 +56,11 @@ class Definitions(Operations):
         args: tuple[Any, ...] | list[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         **policies: Unpack[PolicyOptions],
-    ) -> Callable[[Callable[P, R]], Job[P, R]]:
+    ) -> Declare:
         """Declare a job. The function stays what it was: calling it calls it.
 
         A parameter annotated with ``Run`` is given the run. On a started scheduler the job is put into the store at
-        once, and counts
-        as added at run time: no release declares it, and it stays until ``remove_job``.
+        once, and counts as added at run time: no release declares it, and it stays until ``remove_job``.
 
         Args:
             trigger: when it runs by itself. ``None``: only when told to.
@@ -82,13 +79,15 @@ class Definitions(Operations):
             UnsupportedFunction: no function, or one that the executor cannot run.
         """
         _require_job_options(policies)
+        # Here and not in the decorator: without its parentheses, @scheduler.job calls nothing but this.
+        require_trigger(trigger)
 
-        def decorate(function: Callable[P, R]) -> Job[P, R]:
-            plain: Callable[P, R] = function.function if isinstance(function, Job) else function
+        def decorate(function: Callable[..., Any]) -> Any:
+            plain = function.function if isinstance(function, Job) else function
             looked_at = look_at(plain, name=name, executor=executor)
             declaration = declare(looked_at, trigger, args, kwargs, policies)
             if self.started:
-                return cast("Job[P, R]", self._declare_late(declaration))
+                return self._declare_late(declaration)
             self._declared.add_job(declaration)
             made = Job(looked_at.name, plain, self, lambda: self._declared.specs_by_name[looked_at.name])
             self._jobs[looked_at.name] = made
@@ -214,7 +213,7 @@ class Definitions(Operations):
 
     achange_job = twin(change_job)
 
-    def remove_job(self, name: str, *, by: str | None = None, why: str = "") -> bool:
+    def remove_job(self, name: str, *, by: str | None = None, reason: str = "") -> bool:
         """Retire a job that was added at run time; ``False`` when it is retired already. Its ledger stays.
 
         Raises:
@@ -229,7 +228,7 @@ class Definitions(Operations):
         if self._ready().job(name) is None:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         self._added.pop(name, None)
-        return self._act(None, lambda store: store.retire(name, by=self._who(by), why=why))
+        return self._act(None, lambda store: store.retire(name, by=self._who(by), why=reason))
 
     aremove_job = twin(remove_job)
 
@@ -282,6 +281,6 @@ class Definitions(Operations):
 
 
 def _require_job_options(policies: Mapping[str, Any]) -> None:
-    for name in policies:
-        if name not in _JOB_OPTIONS:
-            raise unknown_option(name, _JOB_OPTIONS)
+    wrong = [str(unknown_option(name, _JOB_OPTIONS)) for name in policies if name not in _JOB_OPTIONS]
+    if wrong:
+        raise InvalidOption("; ".join(wrong))

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from cronsensus.clock import SystemClock
 from cronsensus.codec import loads
+from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import RunFailed
-from cronsensus.model.durations import Duration, parse_duration
 from cronsensus.model.occurrence import Enqueued, Occurrence
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
+
+if TYPE_CHECKING:
+    # Python has defaults of type variables from 3.13 on; a type checker knows this way to write them at any time.
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 
 _FIRST_LOOK = 0.002
 _LONGEST_PAUSE = 0.25
@@ -29,8 +41,8 @@ class HasStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
-    """One occurrence, as the call that returned the handle found or made it.
+class Handle(Generic[R_co]):
+    """One occurrence, as the call that returned the handle found or made it. Its type tells what the function returns.
 
     Example:
         >>> from cronsensus.scheduler import Scheduler
@@ -59,7 +71,7 @@ class Handle:
     _opened: HasStore = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, enqueued: Enqueued, opened: HasStore) -> Handle:
+    def of(cls, enqueued: Enqueued, opened: HasStore) -> Handle[Any]:
         """Make a handle of a store's answer."""
         return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened)
 
@@ -106,10 +118,16 @@ class Handle:
             if occurrence.state.final:
                 return occurrence
             await asyncio.sleep(seconds)
-        raise self._late(timeout)
+        raise await asyncio.to_thread(self._late, timeout)
 
+    @overload
+    def result(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
+    @overload
+    def result(self, timeout: Duration | None = None) -> R_co: ...
     def result(self, timeout: Duration | None = None) -> Any:
         """Block until the occurrence has succeeded and return what the job returned, as it came through JSON.
+
+        A tuple comes back as a list.
 
         Raises:
             RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
@@ -117,6 +135,10 @@ class Handle:
         """
         return self._value(self.wait(timeout))
 
+    @overload
+    async def aresult(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...  # noqa: ASYNC109
+    @overload
+    async def aresult(self, timeout: Duration | None = None) -> R_co: ...  # noqa: ASYNC109
     async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the twin of result
         """Wait for the result; holds no thread meanwhile.
 
@@ -150,4 +172,8 @@ class Handle:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def _late(self, timeout: Duration | None) -> TimeoutError:
-        return TimeoutError(f"occurrence {self.id} of {self.job!r} is not final after {timeout}")
+        state = self.look().state
+        sessions = self._opened.store.sessions()
+        nobody = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
+        hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if nobody else ""
+        return TimeoutError(f"occurrence {self.id} of {self.job!r} is not final after {timeout}: it is {state}{hint}")

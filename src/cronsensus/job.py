@@ -7,17 +7,19 @@ import inspect
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from cronsensus.durations import Duration
 from cronsensus.functions import is_async
 from cronsensus.handle import Handle
-from cronsensus.model.durations import Duration
 from cronsensus.model.job import JobSpec
+from cronsensus.node.run import Run
 from cronsensus.operations import Operations
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
 P = ParamSpec("P")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -25,6 +27,10 @@ class Job(Generic[P, R_co]):
     """A declared job: still the function that it was, and a name in the store.
 
     Calling it calls the function, here and now, and nothing else: no store, no record. ``enqueue`` asks the cluster to.
+
+    A type checker sees wrong arguments of both, and what ``enqueue(…).result()`` is. It does not see wrong arguments
+    beside ``key`` and the like, nor those of a function whose ``Run`` is not its first parameter: there is no type for
+    either. ``enqueue`` itself always does.
 
     Example:
         >>> from cronsensus.scheduler import Scheduler
@@ -72,7 +78,32 @@ class Job(Generic[P, R_co]):
         """When it runs by itself; ``None``: only when told to. To run it now, ``trigger_now``."""
         return self.spec.trigger
 
+    # No type can say "the function's parameters, and these": a call has none of these and is checked, or it has some.
+    @overload
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]: ...
+    @overload
     def enqueue(
+        self, /, *args: Any, key: str | None, delay: Duration | None = ..., at: datetime | str | None = ...,
+        priority: int | None = ..., expires: Duration | None = ..., **kwargs: Any,
+    ) -> Handle[R_co]: ...  # fmt: skip
+    @overload
+    def enqueue(
+        self, /, *args: Any, delay: Duration | None, priority: int | None = ..., expires: Duration | None = ...,
+        **kwargs: Any,
+    ) -> Handle[R_co]: ...  # fmt: skip
+    @overload
+    def enqueue(
+        self, /, *args: Any, at: datetime | str | None, priority: int | None = ..., expires: Duration | None = ...,
+        **kwargs: Any,
+    ) -> Handle[R_co]: ...  # fmt: skip
+    @overload
+    def enqueue(
+        self, /, *args: Any, priority: int | None, expires: Duration | None = ..., **kwargs: Any
+    ) -> Handle[R_co]: ...
+    @overload
+    def enqueue(self, /, *args: Any, expires: Duration | None, **kwargs: Any) -> Handle[R_co]: ...
+    # A parameter of the function's that has one of these names goes by position.
+    def enqueue(  # type: ignore[misc]
         self,
         /,
         *args: Any,
@@ -82,7 +113,7 @@ class Job(Generic[P, R_co]):
         priority: int | None = None,
         expires: Duration | None = None,
         **kwargs: Any,
-    ) -> Handle:
+    ) -> Handle[Any]:
         """Ask for one run with these arguments; see ``Scheduler.enqueue``."""
         return self._operations.enqueue(
             self, *args, key=key, delay=delay, at=at, priority=priority, expires=expires, **kwargs
@@ -102,7 +133,7 @@ class Job(Generic[P, R_co]):
 
     aresume = twin(resume)
 
-    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle:
+    def trigger_now(self, *, by: str | None = None, reason: str = "") -> Handle[R_co]:
         """Run it now, beside its schedule; see ``Scheduler.trigger``."""
         return self._operations.trigger(self, by=by, reason=reason)
 
@@ -110,7 +141,7 @@ class Job(Generic[P, R_co]):
 
     def backfill(
         self, start: datetime | str, end: datetime | str, *, by: str | None = None, reason: str = ""
-    ) -> list[Handle]:
+    ) -> list[Handle[R_co]]:
         """Run it for nominal times of the past; see ``Scheduler.backfill``."""
         return self._operations.backfill(self, start, end, by=by, reason=reason)
 
@@ -118,3 +149,57 @@ class Job(Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<Job {self.name!r}>"
+
+
+if TYPE_CHECKING:
+
+    class RunJob(Job[P, R_co]):
+        """A job whose function takes the ``Run`` first: its caller passes it, who enqueues it does not."""
+
+        def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> R_co:  # type: ignore[override]
+            """Call the function."""
+
+
+class Anything:
+    """What no function takes for a parameter, unless it takes anything."""
+
+
+class _ByName0(Protocol[R_co]):
+    def __call__(self, *, run: Run) -> R_co: ...
+
+
+class _ByName1(Protocol[R_co]):
+    def __call__(self, a: Any, /, *, run: Run) -> R_co: ...
+
+
+class _ByName2(Protocol[R_co]):
+    def __call__(self, a: Any, b: Any, /, *, run: Run) -> R_co: ...
+
+
+class _ByName3(Protocol[R_co]):
+    def __call__(self, a: Any, b: Any, c: Any, /, *, run: Run) -> R_co: ...
+
+
+class Declare(Protocol):
+    """What makes a job of a function, as a type checker sees it: a caller of ``enqueue`` passes no ``Run``.
+
+    Where it stands first it can be told apart. Where it stands later, or goes by name, what is left without it has no
+    type, and so its arguments are checked when it is called.
+    """
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Anything, ...], R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Run, P], R]) -> RunJob[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, Run, ...], R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, Any, Run, ...], R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, Any, Any, Run, ...], R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Any, Any, Any, Any, Run, ...], R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, function: _ByName0[R] | _ByName1[R] | _ByName2[R] | _ByName3[R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Job[P, R]: ...

@@ -15,11 +15,11 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from cronsensus.codec import dumps
-from cronsensus.errors import InvalidOption, UnknownJob
+from cronsensus.durations import Duration, parse_duration
+from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
 from cronsensus.functions import Function
 from cronsensus.handle import Handle
-from cronsensus.model.durations import Duration, parse_duration
-from cronsensus.model.instants import as_utc, format_instant, parse_instant
+from cronsensus.instants import as_utc, format_instant, parse_instant
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Enqueued, Item, check_key
 from cronsensus.model.states import State
@@ -28,7 +28,7 @@ from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
 MOST_AT_ONCE = 1000
-"""Most items of one step of ``enqueue_many``: a longer transaction would keep the nodes waiting for the lock."""
+"""Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
 MOST_BACKFILLED = 10_000
 """Most nominal times of one backfill."""
 
@@ -155,16 +155,18 @@ class Operations(ABC):
         self, job: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None, timing: dict[str, Any]
     ) -> Item:
         function = self._function_of(job)
-        if key is not None:
+        if key is None:
+            _refuse_while_loading("enqueues")
+        else:
             check_key(key)
         if not args and not kwargs:
             # The job's own arguments; they were checked where the job was declared, unless it has none.
             spec = self._known_here(job)
             if function is not None and spec is not None and not spec.args and not spec.kwargs:
-                function.bind((), {}, hint=_HINT)
+                function.bind((), {}, hint=_hint(function, kwargs))
             return Item(job=job, key=key, **timing)
         if function is not None:
-            args, kwargs = function.bind(args, kwargs, hint=_HINT)
+            args, kwargs = function.bind(args, kwargs, hint=_hint(function, kwargs))
         dumps([args, kwargs], what=f"arguments of {job!r}")
         return Item(job=job, key=key, args=args, kwargs=kwargs, **timing)
 
@@ -207,8 +209,13 @@ class Operations(ABC):
 
         Raises:
             UnknownJob, StoreError: as ``pause``.
+            InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them.
         """
         name = _name_of(job)
+        _refuse_while_loading("triggers")
+        function, spec = self._function_of(name), self._known_here(name)
+        if function is not None and spec is not None:
+            function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
         return Handle.of(self._act(name, lambda store: store.trigger(name, by=self._who(by), why=reason)), self)
 
     atrigger = twin(trigger)
@@ -224,8 +231,10 @@ class Operations(ABC):
     ) -> list[Handle]:
         """Run a job for its nominal times from ``start`` to ``end``, both included.
 
-        Those with an active or a succeeded run are left as they are. The times are those of the
-        trigger that the job has now.
+        Those with an active or a succeeded run are left as they are. The times are those of the trigger that the job
+        has now.
+
+        Atomic: for each thousand of them, not for all. Idempotent: repeat the call if it failed half-way.
 
         Raises:
             InvalidOption: the job has no trigger, the stretch reaches into the future, or holds more than 10,000 times.
@@ -245,8 +254,9 @@ class Operations(ABC):
                 raise InvalidOption(
                     f"end={format_instant(until)} lies in the future; backfill up to {format_instant(now)}"
                 )
-            times = _nominal_times(name, self._trigger_of(store, name), since, until)
-            return store.backfill(name, times, by=self._who(by), why=reason) if times else []
+            times = nominal_times(name, self._trigger_of(store, name), since, until)
+            chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
+            return [one for chunk in chunks for one in store.backfill(name, chunk, by=self._who(by), why=reason)]
 
         return [Handle.of(one, self) for one in self._act(name, carry_out)]
 
@@ -286,6 +296,7 @@ class Operations(ABC):
             StoreError: the store could not do it.
         """
         number = _id_of(occurrence)
+        _refuse_while_loading("retries")
         return Handle.of(self._act(None, lambda store: store.retry(number, by=self._who(by), why=reason)), self)
 
     aretry = twin(retry)
@@ -305,9 +316,33 @@ class Operations(ABC):
         return done
 
 
-_HINT = (
-    "; `key`, `delay`, `at`, `priority` and `expires` steer the call itself: a parameter of that name goes by position"
-)
+_STEERING = ("key", "delay", "at", "priority", "expires")
+
+
+def _hint(function: Function, kwargs: Mapping[str, Any]) -> str:
+    """Return what was perhaps meant by arguments that do not fit."""
+    from difflib import get_close_matches
+
+    parameters = () if function.signature is None else function.signature.parameters
+    if any(name in parameters for name in _STEERING):
+        names = ", ".join(f"`{name}`" for name in _STEERING)
+        return f"; {names} steer the call itself: a parameter of that name goes by position"
+    for name in kwargs:
+        close = [] if name in parameters else get_close_matches(name, [*_STEERING, *parameters], n=1)
+        if close:
+            return f"; did you mean {close[0]}=?"
+    return ""
+
+
+def _refuse_while_loading(what: str) -> None:
+    """Refuse to make new work where a job's own process imports the program: each such process would make it again."""
+    from cronsensus.node.executors.importing import loading_program
+
+    if loading_program():
+        raise ConfigurationError(
+            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
+            'processes; put what the program does under  if __name__ == "__main__":'
+        )
 
 
 def _name_of(job: str | Named) -> str:
@@ -353,7 +388,12 @@ def _spread(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (item,), {}
 
 
-def _nominal_times(job: str, trigger: Trigger | None, since: datetime, until: datetime) -> list[datetime]:
+def nominal_times(job: str, trigger: Trigger | None, since: datetime, until: datetime) -> list[datetime]:
+    """Return a job's nominal times from ``since`` to ``until``, both included.
+
+    Raises:
+        InvalidOption: there is no trigger, or there are more than ``MOST_BACKFILLED``.
+    """
     if trigger is None:
         raise InvalidOption(f"{job!r} has no trigger, so it has no nominal times; enqueue it instead")
     times: list[datetime] = []

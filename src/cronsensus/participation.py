@@ -19,6 +19,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError
 from cronsensus.signals import StopSignals
 
@@ -122,8 +123,9 @@ class Participation:
                 number = signals.wait()
                 if number is not None and node is not None:
                     _log.info(
-                        "%s: taking nothing new, running jobs have %s; once more to leave at once", number.name, drain
-                    )
+                        "%s: taking nothing new, running jobs have %s; once more to leave at once",
+                        number.name, format_duration(drain),
+                    )  # fmt: skip
                     node.drain()
                     number = signals.wait(drain.total_seconds())
                     if number is not None:

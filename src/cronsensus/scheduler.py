@@ -22,10 +22,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Never, Self
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.config import Settings, load_settings, mask, misspelt
+from cronsensus.config import Settings, load_settings, misspelt
 from cronsensus.definitions import Definitions
-from cronsensus.errors import ConfigurationError
-from cronsensus.model.durations import Duration, parse_duration
+from cronsensus.durations import Duration, parse_duration
+from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.masking import mask
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.model.session import SessionSpec
@@ -36,6 +37,8 @@ from cronsensus.stores.base import Store
 if TYPE_CHECKING:
     import asyncio
 
+    from cronsensus.lock import Lock
+    from cronsensus.lock.in_store import StoreGate
     from cronsensus.node.node import Node
 
 _log = logging.getLogger("cronsensus.scheduler")
@@ -103,10 +106,11 @@ class Scheduler(Definitions):
             url, namespace = f"{self._given_store.capabilities.name}://", self._given_store.namespace
         given = (url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence)
         self._arguments = dict(zip(_ARGUMENTS, given, strict=True))
-        self._defaults = defaults or JobDefaults()
+        self._defaults = _require_defaults(defaults)
         self._clock = clock
         self._lock = threading.RLock()
         self._store: Store | None = None
+        self._gate: StoreGate | None = None
         self._opened = ("", "")
         self._crossed_a_fork = False
         self._migrated = False
@@ -169,6 +173,7 @@ class Scheduler(Definitions):
 
     def _close_store(self) -> None:
         """Let go of connections. What lives in this process's memory would be lost with its handle, so that is kept."""
+        self._close_gate()
         store = self._store
         if store is None or store is self._given_store or store.capabilities.clock == "process":
             return
@@ -198,6 +203,59 @@ class Scheduler(Definitions):
 
     def _who(self, by: str | None) -> str:
         return by or self.node_name
+
+    # --- locks -------------------------------------------------------------------------------------------------------
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = "30s",
+        limit: int = 1,
+        renew: bool = True,
+        blocking: bool = True,
+        blocking_timeout: Duration | None = None,
+        **unknown: Never,
+    ) -> Lock:
+        """Return a named lock in this scheduler's store: ``with scheduler.lock("reindex") as lease:``.
+
+        The scheduler need not be started. See ``Lock`` for the options and for what a lock cannot do.
+
+        Raises:
+            InvalidOption, InvalidDuration: an unknown or impossible option.
+        """
+        from cronsensus.lock import Lock
+
+        return Lock(
+            self._lock_gate,
+            name,
+            ttl=ttl,
+            limit=limit,
+            renew=renew,
+            blocking=blocking,
+            blocking_timeout=blocking_timeout,
+            **unknown,
+        )
+
+    def _lock_gate(self) -> StoreGate:
+        from cronsensus.lock.in_store import StoreGate
+
+        with self._lock:
+            if self._gate is None:
+                self._gate = StoreGate(
+                    self._ready(),
+                    self._clock or SystemClock(),
+                    name=self.node_name,
+                    fast_evidence=self.settings.fast_evidence,
+                )
+            return self._gate
+
+    def _close_gate(self) -> None:
+        """Let go of what locks use, unless one is held."""
+        gate = self._gate
+        if gate is not None and gate.idle:
+            self._gate = None
+            gate.close()
 
     # --- taking part -------------------------------------------------------------------------------------------------
 
@@ -253,7 +311,7 @@ class Scheduler(Definitions):
 
         SIGTERM or SIGINT drains (so does ``cronsensus nodes drain``): nothing new is taken, running jobs may go on for
         ``drain_timeout``. A second signal leaves at once, giving back what runs. A third ends the process where it
-        stands.
+        stands. Unless the program has configured ``logging``, records of ``log_level`` and above go to standard error.
 
         Args:
             drain_timeout: defaults to the setting, 30 seconds if nobody set it.
@@ -264,6 +322,15 @@ class Scheduler(Definitions):
         Raises:
             ConfigurationError, StoreError: as ``start``.
         """
+        if not logging.getLogger().handlers:
+            # This is the whole of a program, and nobody has said what becomes of its log: without this, a failing job
+            # would be the only thing that one ever hears of it.
+            logging.basicConfig(
+                level=self.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+            )
+            jobs = len(self._jobs)
+            where = self.settings.shown("url")
+            _log.info("node %s, store %s, %d job%s", self.node_name, where, jobs, "" if jobs == 1 else "s")
         try:
             return self._part.run(self._drain(drain_timeout))
         finally:
@@ -327,6 +394,12 @@ class Scheduler(Definitions):
                 "a newer release is running and defines %s otherwise; its definitions stand while it lives",
                 _some(put.superseded),
             )
+        if put.created:
+            _log.info("new in the store: %s", _some(put.created))
+        if put.changed:
+            old = sum(one.release != self.release and not one.guest for one in store.sessions())
+            rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
+            _log.info("changed for all nodes: %s%s", _some(put.changed), rest)
         if put.retired:
             _log.info("retired, because no running release declares them: %s", _some(put.retired))
         return bool(put.superseded or put.kept)
@@ -360,14 +433,22 @@ class Scheduler(Definitions):
         self._lock = threading.RLock()
         self._part.forked()
         self._release = None
-        left_to_the_parent.append(self._store)
-        self._store = None
+        left_to_the_parent.extend((self._store, self._gate))
+        self._store = self._gate = None
         if self._given_store is not None and self._given_store.capabilities.clock != "process":
             left_to_the_parent.append(self._given_store)
             self._crossed_a_fork = True
 
     def __repr__(self) -> str:
         return f"<Scheduler {mask(self.settings.url)} jobs={len(self._jobs)}{' started' if self.started else ''}>"
+
+
+def _require_defaults(given: object) -> JobDefaults:
+    if given is None:
+        return JobDefaults()
+    if isinstance(given, JobDefaults):
+        return given
+    raise InvalidOption(f"defaults={given!r} cannot be used; write defaults=JobDefaults(timeout='10m', …)")
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -1,0 +1,6 @@
+"""Named locks with a token, on any store, on files, or on a majority of Redis servers. Floor 5."""
+
+from cronsensus.lock.lease import Lease
+from cronsensus.lock.lock import Lock
+
+__all__ = ["Lease", "Lock"]

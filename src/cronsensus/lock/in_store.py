@@ -1,0 +1,168 @@
+"""Locks held in a store, by this process's session there. Floor 5."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+
+from cronsensus.clock import Clock
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.lock.gate import Gate, Wanted
+from cronsensus.lock.lease import RENEWALS, Lease
+from cronsensus.lock.waiting import Room, Seat, StoreSeat
+from cronsensus.model.session import LockGrant, LockView
+from cronsensus.node.evidence import is_dead
+from cronsensus.node.executors.deadlines import Deadlines
+from cronsensus.node.guest import Guest
+from cronsensus.stores.base import Store
+
+LOOK_AGAIN = 0.5
+"""Seconds after which a waiter looks by himself where an unlock is told: a hint may be lost, or the holder be dead."""
+LOOK_UNTOLD = 0.1
+"""The same where nobody can be told."""
+
+
+class StoreGate(Gate):
+    """The locks of one store and namespace."""
+
+    def __init__(self, store: Store, clock: Clock, *, name: str = "", fast_evidence: bool = True) -> None:
+        """Hold locks in ``store``, which stays the caller's to close; nothing is opened yet.
+
+        Args:
+            store: its schema is brought up to date when it is first needed.
+            clock: for trust and waits.
+            name: of this process, for people; host name and pid if none is given.
+            fast_evidence: take a process of this host for dead as soon as it is gone.
+        """
+        self.clock = clock
+        self._name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self._fast_evidence = fast_evidence
+        self._numbers = itertools.count(1)
+        self._store = store
+        self._is_ready = False
+        self._guest = Guest(store, clock, name=self._name)
+        self._room = Room(lambda: self._guest.store)
+        self._deadlines = Deadlines(clock)
+        self._tells = store.capabilities.notify or store.capabilities.clock == "process"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held here."""
+        return self._guest.idle
+
+    def close(self) -> None:
+        """Free all that is held, and let go of connections."""
+        self._room.close()
+        self._guest.close()
+        self._deadlines.close()
+
+    # --- taking -------------------------------------------------------------------------------------------------------
+
+    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:
+        """Try to take the lock; if it is refused, look whether its holders live."""
+        if not self._is_ready:
+            self._store.migrate()
+            self._is_ready = True
+        lease = self._try(wanted)
+        if lease is None and self._fast_evidence:
+            holders = self._views(wanted.name)
+            if self._bury(holders):
+                lease = self._try(wanted)
+            if isinstance(seat, StoreSeat):
+                seat.see(holders)
+        return lease
+
+    def _try(self, wanted: Wanted) -> Lease | None:
+        try:
+            return self._ask(wanted)
+        except LeaseLost:
+            # Somebody has taken this process for dead; it is not, and begins a new session.
+            return self._ask(wanted)
+
+    def _ask(self, wanted: Wanted) -> Lease | None:
+        with self._guest.present() as session:
+            asked_at = self.clock.monotonic()
+            holder = f"{self._name}/{threading.current_thread().name}/{next(self._numbers)}"[-400:]
+            try:
+                grant = self._guest.store.lock(
+                    wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit
+                )
+            except LeaseLost:
+                self._guest.mistrust(session)
+                raise
+            except StoreError:
+                self._undo(wanted.name, holder)
+                raise
+            return None if grant is None else self._held(wanted, grant, session.session, asked_at)
+
+    def _undo(self, name: str, holder: str) -> None:
+        """Free what may have been granted although the answer was lost, or all would wait until its TTL ends."""
+        with contextlib.suppress(StoreError):
+            for view in self._views(name):
+                if view.holder == holder:
+                    grant = LockGrant(name=name, holder=holder, token=view.token, place=view.place)
+                    self._guest.store.unlock(grant)
+
+    def _held(self, wanted: Wanted, grant: LockGrant, session: str, asked_at: float) -> Lease:
+        lease = Lease(
+            self,
+            name=wanted.name,
+            holder=grant.holder,
+            token=grant.token,
+            ttl=wanted.ttl,
+            asked_at=asked_at,
+            renew=wanted.renew,
+            bound=wanted.bound,
+            session=session,
+            grant=grant,
+        )
+        # Also what is not renewed: it is lost with the session.
+        self._guest.keep(lease, wanted.ttl.total_seconds() / RENEWALS)
+        lease.watch(self._deadlines)
+        return lease
+
+    def _bury(self, holders: Sequence[LockView]) -> bool:
+        """End the sessions of holders whose process is gone; ``True``: there was one, and the lock may be free."""
+        dead = {view.session for view in holders if view.session is not None and is_dead(view)}
+        if dead:
+            self._guest.store.reclaim(dead)
+        return bool(dead)
+
+    # --- holding ------------------------------------------------------------------------------------------------------
+
+    def free(self, lease: Lease) -> bool:
+        """Free a lock."""
+        return self._guest.store.unlock(_grant(lease))
+
+    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
+        """Let a lock last longer."""
+        return (by or self._guest.store).extend(_grant(lease), ttl=ttl)
+
+    def forget(self, lease: Lease) -> None:
+        """Renew this no more."""
+        self._guest.forget(lease)
+
+    def is_held(self, lease: Lease) -> bool:
+        """Whether the lock is held under this lease."""
+        return any(view.token == lease.token for view in self._views(lease.name))
+
+    def holders(self, name: str) -> int:
+        """Return how many hold the lock."""
+        return len(self._views(name))
+
+    def _views(self, name: str) -> list[LockView]:
+        return self._guest.store.locks(name=name, limit=10_000)
+
+    def seat(self, name: str) -> Seat:
+        """Return a place to wait in."""
+        return StoreSeat(self._room, name, look_again=LOOK_AGAIN if self._tells else LOOK_UNTOLD)
+
+
+def _grant(lease: Lease) -> LockGrant:
+    assert isinstance(lease.grant, LockGrant)  # noqa: S101 - this gate's own
+    return lease.grant

@@ -1,0 +1,345 @@
+"""A lock that is held: its token, and until when this process may believe in it. Floor 5.
+
+The store (or the majority, or the kernel) decides who holds a lock. A holder cannot ask it all the time, so it trusts
+its lease for a while after each answer, counted from before it asked and by the monotonic clock, less a margin: by the
+time that somebody else can have the lock, ``lost`` is set. A watch that asks no store sees to that, and whoever looks
+at ``lost`` compares the clock himself, also in a process that was frozen a moment ago.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from datetime import timedelta
+
+from cronsensus.clock import Clock
+from cronsensus.durations import Duration, parse_duration
+from cronsensus.errors import LeaseLost, NotTheHolder, StoreError
+from cronsensus.lock.working import on_worker
+from cronsensus.node.executors.deadlines import Deadline, Deadlines
+from cronsensus.node.lease import MARGIN
+from cronsensus.stores.base import Store
+
+_log = logging.getLogger("cronsensus.lock")
+
+RENEWALS = 3
+"""How often a lease could be renewed before it ends: so many answers may be late or lost, less one."""
+SOONEST = 0.02
+
+
+class Place(ABC):
+    """What a lease asks of where it is held."""
+
+    clock: Clock
+
+    @abstractmethod
+    def free(self, lease: Lease) -> bool:
+        """Free a lock; ``False``: it was not held under this lease any more, and nothing changed."""
+
+    @abstractmethod
+    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
+        """Let a lock last ``ttl`` from now on; ``False``: it was not held under this lease any more."""
+
+    @abstractmethod
+    def forget(self, lease: Lease) -> None:
+        """Renew this no more. Asks no store."""
+
+    @abstractmethod
+    def is_held(self, lease: Lease) -> bool:
+        """Whether the lock is held under this lease."""
+
+
+class Lost(threading.Event):
+    """Set when a lease cannot be trusted any more; for good."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__()
+        self._of = lease
+
+    def is_set(self) -> bool:
+        """Whether the lease is lost, by the clock of this very moment."""
+        return super().is_set() or not self._of.trusted
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the lease is lost, or for so many seconds; return whether it is lost."""
+        return self.is_set() or super().wait(timeout)
+
+
+class Lease:
+    """One holding of a lock, from ``acquire`` to ``release``.
+
+    Attributes:
+        name: of the lock.
+        holder: who holds it, for people.
+        token: the fencing token: higher than that of every holder before. Hand it to whatever the lock protects, and
+            have that refuse what comes with a lower one than it has seen.
+        lost: an event that is set before anybody else can hold the lock.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        name: str,
+        holder: str,
+        token: int,
+        ttl: timedelta | None,
+        asked_at: float,
+        renew: bool,
+        bound: bool,
+        session: str = "",
+        grant: object = None,
+    ) -> None:
+        """Note what was granted; see ``Gate.take``.
+
+        Args:
+            place: where it is held.
+            name: of the lock.
+            holder: for people.
+            token: for fences.
+            ttl: how long it lasts without a renewal; ``None``: until it is released, or the process dies.
+            asked_at: when it was asked for, on the place's clock.
+            renew: whether it is to be renewed.
+            bound: to the thread that is running now.
+            session: that it ends with.
+            grant: what the place knows it by.
+        """
+        self.name, self.holder, self.token = name, holder, token
+        self.session, self.grant, self.renew = session, grant, renew
+        self._place = place
+        self._clock: Clock = place.clock
+        self._ttl = ttl
+        self._pid = os.getpid()
+        self._thread = threading.current_thread() if bound else None
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._released = False
+        self._why = ""
+        self._watch: Deadline | None = None
+        self._ends, self._trusted_until = _ends(asked_at, ttl)
+        self.lost = Lost(self)
+
+    # --- trust --------------------------------------------------------------------------------------------------------
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nobody else can hold the lock yet."""
+        return not self._why and self._clock.monotonic() < self._trusted_until and self.is_ours
+
+    @property
+    def expires_in(self) -> float:
+        """Return for how many seconds this process may still trust the lease as it is; zero or less: it is lost."""
+        return -1.0 if self._why else self._trusted_until - self._clock.monotonic()
+
+    def check(self) -> None:
+        """Raise if the lease is lost: a word for the middle of long work.
+
+        Raises:
+            LeaseLost: another process may hold the lock by now.
+        """
+        if self.lost.is_set():
+            raise self._loss()
+
+    def watch(self, deadlines: Deadlines) -> None:
+        """See to it that ``lost`` is set in time, by a thread that asks no store."""
+        if self._ttl is not None:
+            self._watch = deadlines.after(max(SOONEST, self.expires_in), lambda: self._look(deadlines))
+
+    def _look(self, deadlines: Deadlines) -> None:
+        if self._released:
+            return
+        if self.trusted:
+            self.watch(deadlines)
+        else:
+            self.lose("it could not be renewed in time" if self.renew else "its time is over")
+
+    def lose(self, why: str) -> None:
+        """Note that it is not ours any more, or may not be."""
+        with self._lock:
+            first = not self._why and not self._released
+            self._why = self._why or why
+        threading.Event.set(self.lost)
+        if first and self.renew:
+            _log.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
+
+    def _loss(self) -> LeaseLost:
+        why = self._why or ("its time is over" if self.is_ours else "it is the parent process's")
+        return LeaseLost(
+            f"the lock {self.name!r} is no longer held under token {self.token}: {why}; another process may hold it by "
+            "now, so what this one still does must be refused by the token"
+        )
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Free the lock.
+
+        Raises:
+            LeaseLost: it was not ours any more; whoever holds it now keeps it.
+            NotTheHolder: another thread acquired it, or another process, or it is released already.
+            StoreError: the store cannot be asked; the lock ends with its TTL.
+        """
+        self.require_holder()
+        self._end()
+        self._free()
+
+    def _free(self) -> None:
+        """Free it in the store; once, after ``_end``."""
+        if not self._place.free(self):
+            self._why = self._why or "it had run out"
+            raise self._loss()
+
+    def _end(self) -> None:
+        """Hold it no more as far as this process goes: nobody renews it, nobody watches it."""
+        with self._lock:
+            if self._released:
+                raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
+            self._released = True
+        self._place.forget(self)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def abandon(self) -> None:
+        """Free a lock that nobody will ever use: whoever wanted it has given up meanwhile."""
+        try:
+            self._end()
+            self._place.free(self)
+        except StoreError as error:
+            _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
+
+    @property
+    def released(self) -> bool:
+        """Whether it was given back."""
+        return self._released
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was acquired in this process, and not before it was forked."""
+        return os.getpid() == self._pid
+
+    def require_holder(self) -> None:
+        """Raise unless the lock may be released or extended here.
+
+        Raises:
+            NotTheHolder: another thread acquired it, or another process, or it is released already.
+        """
+        if not self.is_ours:
+            raise NotTheHolder(
+                f"the lock {self.name!r} is held by process {self._pid}, of which this one ({os.getpid()}) was forked; "
+                "only there it can be released or extended. Acquire it here, if this process is to have it"
+            )
+        if self._released:
+            raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
+        here = threading.current_thread()
+        if self._thread is not None and self._thread is not here:
+            raise NotTheHolder(
+                f"the lock {self.name!r} was acquired by the thread {self._thread.name!r} and can only be released or "
+                f"extended there, not in {here.name!r}"
+            )
+
+    # --- renewing -----------------------------------------------------------------------------------------------------
+
+    def extend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002 - redis-py's
+        """Let it last longer, by ``additional_time``, or until that much from now; return ``True``.
+
+        Args:
+            additional_time: seconds, or text such as ``"30s"``.
+            replace_ttl: from now on, instead of on top of what is left.
+
+        Raises:
+            LeaseLost: it is not ours any more.
+            NotTheHolder, StoreError: as ``release``.
+        """
+        self.require_holder()
+        more = parse_duration(additional_time, what="additional_time")
+        if self._ttl is not None:
+            left = timedelta(0) if replace_ttl else timedelta(seconds=max(0.0, self._ends - self._clock.monotonic()))
+            self._extend(left + more)
+        return True
+
+    def reacquire(self) -> bool:
+        """Let it last for its whole TTL from now on; return ``True``.
+
+        Raises:
+            LeaseLost, NotTheHolder, StoreError: as ``extend``.
+        """
+        return self.extend(self._ttl or timedelta(0), replace_ttl=True)
+
+    def owned(self) -> bool:
+        """Ask the store whether the lock is still held under this token.
+
+        Raises:
+            StoreError: it cannot be asked.
+        """
+        return not self._released and self.is_ours and self._place.is_held(self)
+
+    def _extend(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
+        with self._asking:  # one at a time, or the answers would not tell which of two the store did last
+            asked_at = self._clock.monotonic()
+            ends, trusted_until = _ends(asked_at, ttl)
+            if only_longer and ends <= self._ends:
+                return
+            # The answer may be lost, and the lease be shorter all the same.
+            self._trusted_until = min(self._trusted_until, trusted_until)
+            if not self._place.extend(self, ttl, by=by):
+                self.lose("somebody else has it, or it had run out")
+                raise self._loss()
+            self._ends, self._trusted_until = ends, trusted_until
+
+    def step(self, store: Store | None = None) -> float:
+        """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
+        if self._ttl is None or self._released or not self.renew:
+            return self._ttl.total_seconds() if self._ttl is not None else 3600.0
+        length = self._ttl.total_seconds()
+        wait = self._ends - self._clock.monotonic() - length * (1 - 1 / RENEWALS)
+        if wait > 0:
+            return wait
+        if self._thread is not None and not self._thread.is_alive():
+            self._place.forget(self)
+            _log.warning(
+                "the thread that holds the lock %r ended without releasing it: it is not renewed any more", self.name
+            )
+            return length
+        try:
+            self._extend(self._ttl, only_longer=True, by=store)
+        except LeaseLost:
+            self._place.forget(self)
+        except StoreError as error:
+            _log.debug("the lock %r could not be renewed, and will be tried again: %s", self.name, error)
+            return max(SOONEST, min(1.0, length / 20))
+        return length / RENEWALS
+
+    # --- async twins --------------------------------------------------------------------------------------------------
+
+    async def arelease(self) -> None:
+        """Do what ``release`` does without blocking the event loop."""
+        self.require_holder()
+        self._end()
+        await on_worker(self._free)
+
+    async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
+        """Do what ``extend`` does without blocking the event loop."""
+        self.require_holder()
+        return await on_worker(lambda: self.extend(additional_time, replace_ttl))
+
+    async def areacquire(self) -> bool:
+        """Do what ``reacquire`` does without blocking the event loop."""
+        return await self.aextend(self._ttl or timedelta(0), replace_ttl=True)
+
+    async def aowned(self) -> bool:
+        """Do what ``owned`` does without blocking the event loop."""
+        return await on_worker(self.owned)
+
+    def __repr__(self) -> str:
+        state = "released" if self._released else "lost" if self.lost.is_set() else "held"
+        return f"<Lease {self.name!r} token={self.token} {state}>"
+
+
+def _ends(asked_at: float, ttl: timedelta | None) -> tuple[float, float]:
+    """Return when a lease ends at the earliest, and until when it is trusted."""
+    if ttl is None:
+        return float("inf"), float("inf")
+    length = ttl.total_seconds()
+    return asked_at + length, asked_at + length * (1 - MARGIN)

@@ -1,0 +1,84 @@
+"""From what a user writes to the place where a lock is held; one for all locks of this process there. Floor 5."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+from cronsensus.clock import SystemClock
+from cronsensus.errors import InvalidOption
+from cronsensus.lock.gate import Gate
+from cronsensus.lock.in_store import StoreGate
+from cronsensus.stores import open_store
+from cronsensus.stores.base import Store
+
+Where = str | Store | Sequence[str] | Callable[[], Gate]
+
+_guard = threading.Lock()
+_by_url: dict[Hashable, Gate] = {}
+_by_store: dict[Store, Gate] = {}
+_of_the_parent: list[object] = []
+
+
+def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
+    """Return what gives the gate for ``where``, opened when it is first asked for, and anew in a forked child.
+
+    Raises:
+        InvalidOption: nothing that a lock could be held at.
+        UnknownStore, MissingExtra: as ``open_store``.
+    """
+    if isinstance(where, Store):
+        if namespace is not None and namespace != where.namespace:
+            raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
+        return lambda: _at_store(where)
+    if callable(where):
+        return where
+    if isinstance(where, str) and where.strip():
+        at_url = partial(_at_url, where, namespace or "default")
+        at_url()  # connects to nothing yet, and says so if nothing answers to that URL
+        return at_url
+    raise InvalidOption(
+        f"{where!r} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, "
+        "or a list of redis:// URLs"
+    )
+
+
+def _at_url(url: str, namespace: str) -> Gate:
+    with _guard:
+        gate = _by_url.get((url, namespace))
+        if gate is None:
+            gate = _by_url[url, namespace] = StoreGate(open_store(url, namespace=namespace), SystemClock())
+        return gate
+
+
+def _at_store(store: Store) -> Gate:
+    with _guard:
+        gate = _by_store.get(store)
+        if gate is None:
+            gate = _by_store[store] = StoreGate(store, SystemClock())
+        return gate
+
+
+def close_all() -> None:
+    """Free all locks that this process holds, and let go of connections; those who go on begin anew."""
+    with _guard:
+        gates = [*_by_url.values(), *_by_store.values()]
+        _by_url.clear()
+        _by_store.clear()
+    for gate in gates:
+        gate.close()
+
+
+def _in_child() -> None:
+    """Leave the parent's gates, with what they hold, to the parent."""
+    global _guard  # noqa: PLW0603 - the parent's thread that may hold it does not exist here
+    _guard = threading.Lock()
+    _of_the_parent.extend([*_by_url.values(), *_by_store.values()])
+    _by_url.clear()
+    _by_store.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,94 @@
+"""What cannot be meant is refused where it is written, with what to write instead."""
+
+import pytest
+
+from cronsensus import (
+    InvalidDuration,
+    InvalidOption,
+    Lock,
+    NotTheHolder,
+    Scheduler,
+    StoreUnavailable,
+    UnknownStore,
+    open_store,
+)
+from cronsensus.errors import ConfigurationError
+
+URL = "memory://bad-input"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ttl": None}, r"ttl=None: a lock without a TTL would be held for ever .* write ttl='30s'"),
+        ({"ttl": "200ms"}, r"ttl='200ms': from 1s to 1d; a shorter one could not be renewed in time"),
+        ({"ttl": 0}, "from 1s to 1d"),
+        ({"ttl": "2d"}, "a longer one would outlive a crash"),
+        ({"ttl": "10ms", "renew": False}, r"from 100ms to 1d; a shorter one would be over before"),
+        ({"limit": 0}, "limit=0: a whole number from 1 to 1000"),
+        ({"limit": -1}, "limit=-1"),
+        ({"limit": 1.5}, "limit=1.5"),
+        ({"limit": True}, "limit=True"),
+        ({"limit": 10**6}, "from 1 to 1000"),
+        ({"tll": "30s"}, "unknown option 'tll' for Lock; did you mean 'ttl'"),
+        ({"timeout": 10}, r"unknown option 'timeout' for Lock; write ttl='30s'"),
+        ({"sleep": 0.1}, "who waits is told"),
+        ({"thread_local": False}, "each thread and each task holds what it acquired itself"),
+    ],
+)
+def test_options_that_cannot_be(options, said):
+    with pytest.raises(InvalidOption, match=said):
+        Lock(URL, "name", **options)
+    with pytest.raises(InvalidOption, match=said):
+        Scheduler(URL).lock("name", **options)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 10_240, " name", "name ", "a\0b", "a\nb", None, 7, b"name"])
+def test_names_that_are_none(name):
+    with pytest.raises(InvalidOption, match=r"lock name .*: use 1 to 200 printable characters"):
+        Lock(URL, name)
+
+
+@pytest.mark.parametrize("ttl", ["soon", "", -1, float("nan"), float("inf"), True, "5 parsecs"])
+def test_durations_that_are_none(ttl):
+    with pytest.raises(InvalidDuration, match="ttl"):
+        Lock(URL, "name", ttl=ttl)
+    with pytest.raises(InvalidDuration, match="blocking_timeout"):
+        Lock(URL, "name", blocking_timeout=ttl)
+    with pytest.raises(InvalidDuration, match="blocking_timeout"):
+        Lock(URL, "name").acquire(blocking_timeout=ttl)
+    with Lock(URL, "name") as lease, pytest.raises(InvalidDuration, match="additional_time"):
+        lease.extend(ttl)
+
+
+@pytest.mark.parametrize("where", ["", " ", None, 7, b"redis://localhost"])
+def test_places_that_are_none(where):
+    with pytest.raises(InvalidOption, match="no place for a lock; write the URL of a store"):
+        Lock(where, "name")
+
+
+@pytest.mark.parametrize("where", ["nothing://x", "jobs.db", "redi://localhost", "postgresq://x"])
+def test_places_that_nobody_knows(where):
+    with pytest.raises(UnknownStore):
+        Lock(where, "name")
+
+
+def test_a_store_has_its_namespace():
+    store = open_store(URL, namespace="a")
+    with pytest.raises(InvalidOption, match="namespace='b': the store is open in 'a'"):
+        Lock(store, "name", namespace="b")
+    with Lock(store, "name", namespace="a"), pytest.raises(ConfigurationError):
+        Lock(store, "name").release()
+
+
+def test_a_store_that_is_not_there(tmp_path):
+    lock = Lock(f"sqlite:///{tmp_path / 'nowhere' / 'locks.db'}", "name")
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        lock.acquire()
+    assert lock.lease is None
+    with pytest.raises(NotTheHolder):
+        lock.release()
+
+
+def test_what_is_shown_tells_no_password():
+    assert repr(Lock("sqlite:///x.db", "name")) == "<Lock 'name'>"

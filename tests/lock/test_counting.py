@@ -1,0 +1,47 @@
+"""16 processes count in one file under the lock, and every increment is there in the end."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+WORKERS = 16
+ROUNDS = int(os.environ.get("CRONSENSUS_TEST_ROUNDS") or 1000)
+"""Of each worker."""
+
+
+def count(url: str, folder: Path, *, kills: int = 0, ttl: str = "30s", limit: int = 1, rounds: int = ROUNDS) -> Any:
+    given = [url, str(folder), str(WORKERS), str(rounds), str(kills), ttl, str(limit)]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "counting.py"), *given], capture_output=True, text=True, check=False
+    )
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.timeout(600)
+def test_no_increment_is_lost(shared_url, folder):
+    seen = count(shared_url, folder)
+    assert seen["wrong"] == []
+    assert seen["sums"] == {f"w{number}": ROUNDS for number in range(WORKERS)}
+
+
+@pytest.mark.timeout(600)
+def test_no_increment_is_lost_when_holders_are_killed(shared_url, folder):
+    seen = count(shared_url, folder, kills=30)
+    assert seen["wrong"] == []
+    assert seen["sums"] == {f"w{number}": ROUNDS for number in range(WORKERS)}
+    assert seen["kills"] == 30
+    assert seen["holders_killed"] >= 5, "the fault did not bite: too few held the lock when they were killed"
+
+
+@pytest.mark.timeout(600)
+def test_increments_are_lost_where_the_lock_lets_two_in(shared_url, folder):
+    """The count would show it: with a lock for two the file is wrong soon."""
+    assert count(shared_url, folder, limit=2, rounds=200)["wrong"]

@@ -1,0 +1,430 @@
+"""What a lock promises, on every store: threads and tasks of one process."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+import pytest
+
+from cronsensus import LeaseLost, Lock, LockHeld, NotTheHolder, Scheduler, open_store
+
+PATIENCE = 60.0
+"""Seconds after which a test gives up; never waited for when all is well."""
+
+
+Answer = TypeVar("Answer")
+
+
+def in_thread(act: Callable[[], Answer]) -> Answer:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act).result(PATIENCE)
+
+
+@pytest.fixture
+def lock(url: str) -> Lock:
+    return Lock(url, "name")
+
+
+# --- taking and freeing -----------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_held_from_acquire_to_release(lock, url):
+    other = Lock(url, "name")
+    assert lock.acquire()
+    assert (lock.locked(), lock.owned(), other.owned()) == (True, True, False)
+    assert not in_thread(lambda: other.acquire(blocking=False))
+    lock.release()
+    assert (lock.locked(), lock.owned()) == (False, False)
+    assert in_thread(lambda: other.acquire(blocking=False))
+
+
+def test_a_block_holds_the_lock_and_gives_the_lease(lock, url):
+    with lock as lease:
+        assert (lease.name, lease.token, lease.lost.is_set()) == ("name", lock.token, False)
+        assert lock.lost is lease.lost
+        assert lock.lease is lease
+        lease.check()
+        assert 0 < lease.expires_in <= 30
+        [view] = open_store(url).locks(name="name")
+        assert view.token == lease.token
+    assert lock.lease is None
+    assert lease.released
+    assert not lock.locked()
+
+
+def test_tokens_grow_from_holder_to_holder(lock, url):
+    tokens = []
+    for _ in range(5):
+        with lock as lease:
+            tokens.append(lease.token)
+        with Lock(url, "name") as lease:
+            tokens.append(lease.token)
+    assert sorted(set(tokens)) == tokens
+
+
+def test_a_block_that_fails_frees_the_lock(lock):
+    with pytest.raises(ZeroDivisionError), lock:
+        _ = 1 / 0
+    assert not lock.locked()
+
+
+def test_a_block_that_released_by_itself_is_left_in_peace(lock):
+    with lock:
+        lock.release()
+    with lock as lease:
+        lease.release()
+    assert not lock.locked()
+
+
+def test_names_and_namespaces_are_locked_each_for_itself(url):
+    locks = [Lock(url, "a"), Lock(url, "b"), Lock(url, "a", namespace="other")]
+    assert [lock.acquire(blocking=False) for lock in locks] == [True, True, True]
+    for lock in locks:
+        lock.release()
+
+
+def test_who_does_not_get_it_in_time_is_told_so(lock, url):
+    with lock:
+        hasty = Lock(url, "name", blocking_timeout="50ms")
+        begun = time.monotonic()
+        assert not in_thread(hasty.acquire)
+        assert not in_thread(lambda: hasty.acquire(blocking_timeout=0))
+        assert 0.05 <= time.monotonic() - begun < PATIENCE
+
+        def enter() -> None:
+            with hasty:
+                raise AssertionError("two hold it")
+
+        with pytest.raises(LockHeld, match=r"'name' is held by others.* within 0\.05 s.*locks list"):
+            in_thread(enter)
+        with pytest.raises(LockHeld):
+            in_thread(lambda: Lock(url, "name", blocking=False).__enter__())
+
+
+def test_who_waits_gets_it_when_it_is_released(lock, url):
+    waits = threading.Event()
+
+    def wait() -> float:
+        other = Lock(url, "name")
+        assert not other.acquire(blocking=False)
+        waits.set()
+        assert other.acquire(blocking_timeout=PATIENCE)
+        got_at = time.monotonic()
+        other.release()
+        return got_at
+
+    with ThreadPoolExecutor(1) as pool:
+        lock.acquire()
+        got = pool.submit(wait)
+        assert waits.wait(PATIENCE)
+        released_at = time.monotonic()
+        lock.release()
+        assert got.result(PATIENCE) >= released_at
+
+
+def test_any_number_of_threads_may_share_one_object(lock):
+    inside, most, count = [0], [0], [0]
+
+    def work() -> None:
+        for _ in range(5):
+            with lock:
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                seen = count[0]
+                time.sleep(0)
+                count[0] = seen + 1
+                inside[0] -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work) for _ in range(8)]:
+            done.result(PATIENCE)
+    assert (most[0], count[0]) == (1, 40)
+
+
+def test_a_lock_for_several_lets_that_many_in(url):
+    lock = Lock(url, "name", limit=3)
+    inside, guard, seen = [0], threading.Lock(), []
+    full = threading.Event()
+
+    def work() -> int:
+        with lock as lease:
+            with guard:
+                inside[0] += 1
+                seen.append(inside[0])
+                if inside[0] == 3:
+                    full.set()
+            assert full.wait(PATIENCE)
+            with guard:
+                inside[0] -= 1
+            return lease.token
+
+    with ThreadPoolExecutor(8) as pool:
+        tokens = [done.result(PATIENCE) for done in [pool.submit(work) for _ in range(8)]]
+    assert max(seen) == 3
+    assert len(set(tokens)) == 8
+    assert not lock.locked()
+
+
+def test_a_lock_for_several_is_locked_when_it_is_full(url):
+    first, second = Lock(url, "name", limit=2), Lock(url, "name", limit=2)
+    with first:
+        assert not first.locked()
+        with second:
+            assert first.locked()
+            assert not in_thread(lambda: first.acquire(blocking=False))
+
+
+# --- lasting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_renewed_for_as_long_as_it_is_held(url):
+    lock = Lock(url, "name", ttl="1s")
+    with lock as lease:
+        ended = time.monotonic() + 2.2
+        while time.monotonic() < ended:
+            assert not lease.lost.wait(0.1)
+        assert lock.owned()
+        assert not in_thread(lambda: Lock(url, "name").acquire(blocking=False))
+
+
+def test_a_lock_that_is_not_renewed_ends_and_says_so_first(url):
+    lock = Lock(url, "name", ttl="300ms", renew=False)
+    lock.acquire()
+    lease = lock.lease
+    assert lease is not None
+    seen: list[bool] = []
+
+    def take() -> None:
+        with Lock(url, "name"):
+            seen.append(lease.lost.is_set())
+
+    in_thread(take)
+    assert seen == [True]
+    with pytest.raises(LeaseLost, match="another process may hold it"):
+        lease.check()
+    with pytest.raises(LeaseLost):
+        lock.release()
+    assert lock.acquire(blocking=False)
+
+
+def test_extending_counts_from_what_is_left_or_from_now(url):
+    lock = Lock(url, "name", ttl="10s", renew=False)
+    with lock as lease:
+        before = lease.expires_in
+        assert lock.extend(10)
+        assert 15 < lease.expires_in <= 18 < before + 10
+        assert lock.extend("5s", replace_ttl=True)
+        assert 3 < lease.expires_in <= 4.5
+        assert lock.reacquire()
+        assert 7 < lease.expires_in <= 9
+        assert lease.extend("1s")
+        assert lease.reacquire()
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_ours_any_more_is_neither_released_nor_extended(url):
+    lock = Lock(url, "name", ttl="100ms", renew=False)
+    lock.acquire()
+    old = lock.lease
+    assert old is not None
+    other = Lock(url, "name")
+    taken, checked = threading.Event(), threading.Event()
+
+    def take() -> bool:
+        with other:
+            taken.set()
+            checked.wait(PATIENCE)
+            return other.owned()
+
+    with ThreadPoolExecutor(1) as pool:
+        holds = pool.submit(take)
+        assert taken.wait(PATIENCE)
+        with pytest.raises(LeaseLost):
+            lock.extend("1m")
+        assert not lock.owned()
+        with pytest.raises(LeaseLost):
+            lock.release()
+        checked.set()
+        assert holds.result(PATIENCE)
+    with pytest.raises(NotTheHolder, match="acquire"):
+        lock.release()
+
+
+def test_a_lock_is_not_reentrant(lock):
+    with lock, pytest.raises(NotTheHolder, match="not re-entrant"):
+        lock.acquire()
+    with lock, pytest.raises(NotTheHolder, match="not re-entrant"), lock:
+        pass
+
+
+def test_what_another_thread_acquired_is_not_released_here(lock):
+    with lock as lease:
+        with pytest.raises(NotTheHolder, match=r"not held by this thread; it is held by .*MainThread"):
+            in_thread(lock.release)
+        with pytest.raises(NotTheHolder, match="'MainThread' and can only be released"):
+            in_thread(lease.release)
+        with pytest.raises(NotTheHolder):
+            in_thread(lambda: lock.extend("1s"))
+        with pytest.raises(NotTheHolder):
+            in_thread(lambda: lock.token)
+        assert lock.owned()
+
+
+def test_what_nobody_acquired_is_not_released(lock):
+    for act in (lock.release, lambda: lock.extend(1), lock.reacquire, lambda: lock.token, lambda: lock.lost):
+        with pytest.raises(NotTheHolder, match="acquire"):
+            act()
+    with lock as lease:
+        pass
+    with pytest.raises(NotTheHolder, match="released already"):
+        lease.release()
+
+
+def test_a_thread_that_ends_without_releasing_does_not_hold_the_lock_for_ever(url, caplog):
+    lock = Lock(url, "name", ttl="1s")
+    in_thread(lock.acquire)
+    assert Lock(url, "name").acquire(blocking_timeout=PATIENCE)
+    assert "ended without releasing it" in caplog.text
+
+
+# --- event loops ------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_hold_each_for_itself(lock):
+    async def main() -> int:
+        count = inside = 0
+
+        async def work() -> None:
+            nonlocal count, inside
+            async with lock as lease:
+                inside += 1
+                assert inside == 1
+                assert lock.token == lease.token
+                seen = count
+                await asyncio.sleep(0)
+                count = seen + 1
+                inside -= 1
+
+        await asyncio.gather(*(work() for _ in range(40)))
+        return count
+
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE)) == 40
+
+
+def test_the_twins_do_what_the_methods_do(lock):
+    async def main() -> None:
+        assert await lock.aacquire()
+        assert await lock.aowned()
+        assert await lock.alocked()
+        assert await lock.aextend("10s")
+        assert await lock.areacquire()
+        lease = lock.lease
+        assert lease is not None
+        assert await lease.aowned()
+        with pytest.raises(NotTheHolder, match="this task"):
+            await lock.aacquire()
+        other = asyncio.create_task(lock.aacquire(blocking_timeout=0.05))
+        assert not await other
+        with pytest.raises(NotTheHolder, match="not held by this task"):
+            await asyncio.create_task(lock.arelease())
+        await lock.arelease()
+        assert not await lock.alocked()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_a_loop_goes_on_while_its_tasks_wait_even_if_they_are_many(lock):
+    """More waiters than any pool has threads: the one who holds the lock must still be able to release it."""
+
+    async def main() -> list[int]:
+        done: list[int] = []
+        await lock.aacquire()
+
+        async def wait(number: int) -> None:
+            async with lock:
+                done.append(number)
+
+        tasks = [asyncio.create_task(wait(number)) for number in range(60)]
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        assert not done
+        await lock.arelease()
+        await asyncio.gather(*tasks)
+        return done
+
+    assert sorted(asyncio.run(asyncio.wait_for(main(), PATIENCE))) == list(range(60))
+
+
+def test_a_waiter_who_is_cancelled_leaves_nothing_behind(lock, url):
+    async def main() -> None:
+        for pause in (0, 0.001, 0.01, 0.05):
+            await lock.aacquire()
+            waiter = asyncio.create_task(lock.aacquire())
+            await asyncio.sleep(pause)
+            waiter.cancel()
+            with suppress(asyncio.CancelledError):
+                await waiter
+            await lock.arelease()
+            async with asyncio.timeout(PATIENCE):
+                async with Lock(url, "name"):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_what_comes_after_its_caller_was_cancelled_is_given_back(lock, url):
+    async def hold() -> None:
+        async with lock:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        for number in range(20):
+            holder = asyncio.create_task(hold())
+            for _ in range(number):
+                await asyncio.sleep(0)
+            holder.cancel()
+            with suppress(asyncio.CancelledError):
+                await holder
+            async with asyncio.timeout(PATIENCE), Lock(url, "name", blocking_timeout=5):
+                pass
+
+    asyncio.run(main())
+
+
+# --- by a scheduler ---------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_gives_locks_in_its_store(url):
+    scheduler = Scheduler(url, node="web-1", namespace="shop")
+    with scheduler.lock("reindex", ttl="5s") as lease:
+        assert lease.holder.startswith("web-1/MainThread")
+        assert not in_thread(lambda: Lock(url, "reindex", namespace="shop").acquire(blocking=False))
+        assert [view.name for view in scheduler.store.locks()] == ["reindex"]
+    scheduler.stop()
+
+
+def test_locks_of_a_scheduler_outlive_its_node(url):
+    scheduler = Scheduler(url)
+    with scheduler.lock("reindex") as lease:
+        with scheduler:
+            pass
+        assert lease.owned()
+        assert not lease.lost.is_set()
+    assert not scheduler.lock("reindex").locked()
+    scheduler.stop()
+
+
+def test_who_only_locks_is_no_node(url):
+    scheduler = Scheduler(url)
+    with scheduler.lock("reindex"):
+        [session] = scheduler.store.sessions()
+        assert session.guest
+        assert session.holds == 1
+        assert scheduler.store.due().sessions == ()
+    scheduler.stop()

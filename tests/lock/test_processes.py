@@ -1,0 +1,146 @@
+"""Holders that die, freeze, fork or leave, as real processes."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cronsensus import Lock, open_store
+
+PATIENCE = 60.0
+HOLDING = Path(__file__).with_name("holding.py")
+
+
+class Holder:
+    """A process that holds the lock."""
+
+    def __init__(self, url: str, ttl: str = "30s", what: str = "") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HOLDING), url, "name", ttl, what or "-"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.token = int(self.hear())
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, command: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.hear()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        self.process.wait()
+
+
+@pytest.fixture
+def hold() -> Iterator[Callable[..., Holder]]:
+    made: list[Holder] = []
+
+    def make(*args: str) -> Holder:
+        made.append(Holder(*args))
+        return made[-1]
+
+    yield make
+    for holder in made:
+        holder.end()
+
+
+@pytest.fixture
+def url(shared_url: str) -> str:
+    return shared_url
+
+
+def test_the_lock_of_a_dead_process_is_free_at_once(url, hold):
+    holder = hold(url)
+    lock = Lock(url, "name")
+    assert not lock.acquire(blocking=False)
+    holder.process.kill()
+    holder.process.wait()
+    assert lock.acquire(blocking=False)
+    assert lock.token > holder.token
+    lock.release()
+
+
+def test_who_waits_for_a_process_that_dies_need_not_wait_for_the_ttl(url, hold):
+    holder = hold(url)
+    lock, waits = Lock(url, "name"), threading.Event()
+    got: list[float] = []
+
+    def wait() -> None:
+        assert not lock.acquire(blocking=False)
+        waits.set()
+        with lock:
+            got.append(time.monotonic())
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert waits.wait(PATIENCE)
+    holder.process.kill()
+    died_at = time.monotonic()
+    waiter.join(PATIENCE)
+    assert got[0] - died_at < 10
+
+
+def test_a_process_that_leaves_frees_its_locks(url, hold):
+    holder = hold(url)
+    holder.ask("exit")
+    assert holder.process.wait(PATIENCE) == 0
+    assert open_store(url).locks() == []
+    assert [one.state for one in open_store(url).sessions(ended=True)] == ["closed"]
+
+
+def test_a_release_wakes_who_waits_in_another_process(url, hold):
+    lock = Lock(url, "name")
+    lock.acquire()
+    got: list[Holder] = []
+    waiter = threading.Thread(target=lambda: got.append(hold(url)))
+    waiter.start()
+    deadline = time.monotonic() + PATIENCE
+    while len(open_store(url).sessions()) < 2:  # it has come as far as to ask for the lock
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+    lock.release()
+    waiter.join(PATIENCE)
+    assert got[0].token > 0
+    assert got[0].ask("release") == "released"
+    assert lock.acquire(blocking_timeout=PATIENCE)
+    lock.release()
+
+
+def test_who_was_frozen_too_long_finds_it_lost_and_touches_nobody_elses(url, hold):
+    holder = hold(url, "1s", "threads")
+    holder.process.send_signal(signal.SIGSTOP)
+    lock = Lock(url, "name")
+    assert lock.acquire(blocking_timeout=PATIENCE)
+    assert lock.token > holder.token
+    holder.process.send_signal(signal.SIGCONT)
+    said = {holder.ask("look"), holder.hear()}
+    assert said == {"True False", "lost"}
+    assert holder.ask("release").startswith("LeaseLost: the lock 'name' is no longer held under token")
+    assert lock.owned()
+    lock.release()
+    assert holder.ask("acquire") == "True"
+
+
+def test_a_child_does_not_hold_what_its_parent_holds(url, hold):
+    holder = hold(url)
+    refused = "'NotTheHolder', 'NotTheHolder', 'NotTheHolder'"
+    assert holder.ask("fork") == f"[True, False, False, {refused}, False, True]"
+    assert holder.ask("look") == "False True"
+    assert not Lock(url, "name").acquire(blocking=False)
+    assert holder.ask("release") == "released"
+    assert open_store(url).locks() == []

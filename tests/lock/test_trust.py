@@ -1,0 +1,318 @@
+"""Until when a holder may believe in its lock: never for longer than the store, whatever fails."""
+
+# ruff: noqa: PT012 - what raises is the end of the block
+
+import threading
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from cronsensus import LeaseLost, Lock, StoreUnavailable
+from cronsensus.clock import ManualClock
+from cronsensus.lock.in_store import StoreGate
+from cronsensus.stores import open_store
+from cronsensus.stores.base import Store
+
+PATIENCE = 60.0
+_names = count()
+
+
+class Fails:
+    """A store whose verbs fail as told, before or after they were done; it counts as a ``Store``."""
+
+    def __init__(self, store: Store, orders: dict[str, str]) -> None:
+        self.real, self.orders = store, orders
+        self.asked: list[str] = []
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return Store
+
+    def sibling(self) -> "Fails":
+        other = Fails(self.real.sibling(), self.orders)
+        other.asked = self.asked
+        return other
+
+    def __getattr__(self, verb: str) -> Any:
+        found = getattr(self.real, verb)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **named: Any) -> Any:
+            self.asked.append(verb)
+            order = self.orders.get(verb)
+            if order == "before":
+                raise StoreUnavailable("away, by order of this test")
+            answer = found(*args, **named)
+            if order == "after":
+                raise StoreUnavailable("done, but the answer is lost, by order of this test")
+            return answer
+
+        return call
+
+
+class Scene:
+    """Two processes' gates on one store, with one clock for all that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.url = f"memory://trust-{next(_names)}"
+        self.orders: dict[str, str] = {}
+        self.store = open_store(self.url, clock=self.clock)
+        self.gates = [StoreGate(Fails(self.store, self.orders), self.clock, name="ours"),  # type: ignore[arg-type]
+                      StoreGate(self.store, self.clock, name="theirs")]  # fmt: skip
+
+    def lock(self, **options: Any) -> Lock:
+        return Lock(lambda: self.gates[0], "name", **{"ttl": "10s", "blocking": False, **options})
+
+    def other(self, **options: Any) -> Lock:
+        return Lock(lambda: self.gates[1], "name", **{"ttl": "10s", "blocking": False, **options})
+
+    def keep(self) -> float:
+        """Turn the keeper of ours by hand."""
+        return self.gates[0]._guest._step()
+
+    def close(self) -> None:
+        self.orders.clear()
+        for gate in self.gates:
+            gate.close()
+
+
+@pytest.fixture
+def scene():
+    made = Scene()
+    yield made
+    made.close()
+
+
+def test_a_lease_is_lost_before_anybody_else_can_have_it(scene):
+    lock, other = scene.lock(renew=False), scene.other()
+    with pytest.raises(LeaseLost), lock as lease:
+        for _ in range(98):
+            scene.clock.advance(0.1)
+            assert not other.acquire()
+            assert lease.lost.is_set() == (lease.expires_in <= 0)
+        assert lease.lost.is_set()
+        assert not other.acquire()
+        scene.clock.advance(0.3)
+        assert other.acquire()
+        other.release()
+
+
+def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
+    lock = scene.lock(renew=False)
+    lock.acquire()
+    lease = lock.lease
+    heard = threading.Event()
+
+    def wait() -> None:
+        assert lease.lost.wait(PATIENCE)
+        heard.set()
+
+    waits = threading.Thread(target=wait)
+    waits.start()
+    asked = len(scene.gates[0]._guest.store.asked)
+    scene.clock.advance(9.5)
+    scene.gates[0]._deadlines.wake()
+    assert heard.wait(PATIENCE)
+    waits.join(PATIENCE)
+    assert len(scene.gates[0]._guest.store.asked) == asked
+
+
+def test_a_renewed_lease_lasts(scene):
+    with scene.lock() as lease:
+        for _ in range(20):
+            scene.clock.advance(3.4)
+            scene.keep()
+            assert not lease.lost.is_set()
+            assert lease.expires_in > 5
+        assert not scene.other().acquire()
+
+
+def test_trust_ends_in_time_when_the_store_is_away(scene):
+    lock = scene.lock()
+    with pytest.raises(LeaseLost), lock as lease:
+        scene.orders["extend"] = "before"
+        for second in range(1, 10):
+            assert not lease.lost.is_set()
+            scene.clock.advance(1)
+            wait = scene.keep()
+            assert wait <= (1 if second > 3 else 10 / 3)
+        assert lease.lost.is_set()
+        assert not scene.other().acquire()
+        scene.clock.advance(1.1)
+        with scene.other() as theirs:
+            assert theirs.token > lease.token
+        del scene.orders["extend"]
+
+
+def test_a_short_trouble_costs_nothing(scene):
+    with scene.lock() as lease:
+        scene.orders["extend"] = "before"
+        scene.clock.advance(5)
+        scene.keep()
+        del scene.orders["extend"]
+        scene.clock.advance(1)
+        scene.keep()
+        assert lease.expires_in == pytest.approx(9)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_trust_does_not_grow_by_an_answer_that_was_lost(scene, when):
+    with scene.lock() as lease:
+        scene.clock.advance(4)
+        scene.orders["extend"] = when
+        scene.keep()
+        assert lease.expires_in == pytest.approx(5)
+        with pytest.raises(StoreUnavailable):
+            lease.extend("1s", replace_ttl=True)
+        # It may have been done, and then the store frees it in a second.
+        assert lease.expires_in <= 1
+        del scene.orders["extend"]
+        scene.keep()
+        lease.reacquire()
+        assert lease.expires_in == pytest.approx(9)
+
+
+def test_a_renewal_does_not_shorten_what_was_extended(scene):
+    with scene.lock() as lease:
+        lease.extend("1m")
+        scene.clock.advance(8)
+        scene.keep()
+        assert lease.expires_in > 50
+        scene.clock.advance(56)
+        scene.keep()
+        assert lease.expires_in == pytest.approx(9)
+
+
+def test_a_lock_whose_answer_was_lost_blocks_nobody(scene):
+    scene.orders["lock"] = "after"
+    with pytest.raises(StoreUnavailable):
+        scene.lock().acquire()
+    assert scene.other().acquire()
+
+
+def test_a_lock_that_could_not_be_asked_for_is_not_held(scene):
+    scene.orders["lock"] = "before"
+    lock = scene.lock()
+    with pytest.raises(StoreUnavailable):
+        lock.acquire()
+    assert lock.lease is None
+    del scene.orders["lock"]
+    assert lock.acquire()
+    lock.release()
+
+
+def test_a_block_whose_lock_was_good_to_the_end_is_not_undone_by_the_store(scene, caplog):
+    with scene.lock():
+        scene.orders["unlock"] = "before"
+    assert "could not be released, it ends with its TTL" in caplog.text
+    del scene.orders["unlock"]
+    assert not scene.other().acquire()
+    scene.clock.advance(11)
+    assert scene.other().acquire()
+
+
+def test_an_error_of_the_block_comes_before_the_loss_of_the_lock(scene, caplog):
+    with pytest.raises(ZeroDivisionError), scene.lock(renew=False):
+        scene.clock.advance(11)
+        assert scene.other().acquire()
+        _ = 1 / 0
+    assert "no longer held under token" in caplog.text
+
+
+def test_releasing_by_hand_says_that_the_store_is_away(scene):
+    lock = scene.lock()
+    lock.acquire()
+    scene.orders["unlock"] = "before"
+    with pytest.raises(StoreUnavailable):
+        lock.release()
+    assert lock.lease is None
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def sessions(scene: Scene) -> list[str]:
+    return [one.id for one in scene.store.sessions()]
+
+
+def test_all_locks_of_a_process_have_one_session_which_ends_when_nobody_needs_it(scene):
+    first, second = scene.lock(), Lock(lambda: scene.gates[0], "other", ttl="10s")
+    with first, second:
+        [session] = sessions(scene)
+        assert {view.session for view in scene.store.locks()} == {session}
+    with first:
+        assert sessions(scene) == [session]
+    gate = scene.gates[0]
+    scene.clock.advance(61)
+    thread = gate._guest._thread
+    gate._guest._wake.set()
+    thread.join(PATIENCE)
+    assert sessions(scene) == []
+    with first:
+        [again] = sessions(scene)
+        assert again != session
+
+
+def test_the_session_lasts_as_long_as_a_lock_is_held(scene):
+    with scene.lock() as lease:
+        for _ in range(300):
+            scene.clock.advance(3.3)
+            scene.keep()
+        assert lease.owned()
+        assert not lease.lost.is_set()
+        assert len(sessions(scene)) == 1
+
+
+def test_who_was_taken_for_dead_loses_all_locks_and_begins_anew(scene):
+    first, second = scene.lock(), Lock(lambda: scene.gates[0], "other", ttl="10s")
+    first.acquire()
+    second.acquire()
+    leases = [first.lease, second.lease]
+    [session] = sessions(scene)
+    scene.store.reclaim([session])
+    with scene.other() as theirs:
+        scene.clock.advance(3.4)
+        scene.keep()
+        assert [lease.lost.is_set() for lease in leases] == [True, True]
+        assert theirs.token > leases[0].token
+        with pytest.raises(LeaseLost, match="no longer held under token"):
+            first.release()
+    assert first.acquire()
+    assert sessions(scene) != [session]
+    first.release()
+    with pytest.raises(LeaseLost):
+        second.release()
+
+
+def test_a_session_that_ended_unseen_is_noticed_when_the_next_lock_is_taken(scene):
+    first = scene.lock()
+    with pytest.raises(LeaseLost), first as lease:
+        scene.store.reclaim(sessions(scene))
+        with Lock(lambda: scene.gates[0], "other", ttl="10s"):
+            assert lease.lost.is_set()
+
+
+def test_closing_frees_what_is_held(scene):
+    lock = scene.lock()
+    lock.acquire()
+    lease = lock.lease
+    scene.gates[0].close()
+    assert lease.lost.is_set()
+    assert scene.other().acquire()
+    assert [one.guest for one in scene.store.sessions()] == [True]
+
+
+# --- a long life ------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_process_asks_the_store_nothing(scene):
+    with scene.lock():
+        pass
+    asked = len(scene.gates[0]._guest.store.asked)
+    scene.clock.advance(timedelta(seconds=30))
+    assert scene.keep() > 10
+    assert len(scene.gates[0]._guest.store.asked) == asked
