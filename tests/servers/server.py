@@ -147,8 +147,7 @@ class Server(ABC):
 
     def kill9(self) -> None:
         """Kill all of its processes in the same moment, without a word."""
-        for process in self._family():
-            process.kill()
+        _send(signal.SIGKILL, self._family())
         self._await_end()
 
     def restart(self) -> Self:
@@ -161,9 +160,8 @@ class Server(ABC):
         frozen: set[int] = set()
         # Until none is new: a worker may have been forked before its parent stood still.
         while new := [process for process in self._family() if process.pid not in frozen]:
-            for process in new:
-                process.suspend()
-                frozen.add(process.pid)
+            _send(signal.SIGSTOP, new)
+            frozen.update(process.pid for process in new)
             self._until_stopped(new)
 
     def _until_stopped(self, processes: list[psutil.Process]) -> None:
@@ -177,8 +175,7 @@ class Server(ABC):
 
     def resume(self) -> None:
         """Let a frozen server go on."""
-        for process in self._family():
-            process.resume()
+        _send(signal.SIGCONT, self._family())
 
     def end(self) -> None:
         """End it at once, whatever state it is in, and remove its folder."""
@@ -252,6 +249,12 @@ class Server(ABC):
         # PostgreSQL refuses to start while a worker of its predecessor still holds the shared memory.
         if not guardian.are_gone(self.folder, PATIENCE):
             raise ServerFailed(f"workers of {self.kind} do not end:\n{self.log_end}")
+
+
+def _send(number: signal.Signals, processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a worker of PostgreSQL may end at any time
+            process.send_signal(number)
 
 
 def free_port() -> int:

@@ -151,7 +151,7 @@ def test_it_cuts_after_some_bytes(proxy: Proxy, server: socketserver.ThreadingTC
         assert ask(client, b"hello") == b"HELLO"
         with contextlib.suppress(ConnectionResetError):
             assert ask(client, b"hello") == b"HE"
-    assert proxy.struck == 2
+    proxy.await_strike(2)
 
 
 def test_it_loses_the_answer_and_not_the_question(proxy: Proxy, server: socketserver.ThreadingTCPServer) -> None:

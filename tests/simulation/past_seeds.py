@@ -11,6 +11,7 @@ PAST_SEEDS = {
     20729: "after a clock that was set back a job was retired and defined again, and times between had no verdict",
     28480: "a short renewal that was given up came late and made an idle node's lease short",
     301456: "the same, and the node trusted a lease of ten minutes that lasted ten seconds",
+    402423: "the judge held a run to at most once although its definition was another when it was cut off",
     1286: "a late renewal made the lease of a working node as long as an idle one's, and delayed the takeover",
     2265: "a node with all hands full did not look for what was due to be fired",
     49: "the audit took two runs for one at a time, by a clock that had been set back",

@@ -66,6 +66,9 @@ def examine(store: Store) -> Iterator[Check]:
     for look in (_speed, _clocks, _wake_ups):
         yield look(store)
     yield from _durability(described)
+    for warning in described.get("warnings", ()):
+        text, _, then = warning.partition("; ")
+        yield Check("server", WARN, text, then)
     yield from _space(described)
     yield from _nodes(store)
     yield from _jobs(store)

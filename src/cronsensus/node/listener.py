@@ -11,7 +11,8 @@ from cronsensus.stores.base import Store
 
 _log = logging.getLogger("cronsensus.node")
 PATIENCE = 60.0
-AFTER_TROUBLE = 1.0
+AFTER_TROUBLE = (0.1, 5.0)
+"""First and longest wait before the store is tried again, seconds."""
 
 
 class Listener:
@@ -28,19 +29,20 @@ class Listener:
 
     def run(self) -> None:
         """Wait and tell until ``stop``."""
-        troubled, deaf = False, True
+        troubles, deaf = 0, True
         while not self._stopped.is_set():
             try:
                 hinted = self._store.wait(0.0 if deaf else PATIENCE)
                 if (hinted or deaf) and not self._stopped.is_set():
                     # From here on hints arrive; those that were sent before may have been for us.
                     self._on_hint()
-                troubled = deaf = False
+                troubles, deaf = 0, False
             except StoreError as error:
-                if not troubled:
+                if not troubles:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                troubled = deaf = True
-                self._stopped.wait(AFTER_TROUBLE)
+                first, longest = AFTER_TROUBLE
+                self._stopped.wait(min(longest, first * 2.0 ** min(troubles, 10)))
+                troubles, deaf = troubles + 1, True
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():
                     _log.exception("a mistake in cronsensus; please report it. Work is found by looking meanwhile")

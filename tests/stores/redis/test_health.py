@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import redis
 
+from cronsensus.cli.checks import examine
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.redis.health import Health, require_sound
@@ -181,3 +182,9 @@ def test_a_server_without_room_says_so_and_can_still_be_pruned(own_server: Redis
         client.config_set("maxmemory", full - 1_000_000)
         assert store.enqueue([Item(job="queue")])[0].created
         client.config_set("maxmemory", 0)
+
+
+def test_the_doctor_tells_what_a_restart_would_forget(own_server: RedisServer, opening: Opening) -> None:
+    found = [(check.level, check.text, check.then) for check in examine(opening(own_server.url))]
+    told = [entry for entry in found if "nothing is saved to disk" in entry[1]]
+    assert [(level, then) for level, _, then in told] == [("warn", "CONFIG SET appendonly yes")]

@@ -134,4 +134,4 @@ def test_a_missing_driver_says_what_to_type() -> None:
 
 def test_the_driver_sends_nothing_twice_by_itself() -> None:
     # A script whose answer was lost may have run; whoever calls the verb knows whether it may run again.
-    assert options(read_url("redis://a"))["retry"].get_retries() == 0
+    assert options(read_url("redis://a"))["retry"]._retries == 0

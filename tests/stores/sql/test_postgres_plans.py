@@ -5,8 +5,9 @@ in the situations in which a choice can be a bad one: made when the tables were 
 those of a quiet hour, when nothing was waiting.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -91,11 +92,11 @@ class Reader:
         self.store.close()
 
 
-def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Callable[[], object]], None]) -> None:
+def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Callable[[], object]], object]) -> None:
     """Do once what nodes, people and programs do all the time; ``done`` does each step."""
-    got: dict[str, list] = {}
+    got: dict[str, list[Any]] = {}
 
-    def keep(name: str, verb: Callable[[], list]) -> Callable[[], None]:
+    def keep(name: str, verb: Callable[[], Sequence[Any]]) -> Callable[[], None]:
         return lambda: got.__setitem__(name, list(verb()))
 
     clock.advance(timedelta(hours=1))
@@ -159,7 +160,7 @@ def sql(server: PostgresServer, schema: str, *texts: str) -> None:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"SET search_path = {schema}")
         for text in texts:
-            connection.execute(text)  # type: ignore[call-overload]
+            connection.execute(text)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,12 @@ def test_waiting_is_only_waiting_and_ends_at_the_close(store):
     assert store.wait(0.1) is False
     assert time.monotonic() - begun >= 0.09
     ended = threading.Event()
-    thread = threading.Thread(target=lambda: (store.wait(600), ended.set()))
+
+    def wait() -> None:
+        store.wait(600)
+        ended.set()
+
+    thread = threading.Thread(target=wait)
     thread.start()
     store.close()
     assert ended.wait(20)

@@ -131,7 +131,12 @@ def test_closing_ends_a_wait(open_postgres):
     store = open_postgres()
     store.wait(0.0)
     ended = threading.Event()
-    thread = threading.Thread(target=lambda: (store.wait(600), ended.set()))
+
+    def wait() -> None:
+        store.wait(600)
+        ended.set()
+
+    thread = threading.Thread(target=wait)
     thread.start()
     store.close()
     assert ended.wait(20)
@@ -154,9 +159,12 @@ def test_waiting_asks_the_server_nothing(open_postgres):
     assert driver is not None
     sent: list[object] = []
     execute = psycopg.RawCursor.execute
+
+    def noted(*args, **more):
+        sent.append(args)
+        return execute(*args, **more)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            psycopg.RawCursor, "execute", lambda *args, **more: (sent.append(args), execute(*args, **more))[1]
-        )
+        patched.setattr(psycopg.RawCursor, "execute", noted)
         store.wait(0.3)
     assert sent == []

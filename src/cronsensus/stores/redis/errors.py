@@ -16,7 +16,10 @@ from cronsensus.errors import (
     StoreUnavailable,
 )
 
-_CODE = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM|WRONGTYPE|BUSY|CLUSTERDOWN|TRYAGAIN|MASTERDOWN)\b")
+_CODE = re.compile(
+    r"\b(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM|WRONGTYPE|BUSY|CLUSTERDOWN|TRYAGAIN|MASTERDOWN|(?:MOVED|ASK)(?= \d))\b"
+)
+_MOVED = re.compile(r"(?:MOVED )?\d+ (.*):(\d+)")
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.OutOfMemoryError, "OOM"),
     (exceptions.ReadOnlyError, "READONLY"),
@@ -53,14 +56,24 @@ def refusal(error: exceptions.ResponseError) -> Refusal | None:
 
 
 def code_of(error: exceptions.ResponseError) -> str:
-    """Return the server's word for an error. Servers before 7 wrap it in the place of the script where it happened."""
+    """Return the server's word for an error.
+
+    Some drivers have a class for it and cut the word off, others leave it in the text; and servers before 7 wrap it in
+    the place of the script where it happened.
+    """
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
     found = _CODE.search(str(error))
     if found:
-        return found[1]
+        return "TRYAGAIN" if found[1] == "ASK" else found[1]
     return "TRYAGAIN" if _NON_LOCAL in str(error) else ""
+
+
+def moved_to(error: exceptions.ResponseError) -> tuple[str, int] | None:
+    """Return the address to which a Cluster refers; ``None``: the error is none of that kind."""
+    found = _MOVED.fullmatch(str(error)) if code_of(error) == "MOVED" else None
+    return None if found is None else (found[1], int(found[2]))
 
 
 def translate(error: Exception, where: str) -> StoreError:

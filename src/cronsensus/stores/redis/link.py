@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from cronsensus.errors import StoreUnavailable
-from cronsensus.stores.redis.errors import code_of, newer_schema, refusal, translate
+from cronsensus.stores.redis.errors import code_of, moved_to, newer_schema, refusal, translate
 from cronsensus.stores.redis.routes import Route, Wire
 from cronsensus.stores.redis.scripts import Script
 from cronsensus.stores.redis.space import Space
@@ -143,12 +143,11 @@ class Link:
         for _ in range(MOST_MOVES):
             try:
                 return self._lend(talk)
-            except exceptions.MovedError as moved:
-                # Refused before anything was done, so it may be sent again.
-                if not self._route.moved((moved.host, moved.port)):
-                    raise translate(moved, self.where) from moved
             except exceptions.ResponseError as error:
-                self._raise(error)
+                address = moved_to(error)
+                # That is a refusal: nothing was done here, so it may be sent again.
+                if address is None or not self._route.moved(address):
+                    self._raise(error)
             except (exceptions.RedisError, OSError) as error:
                 self._route.forget()
                 raise translate(error, self.where) from error

@@ -132,7 +132,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
             wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
             later.append((now + wait, reason, error, number, token))
         else:
-            closed.append((state.value, reason, outcome.result, error, max(now, row.started_at), number, token))
+            closed.append((state.value, reason, outcome.result, error, now, number, token))
         ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))
         became[number] = token, state
         answers.append(Settled(number, token, accepted=True, state=state))

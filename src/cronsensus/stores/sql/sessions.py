@@ -359,5 +359,4 @@ RUN = (
 
 def run_of(row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None) -> tuple[Any, ...]:
     """Return the record of an attempt that ends now."""
-    ended = max(now, row.started_at)  # a start is stamped with the latest that it may have been
-    return (row.token, row.id, row.attempt, row.session, row.node, row.started_at, ended, end, reason, error)
+    return (row.token, row.id, row.attempt, row.session, row.node, row.started_at, now, end, reason, error)

@@ -77,6 +77,7 @@ class SessionRules(Bench):
                 record.state = State.FAILED
             if record.state is State.PENDING:
                 record.progress = None
+                record.begun.clear()  # the definition that held when it was cut off lets it be repeated
             if became.pop(record.id, None) is not record.state:
                 self.broken("takeover", f"{record} of {session.id}, which is over, did not become {record.state}")
         if became:
