@@ -17,7 +17,7 @@ from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.lending import MOST_IDLE
 from cronsensus.stores.sql.postgres import errors
-from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, settings
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, patience, settings
 from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of
 from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.stores.sql.postgres.url import PostgresUrl
@@ -94,15 +94,20 @@ class PostgresDialect(Dialect):
 
     def begin_read(self, connection: Connection) -> None:
         """Begin on one snapshot, and read the clock; a reader waits for nobody."""
-        self._begin_and_look(connection, self._begin[_READ, driver_of(connection).pooled])
+        self._begin_ours(connection, _READ)
 
     def begin_write(self, connection: Connection) -> None:
         """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
-        self._begin_and_look(connection, self._begin[_WRITE, driver_of(connection).pooled])
+        self._begin_ours(connection, _WRITE)
 
     def begin_lent(self, connection: Connection) -> None:
         """Begin with the server's own settings: the job's statements may take longer than ours, or want other plans."""
         self._begin_and_look(connection, self._begin_lent)
+
+    def _begin_ours(self, connection: Connection, text: str) -> None:
+        driver = driver_of(connection)
+        driver.patience = patience(self.url)
+        self._begin_and_look(connection, self._begin[text, driver.pooled])
 
     def _begin_and_look(self, connection: Connection, text: str) -> None:
         driver = driver_of(connection)
@@ -122,15 +127,16 @@ class PostgresDialect(Dialect):
     def lock_migrations(self, connection: Connection) -> None:
         """Take the lock of migrations in this schema, until the transaction ends; then see to it that it exists."""
         driver = driver_of(connection)
+        driver.patience = None  # until the next transaction: an index may take its time
         driver.execute(
-            f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = '{_MIGRATING_FOR}'",
+            f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = 0",
             prepare=False,
         )
-        with driver.unhurried():
-            driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
-            [there] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
-            if there is None:
-                driver.execute(cast("Any", f'CREATE SCHEMA "{self.url.schema}"'))
+        driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
+        [there] = driver.execute("SELECT to_regnamespace(%s)", [f'"{self.url.schema}"']).fetchone() or [None]
+        if there is None:
+            # Asked before: IF NOT EXISTS wants the right to create also where there is nothing to do.
+            driver.execute(cast("Any", f'CREATE SCHEMA "{self.url.schema}"'))
 
     def read_clocks(self, connection: Connection) -> Reading:
         """Return the server's clock as it was read when the transaction began; where that was used, read it again."""
@@ -143,6 +149,13 @@ class PostgresDialect(Dialect):
             [now] = cast("tuple[int]", driver_of(connection).execute(_CLOCK).fetchone())
             reading = Reading(now, now, _SERVER, asked_at)
         return reading
+
+    @property
+    def clock_arguments(self) -> tuple[Any, ...]:
+        """Return the epoch of the lease clock and, where it is injected, its time: a server reads its own."""
+        if self._clock is None:
+            return (_SERVER,)
+        return (_INJECTED, to_micros(self._clock.now()))
 
     def lease_now(self, reading: Reading) -> int:
         """Return the server's clock as it is now at the latest, by the time that passed here since before it was read.

@@ -7,8 +7,7 @@ answers but the server does not (a stopped process), this side gives up by its o
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -42,7 +41,12 @@ _SETTINGS = {
 # What is answered for must outlive a crash of the server; who gave that up has no ledger to rely on.
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', {local}) WHERE current_setting('synchronous_commit') = 'off'"
 _HAS_IDLE_TIMEOUT = 140000
-_ON_BOTH_SIDES = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+_ON_BOTH_SIDES = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
 
 
 class NoAnswer(psycopg.OperationalError):
@@ -80,15 +84,6 @@ class BoundedConnection(psycopg.Connection[Any]):
         except StopIteration as end:
             return cast("Value", end.value)
 
-    @contextmanager
-    def unhurried(self) -> Iterator[None]:
-        """Wait for as long as the server says, for what takes its time."""
-        patience, self.patience = self.patience, None
-        try:
-            yield
-        finally:
-            self.patience = patience
-
     def rollback(self) -> None:
         """Roll back, unless the connection is gone and its transaction with it."""
         if not self.closed:
@@ -102,7 +97,7 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
     """
     driver = BoundedConnection.connect(**cast("dict[str, Any]", dict(url.connection)), autocommit=True)
     try:
-        driver.patience = None if lent else url.timeout + BEYOND
+        driver.patience = None if lent else patience(url)
         driver.prepared_max = MOST_PREPARED
         driver.pooled = url.pooler == "transaction" or (url.pooler == "auto" and _someone_is_between(driver))
         if driver.pooled:
@@ -119,6 +114,11 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
         driver.close()
         raise
     return driver
+
+
+def patience(url: PostgresUrl) -> float:
+    """Return the seconds that this side waits for an answer."""
+    return url.timeout + BEYOND
 
 
 def settings(url: PostgresUrl, *, local: bool) -> list[str]:

@@ -191,8 +191,12 @@ def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:
 
 def as_text(value: Any) -> str | None:
     """Return a value as the server reads it."""
-    if value is None or isinstance(value, str):
+    if value is None or type(value) is str:
         return value
+    if isinstance(value, str):
+        return str.__str__(
+            value
+        )  # what the driver would make of an enumeration, or of a class of the user's, is its own
     return array(value) if isinstance(value, (list, tuple)) else str(value)
 
 
@@ -202,7 +206,7 @@ def array(values: Sequence[Any]) -> str:
 
 
 def _element(value: Any) -> str:
-    if type(value) is str:
+    if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return "NULL" if value is None else str(value)
 

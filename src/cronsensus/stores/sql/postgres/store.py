@@ -8,24 +8,32 @@ from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Any, cast
 
+from psycopg import RawCursor
 from sqlalchemy import Connection, Engine, create_engine, update
 from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
-from cronsensus.model.session import SessionSpec
+from cronsensus.model.job import check_name
+from cronsensus.model.session import LockGrant, SessionSpec
 from cronsensus.stores.base import Glance
-from cronsensus.stores.sql import looking
+from cronsensus.stores.lines import Line
+from cronsensus.stores.sql import locks, looking
 from cronsensus.stores.sql.handle import repeated
+from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, open_connection
+from cronsensus.stores.sql.postgres.line import NotificationLine, channel_of, tell
 from cronsensus.stores.sql.postgres.presence import Eyes
 from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.store import SqlStore
 
 _NO_TIME = timedelta(0)
+_MICROSECOND = timedelta(microseconds=1)
 _TOUCH = update(counters).where(counters.c.name == "token").values(value=counters.c.value)
 _opening: ContextVar[Callable[[], BoundedConnection]] = ContextVar("cronsensus_opening_postgres")
 
@@ -93,10 +101,13 @@ class PostgresStore(SqlStore):
 
     def notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
+        self._tell(self._wake.tell)
+
+    def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
         with contextlib.suppress(Exception):  # a hint; whoever misses it looks by himself
             connection = self._connections.take()
             try:
-                self._wake.tell(driver_of(connection))
+                tell(driver_of(connection))
             except BaseException:
                 self._connections.throw_away(connection)
                 raise
@@ -119,6 +130,74 @@ class PostgresStore(SqlStore):
             eyes = tx.connection.info.setdefault("eyes", Eyes())
             absent = eyes.look(driver_of(tx.connection), self._place, others, needed=bool(holding))
             return replace(glance, absent=absent)
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
+        check_name(name, what="lock name")
+        if self._postgres.pooled:  # it wants each statement to bring its settings
+            return super().lock(name, holder, ttl=ttl, session=session, limit=limit)
+        wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
+        turn = one_statement.turn_of(*self._place, name)
+        given = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
+        for _ in range(2):  # the place that seemed free was taken in this moment: look again
+            answer = self._run(self._statements.take, *given).fetchone()
+            alive, seemed_free, token, place = cast("tuple[bool, bool, int | None, int]", answer)
+            if session is not None and not alive:
+                raise not_alive(session)
+            if token is not None:
+                return LockGrant(name=name, holder=holder, token=token, place=place)
+            if not seemed_free:
+                return None
+        return self._lock_with_care(wanted, turn)
+
+    @repeated
+    def _lock_with_care(self, wanted: locks.Wanted, turn: int) -> LockGrant | None:
+        with self._writing() as tx:
+            driver_of(tx.connection).execute("SELECT pg_advisory_xact_lock(%s)", [turn], prepare=False)
+            return locks.lock(tx, wanted)
+
+    @repeated
+    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
+        """Extend a lock that is still held, in one statement."""
+        if self._postgres.pooled:
+            return super().extend(grant, ttl=ttl)
+        given = (self.namespace, grant.name, grant.place, grant.token, ttl // _MICROSECOND)
+        return self._run(self._statements.extend, *given).rowcount == 1
+
+    @repeated
+    def unlock(self, grant: LockGrant) -> bool:
+        """Free a lock that is still held, in one statement, and then tell who waits for it."""
+        if self._postgres.pooled:
+            return super().unlock(grant)
+        given = (self.namespace, grant.name, grant.place, grant.token)
+        freed = self._run(self._statements.free, *given).rowcount == 1
+        if freed:
+            self.call_next(grant.name)
+        return freed
+
+    def _run(self, text: str, *values: Any) -> RawCursor[Any]:
+        """Run a statement that is a transaction by itself."""
+        with self._glancing() as tx:
+            return one_statement.run(driver_of(tx.connection), text, *values, *self._postgres.clock_arguments)
+
+    @property
+    def _statements(self) -> one_statement.Statements:
+        return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
+
+    def line(self) -> Line:
+        """Return a way to be told when a lock may be free; through a pooler nobody can be told."""
+        if self._postgres.pooled:
+            return Line()
+        return NotificationLine(self._open, channel_of(*self._place), explained=self._errors_explained)
+
+    def call_next(self, name: str) -> None:
+        """Tell all who wait for a lock, wherever they are."""
+        if not self._postgres.pooled:
+            self._tell(lambda driver: tell(driver, channel_of(*self._place), name))
 
     # --- opening ------------------------------------------------------------------------------------------------------
 

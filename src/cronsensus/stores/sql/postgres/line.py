@@ -1,0 +1,150 @@
+"""Standing in line for locks by LISTEN and NOTIFY, on a connection of its own. Floor 3.
+
+A notification reaches all who listen, so everybody who waits for the lock is told, and the fastest has it. They all
+listen to one channel for a namespace, and the notification says which lock it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import psycopg
+
+from cronsensus.stores.lines import Line
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
+
+_TELL = "SELECT pg_notify($1, $2)"
+
+
+class NotificationLine(Line):
+    """One process's places in the lines for the locks of a namespace."""
+
+    def __init__(
+        self,
+        connect: Callable[[], BoundedConnection],
+        channel: str,
+        *,
+        explained: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Listen to ``channel``; nothing is opened before the first ``join``. ``explained`` translates errors."""
+        super().__init__()
+        self._connect = connect
+        self._explained = explained
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._driver: BoundedConnection | None = None
+        self._joined: set[str] = set()
+        self._told: list[str] = []
+        self._poke = os.pipe()
+        for end in self._poke:
+            os.set_blocking(end, False)
+        self._hears = False
+
+    def join(self, name: str) -> None:
+        """Stand in line; from here on, an unlock is heard of."""
+        with self._explained(), self._lock:
+            self._joined.add(name)
+            if self._driver is None and not self._closed.is_set():
+                driver = self._connect()
+                try:
+                    driver.add_notify_handler(lambda told: self._told.append(told.payload))
+                    driver.execute(f'LISTEN "{self._channel}"', prepare=False)
+                except BaseException:
+                    driver.close()
+                    raise
+                self._driver = driver
+                self._wake()
+
+    def leave(self, name: str) -> None:
+        """Stand in line no more."""
+        with self._lock:
+            self._joined.discard(name)
+
+    def hear(self, timeout: float) -> list[str]:
+        """Wait to be told.
+
+        Raises:
+            StoreUnavailable: the connection broke. What was told meanwhile is lost, so stand in another line.
+        """
+        with self._explained():
+            return self._hear(timeout)
+
+    def _hear(self, timeout: float) -> list[str]:
+        until = PATIENCE.monotonic() + max(0.0, timeout)
+        with self._lock:
+            if self._closed.is_set():
+                return []
+            self._hears = True
+        try:
+            while not self._closed.is_set():
+                driver = self._driver
+                if driver is not None and (told := self._heard(driver)):
+                    return told
+                files = [self._poke[0]] if driver is None else [self._poke[0], driver.pgconn.socket]
+                if not _readable(files, until):
+                    break
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._poke[0], 64)
+            return []
+        finally:
+            with self._lock:
+                self._hears = False
+                if self._closed.is_set():
+                    self._let_go()
+
+    def _heard(self, driver: BoundedConnection) -> list[str]:
+        """Take what came in; return the locks among it that are waited for here."""
+        driver.pgconn.consume_input()
+        while (told := driver.pgconn.notifies()) is not None:
+            self._told.append(told.extra.decode())
+        names, self._told = self._told, []
+        with self._lock:
+            mine = [name for name in dict.fromkeys(names) if name in self._joined]
+            self._joined.difference_update(mine)
+        return mine
+
+    def close(self) -> None:
+        """Leave all lines."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            self._wake()
+            if not self._hears:
+                self._let_go()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._poke[1], b"!")
+
+    def _let_go(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+        for end in self._poke:
+            with contextlib.suppress(OSError):
+                os.close(end)
+
+
+def channel_of(schema: str, namespace: str) -> str:
+    """Return the channel on which those who free locks are heard."""
+    return "cronsensus_lock_" + hashlib.sha256(f"{schema}\0{namespace}".encode()).hexdigest()[:32]
+
+
+def tell(driver: psycopg.Connection[object], channel: str, name: str) -> None:
+    """Notify all who wait for a lock."""
+    psycopg.RawCursor(driver).execute(_TELL, [channel, name])
+
+
+def _readable(files: list[int], until: float) -> bool:
+    """Wait until one of ``files`` can be read; ``False``: the time is up."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return bool(poll.poll(max(0.0, until - PATIENCE.monotonic()) * 1000))

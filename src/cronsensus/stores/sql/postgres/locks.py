@@ -1,0 +1,102 @@
+"""Locks in one statement each, for who takes and frees them thousands of times. Floor 3.
+
+What the verbs of ``stores.sql.locks`` do in a transaction, a statement can do by itself, as long as nothing strange is
+met: then it says so, and the transaction decides.
+
+Those who want a lock of one name take turns by an advisory lock, which ends with the statement. The token is taken
+under it, so who gets a later token also gets the place later; without it a process that was held up between its token
+and its row could come back with an old token after others had held the lock and let it go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import psycopg
+
+from cronsensus.stores.sql.postgres.prepared import as_text
+from cronsensus.stores.sql.postgres.presence import key_of
+
+_SERVER_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+_HELD = """
+l.epoch = {epoch} AND l.lease_until > {clock} AND (l.session IS NULL OR EXISTS (
+    SELECT FROM {schema}.cronsensus_sessions o
+    WHERE o.namespace = l.namespace AND o.id = l.session
+        AND o.ended_at IS NULL AND o.epoch = {epoch} AND o.lease_until > {clock}))
+"""
+# An overdue row is replaced only if its own time is over, by the row as it is once nobody else is changing it. Where it
+# is its session's time that is over, the statement takes nothing: that session may be renewing its lease right now.
+_TAKE = """
+WITH me AS (
+    SELECT 1 AS alive FROM {schema}.cronsensus_sessions
+    WHERE namespace = $1::text AND id = $4::text AND ended_at IS NULL AND epoch = {epoch} AND lease_until > {clock}
+), held AS (
+    SELECT l.place FROM {schema}.cronsensus_locks l
+    WHERE l.namespace = $1::text AND l.name = $2::text AND l.place < $6::int AND {held}
+), free AS (
+    SELECT min(n) AS place FROM generate_series(0, $6::int - 1) n WHERE n NOT IN (SELECT place FROM held)
+), turn AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock($7::bigint) FROM free
+    WHERE free.place IS NOT NULL AND ($4::text IS NULL OR EXISTS (SELECT FROM me))
+), taken AS (
+    INSERT INTO {schema}.cronsensus_locks AS l
+        (namespace, name, place, holder, session, token, acquired_at, lease_until, epoch)
+    SELECT $1::text, $2::text, free.place, $3::text, $4::text, nextval('{schema}.cronsensus_tokens'),
+        {clock}, {clock} + $5::bigint, {epoch}
+    FROM turn, free
+    ON CONFLICT (namespace, name, place) DO UPDATE SET
+        holder = excluded.holder, session = excluded.session, token = excluded.token,
+        acquired_at = excluded.acquired_at, lease_until = excluded.lease_until, epoch = excluded.epoch
+    WHERE l.epoch <> excluded.epoch OR l.lease_until <= {clock}
+    RETURNING token, place
+)
+SELECT EXISTS (SELECT FROM me), free.place IS NOT NULL, taken.token, taken.place FROM free LEFT JOIN taken ON true
+"""
+_GRANTED = "l.namespace = $1::text AND l.name = $2::text AND l.place = $3::int AND l.token = $4::bigint"
+_FREE = "DELETE FROM {schema}.cronsensus_locks l WHERE {granted} AND {held}"
+_EXTEND = "UPDATE {schema}.cronsensus_locks l SET lease_until = {clock} + $5::bigint WHERE {granted} AND {held}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The statements for one schema. Their last arguments are the epoch and, where it is injected, the clock.
+
+    Attributes:
+        take: namespace, name, holder, session, TTL, limit, turn; answers whether the session lives, whether a place
+            seemed free, and the token and the place that were taken.
+        free: namespace, name, place, token.
+        extend: the same, and TTL.
+    """
+
+    take: str
+    free: str
+    extend: str
+
+
+@cache
+def statements_of(schema: str, *, injected: bool) -> Statements:
+    """Return the statements for one schema; ``injected``: the clock is an argument."""
+
+    def written(text: str, arguments: int) -> str:
+        known = {
+            "schema": f'"{schema}"',
+            "epoch": f"${arguments + 1}::text",
+            "clock": f"${arguments + 2}::bigint" if injected else _SERVER_CLOCK,
+            "granted": _GRANTED,
+        }
+        return text.format(held=_HELD.format(**known), **known)
+
+    return Statements(written(_TAKE, 7), written(_FREE, 4), written(_EXTEND, 5))
+
+
+def run(driver: psycopg.Connection[Any], text: str, *values: Any) -> psycopg.RawCursor[Any]:
+    """Run one of the statements."""
+    return psycopg.RawCursor(driver).execute(cast("Any", text), [as_text(value) for value in values])
+
+
+def turn_of(schema: str, namespace: str, name: str) -> int:
+    """Return the advisory lock by which those who want a lock of one name take turns."""
+    return key_of("lock", schema, namespace, name)
