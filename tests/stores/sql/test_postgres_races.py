@@ -79,14 +79,14 @@ def in_thread(act: Callable[[], Any]) -> Callable[[], Any]:
     return ended
 
 
-def until_somebody_waits(store: PostgresStore) -> None:
-    """Wait until a transaction waits for a row of another."""
+def until_somebody_waits(store: PostgresStore, event: str = "%") -> None:
+    """Wait until a transaction waits for a row of another, or for the lock that ``event`` names."""
     deadline = time.monotonic() + 20
     with psycopg.connect(others_url(store), autocommit=True) as connection:
         while (
             connection.execute(
-                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s",
-                [f"%{store._url.schema}%"],
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event LIKE %s AND query LIKE %s",
+                [event, f"%{store._url.schema}%"],
             ).fetchone()
             is None
         ):
@@ -224,35 +224,25 @@ def test_the_lock_of_one_who_is_renewing_his_lease_is_not_taken(open_postgres):
 # --- orders of things -------------------------------------------------------------------------------------------------
 
 
-def test_tokens_of_a_lock_grow_in_the_order_of_its_holders(open_postgres, monkeypatch):
-    slow, quick = open_postgres(), open_postgres()
-    taken, go_on = threading.Event(), threading.Event()
-    next_tokens = slow._postgres.next_tokens
+def test_tokens_of_a_lock_grow_in_the_order_of_its_holders(open_postgres):
+    """Who has taken a token and is held up before its row keeps the others from taking theirs meanwhile."""
+    first, second = open_postgres(), open_postgres()
+    before = first.lock("name", "before", ttl=timedelta(microseconds=1))
+    assert before is not None
 
-    def slowly(*args: Any) -> Any:
-        tokens = next_tokens(*args)
-        taken.set()
-        go_on.wait(20)
-        return tokens
+    def one() -> LockGrant | None:
+        grant = first.lock("name", "first", ttl=LONG)
+        assert grant is not None
+        assert first.unlock(grant)
+        return grant
 
-    monkeypatch.setattr(slow._postgres, "next_tokens", slowly)
-    grants: list[LockGrant] = []
-
-    def hold(store: PostgresStore) -> None:
-        grant = store.lock("name", "me", ttl=LONG)
-        if grant is not None:
-            grants.append(grant)
-            store.unlock(grant)
-
-    first = in_thread(lambda: hold(slow))
-    assert taken.wait(20)
-    second = in_thread(lambda: hold(quick))
-    threading.Event().wait(0.1)  # it may go through here, or wait for the first
-    go_on.set()
-    first(), second()
-    hold(quick)
-    assert len(grants) >= 2
-    assert [one.token for one in grants] == sorted({one.token for one in grants})
+    with holding(first, "SELECT 1 FROM cronsensus_locks FOR UPDATE"):
+        one_ends = in_thread(one)
+        until_somebody_waits(first)
+        two_ends = in_thread(lambda: second.lock("name", "second", ttl=LONG))
+        until_somebody_waits(second, "advisory")
+    held_up, next_holder = one_ends(), two_ends() or second.lock("name", "third", ttl=LONG)
+    assert before.token < held_up.token < next_holder.token
 
 
 def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(open_postgres, monkeypatch):
