@@ -121,13 +121,3 @@ def dice() -> random.Random:
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"CHAOS_SEED={seed}")
     return random.Random(seed)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the long nights to who asks for them."""
-    if "CRONSENSUS_TEST_LONG" in os.environ:
-        return
-    why = pytest.mark.skip(reason="takes minutes, and is not yet steady: CRONSENSUS_TEST_LONG=1 runs it")
-    for item in items:
-        if "tests/faults/" in item.nodeid:
-            item.add_marker(why)

@@ -17,7 +17,7 @@ def around(run: Run):
     return Trace(os.environ[TRACE], scheduler.node_name).around(run)
 
 
-@scheduler.job(every("500ms"))
+@scheduler.job(every("200ms"))
 def tick(run: Run) -> None:
     """A thread that does not look at its lease: what it records too late has to be refused."""
     with around(run):
