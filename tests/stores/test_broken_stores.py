@@ -20,6 +20,7 @@ def run(kind: type[MemoryStore], test: str) -> BaseException | None:
 
     class Suite(StoreConformance):
         url = next(names)
+        patience = 1.0
 
         def make_store(self, clock: Clock, namespace: str = "default") -> Store:
             return kind(self.url, namespace=namespace, clock=clock)

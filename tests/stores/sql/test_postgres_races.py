@@ -85,7 +85,8 @@ def until_somebody_waits(store: PostgresStore, event: str = "%") -> None:
     with psycopg.connect(others_url(store), autocommit=True) as connection:
         while (
             connection.execute(
-                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event LIKE %s AND query LIKE %s",
+                "SELECT 1 FROM pg_stat_activity "
+                "WHERE wait_event_type = 'Lock' AND wait_event LIKE %s AND query LIKE %s",
                 [event, f"%{store._url.schema}%"],
             ).fetchone()
             is None

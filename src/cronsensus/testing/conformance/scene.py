@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from cronsensus.clock import Clock, ManualClock
 from cronsensus.model.job import JobSpec, JobState, JobView, Policies
@@ -53,6 +53,9 @@ def minute(number: int) -> datetime:
 
 class Scene:
     """One empty store per test, opened when it is first needed, and closed after the test."""
+
+    patience: ClassVar[float] = 60.0
+    """Seconds that a test waits for what has to come, and comes at once unless the store is broken."""
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
         """Open one more handle on the store of this test. To be written by whoever tests a store.
