@@ -79,6 +79,23 @@ class Pruning(Scene):
         self.clock.advance(2 * DAY)
         assert 1 == self.store.prune()
 
+    def test_what_had_to_stay_goes_when_its_time_has_come(self) -> None:
+        """Whoever remembers when to look next must not forget what ends, or is old enough, sooner than that."""
+        self.queue("short", keep="1m")
+        self.session(lease=DAY)
+        self.enqueue("slow", job="short")
+        slow = self.take(limit=1, functions=["short"], lease=DAY)
+        self.done(job="short", lease=DAY)
+        self.clock.advance(MINUTE)
+        assert 0 == self.store.prune()
+        self.clock.advance(SECOND)
+        assert 1 == self.store.prune()
+        self.finish(slow)
+        self.clock.advance(MINUTE)
+        assert 0 == self.store.prune()
+        self.clock.advance(SECOND)
+        assert 1 == self.store.prune()
+
     def test_a_given_time_goes_over_what_jobs_say(self) -> None:
         self.queue(keep="300d")
         self.session()

@@ -66,8 +66,8 @@ local function prune(job, kept)
   if not done or deleted >= limit then
     return kept
   end
-  -- What has to stay for now is not looked at again with every call.
-  look_for_pruning(job, row.keep, kept > 0 and now + HOUR)
+  -- Where much has to stay for now, it is not looked at again with every call.
+  look_for_pruning(job, row.keep, kept >= PAGE and now + HOUR)
 end
 
 local function forget_sessions()
