@@ -13,11 +13,12 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.conductor import WATCH, Conductor, NodeSettings
+from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.keeper import Keeper
 from cronsensus.node.lease import IDLE_LEASE, SessionLease
 from cronsensus.node.notes import Notes
+from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 
 LEASE = timedelta(seconds=10)
@@ -58,7 +59,7 @@ class Bench:
             self.store,
             self.clock,
             lease=LEASE,
-            holds=lambda: self.conductor.holds,
+            holds=lambda: bool(self.conductor.holding),
             on_renewal=self._on_renewal,
             on_trust_lost=self.lost.append,
         )
@@ -79,10 +80,10 @@ class Bench:
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
-        self.conductor.cancel(renewal.cancel)
+        self.conductor.holding.cancel(renewal.cancel)
 
     def end(self, number: int = 0) -> None:
-        self.conductor.ended(self.hands.calls.pop(number), Ending(kind="returned"))
+        self.conductor.holding.ended(self.hands.calls.pop(number), Ending(kind="returned"))
 
     @property
     def left(self) -> float:

@@ -407,7 +407,7 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
     with node:
         handle = work.enqueue()
         _await(lambda: attempts)
-        node._part.node.conductor.lose_session(node._part.node.conductor.lease)
+        node._part.node.conductor.holding.lose_session(node._part.node.conductor.lease)
         assert handle.result("10s") == "done"
         assert node._part.node.tally.sessions == 1
     assert handle.look().crashes == 0

@@ -343,8 +343,8 @@ class Scheduler(Definitions):
                 self._close_store()
 
     def _new_node(self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> Node:
-        from cronsensus.node.conductor import NodeSettings
         from cronsensus.node.node import Node
+        from cronsensus.node.settings import NodeSettings
 
         for sentence in misspelt():
             _log.warning("%s", sentence)

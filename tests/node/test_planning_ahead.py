@@ -12,8 +12,9 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.ahead import LEAD, REHEARSAL
-from cronsensus.node.conductor import Conductor, NodeSettings
+from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
 

@@ -12,6 +12,7 @@ from cronsensus import Cancel, JobSpec, Retry, Scheduler, State
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin
+from cronsensus.node.tally import Tally
 from cronsensus.node.telling import Telling
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -95,7 +96,7 @@ def test_what_goes_well_is_told_to_those_who_debug_only(caplog):
 
 
 def test_an_ending_that_the_store_refused_is_not_told(caplog):
-    telling = Telling()
+    telling = Telling(Tally())
     outcome = Outcome(id=7, token=9, state=State.FAILED, error=RunError(type="ValueError", message="x"))
     telling.ended(a_claim(), outcome)
     telling.settled(Settled(7, 9, False, None), outcome)
@@ -107,7 +108,7 @@ def test_an_ending_that_the_store_refused_is_not_told(caplog):
 
 def test_a_takeover_says_who_took_what_from_whom(caplog):
     caplog.set_level(logging.INFO)
-    telling = Telling()
+    telling = Telling(Tally())
     lost = Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed: process gone")
     telling.taken([lost], "web-2", {"s-1": "web-1"})
     telling.started([a_claim(crashes=1), a_claim()])
@@ -128,7 +129,7 @@ def test_what_an_outage_cost_is_told_once_for_all_jobs(caplog):
         )  # fmt: skip
 
     later = T0 + timedelta(minutes=1)
-    Telling().fired(
+    Telling(Tally()).fired(
         [
             plan("a", VerdictRange(T0, later, State.SKIPPED, "coalesced", 12)),
             plan("b", VerdictRange(later, later, State.MISSED, "late", 1)),

@@ -7,8 +7,9 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Item
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.conductor import Conductor, NodeSettings
+from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
 
 LEASE = timedelta(seconds=10)
@@ -50,17 +51,17 @@ def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
     conductor.begin()
     store.enqueue([Item(job="work", key="a")])
     conductor.step()
-    assert conductor.active == 1
+    assert conductor.holding.active == 1
     assert conductor.lease is not None
     conductor.lease.lose()
     conductor.step()
     # A new session, which holds nothing and may be trusted for long; the node still holds the run of the one before.
-    assert conductor.active == 1
+    assert conductor.holding.active == 1
     assert left() > LEASE.total_seconds()
     told.clear()
     store.enqueue([Item(job="work", key="b")])
     conductor.step()
-    assert conductor.active == 2
+    assert conductor.holding.active == 2
     # Without it the watch would come when the long lease ends: long after another node has taken this run over.
     assert told
     assert told[-1] < LEASE.total_seconds()

@@ -10,7 +10,11 @@ from cronsensus.errors import StoreError
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Settled
 from cronsensus.model.states import State
+from cronsensus.node.care import Care
+from cronsensus.node.claiming import Claiming
 from cronsensus.node.conductor import Conductor
+from cronsensus.node.firing import Firing
+from cronsensus.node.holding import Holding
 from cronsensus.node.keeper import Keeper
 from cronsensus.node.lease import MARGIN, SessionLease
 from cronsensus.stores.memory import MemoryStore
@@ -258,7 +262,7 @@ class TrustsFromTheAnswer(SessionLease):
         super().confirm(self.ask(), lease + lease * MARGIN)
 
 
-class BelievesWhoeverReturns(Conductor):
+class BelievesWhoeverReturns(Holding):
     """Takes the result of a run that was told that its lease is lost."""
 
     def ended(self, call, ending):
@@ -266,11 +270,57 @@ class BelievesWhoeverReturns(Conductor):
         self._wake()
 
 
-class AdoptsOnce(Conductor):
+class GivesUpResults(Holding):
+    """Sends a result once."""
+
+    def settle(self):
+        try:
+            super().settle()
+        except StoreError:
+            self._outcomes.clear()
+            raise
+
+
+class CancelsWhatItInterrupts(Holding):
+    """Calls cancelled what the node itself cut off."""
+
+    def _interrupt(self, call, reason, *, lease_lost=False):
+        self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
+
+
+class TellsNobody(Holding):
+    """Does not tell its runs that the lease is lost."""
+
+    def lose_session(self, lease):
+        return 0
+
+
+class AdoptsOnce(Claiming):
     """Asks what it holds right after an answer was lost, but not again when the claim is carried out later."""
 
-    def _overlooks(self, lease, glance):
-        return None
+    def look(self, lease, glance, asked):
+        pass
+
+
+class NeverAdopts(Claiming):
+    """Forgets claims whose answer was lost."""
+
+    def _adopt(self, lease):
+        self._holding.in_doubt = self._answers_lost = False
+
+
+class FiresAndForgets(Firing):
+    """Does not look again after a race that it lost, nor after a plan that was cut."""
+
+    def fire(self, lease, glance):
+        return super().fire(lease, glance)._replace(again=False, coming=None)
+
+
+class NeverTakesOver(Care):
+    """Looks at nobody else's runs."""
+
+    def take_over(self, lease, glance, read_at):
+        return False
 
 
 class BlindWhileFull(Conductor):
@@ -280,52 +330,6 @@ class BlindWhileFull(Conductor):
         wait = super()._sleep(*args, **kwargs)
         self._look_at = 1e18
         return wait
-
-
-class NeverAdopts(Conductor):
-    """Forgets claims whose answer was lost."""
-
-    def _adopt(self, lease):
-        self._claims_in_doubt = self._answers_lost = False
-
-
-class GivesUpResults(Conductor):
-    """Sends a result once."""
-
-    def _settle(self):
-        try:
-            super()._settle()
-        except StoreError:
-            self._outcomes.clear()
-            raise
-
-
-class CancelsWhatItInterrupts(Conductor):
-    """Calls cancelled what the node itself cut off."""
-
-    def _interrupt(self, call, reason, *, lease_lost=False):
-        self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
-
-
-class TellsNobody(Conductor):
-    """Does not tell its runs that the lease is lost."""
-
-    def lose_session(self, lease):
-        return 0
-
-
-class NeverTakesOver(Conductor):
-    """Looks at nobody else's runs."""
-
-    def _take_over(self, lease, glance):
-        return False
-
-
-class FiresAndForgets(Conductor):
-    """Does not look again after a race that it lost, nor after a plan that was cut."""
-
-    def _fire(self, *args):
-        return super()._fire(*args)[0], False, None
 
 
 class NeverRenews(Keeper):
@@ -372,16 +376,18 @@ STORES: list[type[MemoryStore]] = [
     AcquiresPastWhatIsOwed,
     WatchesNoClock,
 ]
-CONDUCTORS: list[type[Conductor]] = [
-    BelievesWhoeverReturns,
-    AdoptsOnce,
-    BlindWhileFull,
-    NeverAdopts,
-    GivesUpResults,
-    CancelsWhatItInterrupts,
-    TellsNobody,
-    NeverTakesOver,
-    FiresAndForgets,
-]
-KEEPERS: list[type[Keeper]] = [NeverRenews]
-LEASES: list[type[SessionLease]] = [TrustsForEver, TrustsFromTheAnswer]
+MADE_IN: dict[str, list[type[Any]]] = {
+    "cronsensus.node.session": [TrustsForEver, TrustsFromTheAnswer],
+    "cronsensus.node.conductor": [
+        BelievesWhoeverReturns,
+        GivesUpResults,
+        CancelsWhatItInterrupts,
+        TellsNobody,
+        AdoptsOnce,
+        NeverAdopts,
+        FiresAndForgets,
+        NeverTakesOver,
+    ],
+    "cronsensus.node.node": [BlindWhileFull, NeverRenews],
+}
+"""The parts of a node, by the module that makes them."""

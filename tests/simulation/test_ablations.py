@@ -3,7 +3,7 @@
 import pytest
 
 from cronsensus.testing.simulation import Parts, simulate
-from tests.simulation.ablations import CONDUCTORS, KEEPERS, LEASES, STORES, on
+from tests.simulation.ablations import MADE_IN, STORES, on
 
 MOST = 1000
 SEEN_AT = {
@@ -30,19 +30,10 @@ def test_a_store_without_a_safeguard_is_found_out(store):
     assert is_found(named(store), on(store)), f"{store.__name__} passed {MOST} nights: {store.__doc__}"
 
 
-@pytest.mark.parametrize("conductor", CONDUCTORS, ids=named)
-def test_a_conductor_without_a_safeguard_is_found_out(conductor):
-    assert is_found(named(conductor), Parts(conductor=conductor)), (
-        f"{conductor.__name__} passed {MOST} nights: {conductor.__doc__}"
-    )
-
-
-@pytest.mark.parametrize("keeper", KEEPERS, ids=named)
-def test_a_keeper_without_a_safeguard_is_found_out(keeper):
-    assert is_found(named(keeper), Parts(keeper=keeper)), f"{keeper.__name__} passed {MOST} nights: {keeper.__doc__}"
-
-
-@pytest.mark.parametrize("lease", LEASES, ids=named)
-def test_a_node_that_trusts_its_lease_for_too_long_is_found_out(lease, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.conductor.SessionLease", lease)
-    assert is_found(named(lease), Parts()), f"{lease.__name__} passed {MOST} nights: {lease.__doc__}"
+@pytest.mark.parametrize(
+    ("module", "part"),
+    [pytest.param(module, part, id=named(part)) for module, parts in MADE_IN.items() for part in parts],
+)
+def test_a_node_without_a_safeguard_is_found_out(module, part, monkeypatch):
+    monkeypatch.setattr(f"{module}.{part.__base__.__name__}", part)
+    assert is_found(named(part), Parts()), f"{part.__name__} passed {MOST} nights: {part.__doc__}"

@@ -52,6 +52,7 @@ class Keeper:
         holds: Callable[[], bool],
         on_renewal: Callable[[SessionLease, Renewal], None],
         on_trust_lost: Callable[[SessionLease], None],
+        wake: threading.Event | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -59,7 +60,7 @@ class Keeper:
         self._holds = holds
         self._on_renewal = on_renewal
         self._on_trust_lost = on_trust_lost
-        self._wake = threading.Event()
+        self._wake = wake or threading.Event()
         self._hinted = False
         self._stopped = threading.Event()
         self._looked_at = -1e9

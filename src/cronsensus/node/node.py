@@ -7,12 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Literal
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.model.ending import Ending
-from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.conductor import Conductor, NodeSettings, Tally
+from cronsensus.model.session import Renewal, SessionSpec, SessionView
+from cronsensus.node.conductor import Conductor
+from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.logs import RunLogHandler
@@ -22,6 +24,8 @@ from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.keeper import SOONEST, Keeper
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.listener import Listener
+from cronsensus.node.settings import NodeSettings
+from cronsensus.node.tally import Tally
 from cronsensus.stores.base import Store
 
 _log = logging.getLogger("cronsensus.node")
@@ -46,6 +50,7 @@ class Node:
         declare: Callable[[Store], bool],
         loop: asyncio.AbstractEventLoop | None = None,
         on_drained: Callable[[], None] = lambda: None,
+        evidence: Callable[[SessionView], bool] = is_dead,
     ) -> None:
         """Make a node on handles of its own on ``store``.
 
@@ -58,20 +63,17 @@ class Node:
             declare: puts the application's jobs; returns whether it must be called again later.
             loop: the application's event loop, if its async jobs are to run there.
             on_drained: told once, when the node takes nothing new and nothing runs any more, whoever asked for it.
+            evidence: tells whether the process of a session is certainly gone.
         """
         self._store = store.sibling()
         self._settings = settings
         self._clock = clock
         self._on_drained = on_drained
-        self._wake_event = threading.Event()
+        self._wake_event = self._event("conductor")
         self._stopping = threading.Event()
         self._drained = threading.Event()
-        self._deadlines = Deadlines(clock)
-        self._executors: dict[str, Executor] = {
-            "thread": ThreadExecutor(self._ended, clock, self._deadlines),
-            "async": LoopExecutor(self._ended, clock, self._deadlines, loop=loop),
-            "process": ProcessExecutor(self._ended, clock, self._deadlines, most=settings.concurrency),
-        }
+        self._deadlines = self._watchdog()
+        self._executors = self._hands(loop)
         self.conductor = Conductor(
             self._store,
             clock,
@@ -83,21 +85,42 @@ class Node:
             on_session=self._on_session,
             on_work=self._on_work,
             wake=self._wake_event.set,
+            evidence=evidence,
         )
         self._keeper_store = store.sibling()
         self._keeper = Keeper(
             self._keeper_store,
             clock,
             lease=settings.lease,
-            holds=lambda: self.conductor.holds,
+            holds=lambda: bool(self.conductor.holding),
             on_renewal=self._on_renewal,
             on_trust_lost=self._on_trust_lost,
+            wake=self._event("keeper"),
         )
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
         self._trust_lock = threading.Lock()
         self._trust_watch: Deadline | None = None
         self._trust_until = 0.0
+
+    # --- what a simulation puts other things in the place of ---------------------------------------------------------
+
+    def _event(self, who: Literal["conductor", "keeper"]) -> threading.Event:  # noqa: ARG002
+        """Return what a thread of the node sleeps on."""
+        return threading.Event()
+
+    def _watchdog(self) -> Deadlines:
+        return Deadlines(self._clock)
+
+    def _hands(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[str, Executor]:
+        done, clock, deadlines = self._ended, self._clock, self._deadlines
+        return {
+            "thread": ThreadExecutor(done, clock, deadlines),
+            "async": LoopExecutor(done, clock, deadlines, loop=loop),
+            "process": ProcessExecutor(done, clock, deadlines, most=self._settings.concurrency),
+        }
+
+    # --- from start to stop ------------------------------------------------------------------------------------------
 
     @property
     def tally(self) -> Tally:
@@ -179,9 +202,9 @@ class Node:
 
     def _stop_what_can_be_stopped(self) -> None:
         """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
-        self.conductor.stop_all("the node is shutting down")
+        self.conductor.holding.stop_all("the node is shutting down")
         until = self._clock.monotonic() + LAST_WORDS
-        while self.conductor.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
+        while self.conductor.holding.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
             self._wake_event.wait(left)
             self._wake_event.clear()
 
@@ -189,7 +212,7 @@ class Node:
         while not self._stopping.is_set():
             self._wake_event.clear()
             try:
-                wait = self.conductor.step()
+                wait = self._round()
             except CronsensusError:
                 _log.exception("this round failed; the next one tries again")
                 wait = AFTER_A_BUG
@@ -197,13 +220,17 @@ class Node:
                 # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = AFTER_A_BUG
-            if self.conductor.draining and not self.conductor.holds and not self._drained.is_set():
-                self._drained.set()
-                self._on_drained()
             self._wake_event.wait(wait)
 
+    def _round(self) -> float:
+        wait = self.conductor.step()
+        if self.conductor.draining and not self.conductor.holding and not self._drained.is_set():
+            self._drained.set()
+            self._on_drained()
+        return wait
+
     def _ended(self, call: Call, ending: Ending) -> None:
-        self.conductor.ended(call, ending)
+        self.conductor.holding.ended(call, ending)
 
     def _on_session(self, lease: SessionLease) -> None:
         self._keeper.keep(lease)
@@ -222,17 +249,17 @@ class Node:
     def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
         if not renewal.alive:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
-            self.conductor.lose_session(lease)
+            self.conductor.holding.lose_session(lease)
             self.wake()
             return
         if renewal.cancel:
-            self.conductor.cancel(renewal.cancel)
+            self.conductor.holding.cancel(renewal.cancel)
         if renewal.drain and not self.conductor.draining:
             _log.info("an operator asked this node to drain")
             self.drain()
 
     def _on_trust_lost(self, lease: SessionLease) -> None:
-        stopped = self.conductor.lose_session(lease)
+        stopped = self.conductor.holding.lose_session(lease)
         if stopped:
             _log.error(
                 "the lease could not be renewed in time: stopping what runs (%d), another node may take it over",
@@ -260,7 +287,7 @@ class Node:
         with self._trust_lock:
             self._trust_watch = None
         lease = self.conductor.lease
-        if lease is None or not self.conductor.holds:
+        if lease is None or not self.conductor.holding:
             return
         if lease.trusted:
             self._watch_trust(lease)

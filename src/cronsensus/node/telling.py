@@ -1,4 +1,4 @@
-"""What a node says of jobs and their runs in its log. Floor 4: writes records, decides nothing.
+"""What a node says of jobs and their runs in its log, and what it counts. Floor 4: decides nothing.
 
 Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
 lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,
@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cronsensus.instants import format_instant
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
+from cronsensus.node.effects import tell_unrecorded
+from cronsensus.node.tally import Tally
 
 _log = logging.getLogger("cronsensus.runs")
+_node_log = logging.getLogger("cronsensus.node")
 
 _NOT_RUN = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.BEYOND_WINDOW})
 """Reasons of nominal times that were found too late to be run: somebody wants to know, they may not come back."""
@@ -28,13 +31,15 @@ _MOST_NAMES = 5
 
 
 class Telling:
-    """Keeps, from the end of a run until the store has taken it, whose end it is."""
+    """Tells and counts; keeps, from the end of a run until the store has taken it, whose end it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._waiting: dict[tuple[int, int], Claim] = {}
 
-    def started(self, claims: Iterable[Claim]) -> None:
+    def started(self, claims: Sequence[Claim]) -> None:
         """Tell which runs this node begins."""
+        self._tally.claimed += len(claims)
         talkative = _log.isEnabledFor(logging.DEBUG)
         for claim in claims:
             if claim.crashes:
@@ -53,7 +58,13 @@ class Telling:
     def settled(self, answer: Settled, outcome: Outcome) -> None:
         """Tell how a run ended, now that the store has answered."""
         claim = self._waiting.pop((answer.id, answer.token), None)
-        if claim is None or not answer.accepted:
+        if not answer.accepted:
+            self.refused(answer.id, answer.token, outcome.state)
+            return
+        self._tally.settled += 1
+        if answer.state is State.SUCCEEDED is not outcome.state:
+            tell_unrecorded(outcome)
+        if claim is None:
             return
         about = _of(claim)
         match answer.state:
@@ -80,6 +91,14 @@ class Telling:
                 words = outcome.reason or f"in {seconds:.3f}s"
                 _log.debug("%s %s: %s", _run(claim), answer.state, words, extra=about)
 
+    def refused(self, occurrence: int, token: int, wanted: State) -> None:
+        """Tell that the store did not take what became of a run here."""
+        self._tally.refused += 1
+        _node_log.warning(
+            "refused the end of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
+            occurrence, token, wanted,
+        )  # fmt: skip
+
     def given_back(self, claim: Claim, why: str) -> None:
         """Tell that this node cuts a run off, for another to take."""
         words = "%s is cut off in attempt %d, and given back for others to run: %s"
@@ -93,6 +112,7 @@ class Telling:
             by: this node's name.
             names: of nodes, by session.
         """
+        self._tally.taken_over += len(takeovers)
         for one in takeovers:
             now = "it waits for the next free node" if one.became is State.PENDING else f"it is {one.became}"
             _log.warning(
@@ -101,8 +121,10 @@ class Telling:
                 extra={"job": one.job, "run": one.id, "key": one.key, "token": one.token},
             )  # fmt: skip
 
-    def fired(self, plans: Iterable[Plan]) -> None:
-        """Tell which nominal times were decided against."""
+    def fired(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
+        """Tell which nominal times ``plans``, which won, decided against; ``lost`` others did not."""
+        self._tally.fired += sum(len(plan.occurrences) for plan in plans)
+        self._tally.lost_races += lost
         reasons: Counter[str] = Counter()
         jobs: dict[str, None] = {}
         oldest = None

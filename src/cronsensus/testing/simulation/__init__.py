@@ -74,7 +74,7 @@ def simulate(seed: int, parts: Parts | None = None) -> Simulation:
 
     Args:
         seed: decides everything. It means what it means for one version of this code.
-        parts: what is simulated. Defaults to the memory store, ``Conductor`` and ``Keeper``.
+        parts: what is simulated. Defaults to the memory store.
     """
     with _undisturbed():
         return _one_night(seed, parts or Parts())

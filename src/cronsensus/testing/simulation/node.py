@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Literal, cast
 
 from cronsensus.errors import StoreError
 from cronsensus.model.session import SessionSpec, SessionView
-from cronsensus.node.conductor import NodeSettings
-from cronsensus.node.executors.base import Registered
+from cronsensus.node.executors.base import Executor, Registered
+from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.keeper import SOONEST
-from cronsensus.node.listener import Listener
 from cronsensus.node.node import LAST_WORDS, Node
+from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock
 from cronsensus.testing.simulation.cranks import Crank
@@ -44,51 +44,29 @@ class SimulatedNode(Node):
         self.thaw_at = 0
         """The moment from which the process goes on."""
         self._sessions = 0
-        wire = cast("Store", Wire(stage))
-        executor = SimulatedExecutor(self, self._ended)
-        registered = {
-            function: Registered(function, _never, stage.scenario.executors[function]) for function in sorted(functions)
-        }
-        settings = NodeSettings(
-            name=name, lease=stage.scenario.lease, concurrency=concurrency, fast_evidence=fast_evidence
-        )
+        self.executor = SimulatedExecutor(self, self._ended)
         self.turning = Crank(self, name, self._step)
         self.keeping = Crank(self, f"{name}.keeper", self._keep, soonest=SOONEST)
-        self.executor = executor
-        # Everything that Node.__init__ sets, with the simulation's parts.
-        self._settings = settings
-        self._clock = clock
-        self._store = wire
-        self._on_drained = self._ask_to_leave
-        self._drained = threading.Event()
-        self._deadlines = cast("Any", Watchdog(self))
-        self._trust_lock = threading.Lock()
-        self._trust_watch = None
-        self._trust_until = 0.0
-        self._wake_event = cast("Any", _Waker(self.turning))
-        self.conductor = stage.parts.conductor(
-            wire,
+        scenario = stage.scenario
+        super().__init__(
+            cast("Store", Wire(stage)),
             clock,
-            settings,
-            registry=registered,
-            executors={"async": executor, "thread": executor, "process": executor},
+            NodeSettings(name, scenario.lease, concurrency, fast_evidence=fast_evidence, watch=scenario.watch),
+            registry={one: Registered(one, _never, scenario.executors[one]) for one in sorted(functions)},
             new_session=self._new_session,
             declare=self._declare,
-            on_session=self._on_session,
-            on_work=self._on_work,
-            wake=self.turning.wake,
+            on_drained=lambda: self.leave(0),
             evidence=stage.is_dead,
         )
-        self._keeper = stage.parts.keeper(
-            wire,
-            clock,
-            lease=settings.lease,
-            holds=lambda: self.conductor.holds,
-            on_renewal=self._on_renewal,
-            on_trust_lost=self._on_trust_lost,
-        )
-        self._listener = Listener(stage.store, self._on_hint)
-        self._keeper._wake = cast("Any", _Waker(self.keeping))  # noqa: SLF001 - the keeper's thread waits for this event
+
+    def _event(self, who: Literal["conductor", "keeper"]) -> threading.Event:
+        return cast("threading.Event", _Waker(self.turning if who == "conductor" else self.keeping))
+
+    def _watchdog(self) -> Deadlines:
+        return cast("Deadlines", Watchdog(self))
+
+    def _hands(self, _: object) -> Mapping[str, Executor]:
+        return dict.fromkeys(("async", "thread", "process"), self.executor)
 
     # --- what the process does ---------------------------------------------------------------------------------------
 
@@ -141,11 +119,8 @@ class SimulatedNode(Node):
     # --- the cranks --------------------------------------------------------------------------------------------------
 
     def _step(self) -> float:
-        wait = self.conductor.step()
+        wait = self._round()
         self._tell_trust()
-        if self.conductor.draining and not self.conductor.holds and not self._drained.is_set():
-            self._drained.set()
-            self._on_drained()
         return wait
 
     def _keep(self) -> float:
@@ -155,18 +130,15 @@ class SimulatedNode(Node):
 
     def _tell_trust(self) -> None:
         lease = self.conductor.lease
-        if lease is not None and lease.trusted and self.conductor.holds:
+        if lease is not None and lease.trusted and self.conductor.holding:
             self.stage.witness.trusts(self, lease.session, self.clock.micros(lease.trusted_for))
-
-    def _ask_to_leave(self) -> None:
-        self.leave(0)
 
     def _stop_turning(self) -> None:
         self.turning.on_rest = self._last_words
         self.turning.stop()
 
     def _last_words(self) -> None:
-        self.conductor.stop_all("the node is shutting down")
+        self.conductor.holding.stop_all("the node is shutting down")
         self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_keeping)
 
     def _stop_keeping(self) -> None:

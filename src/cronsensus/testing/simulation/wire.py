@@ -29,6 +29,13 @@ class Wire:
         """What the store can do is known beforehand."""
         return self._stage.store.capabilities
 
+    def sibling(self) -> Wire:
+        """Return a handle for another thread of the node: things go wrong by thread, not by handle."""
+        return self
+
+    def attend(self, session: str) -> None:
+        """Show nobody anything: this store can tell the living by ``World.is_dead`` only."""
+
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         world = self._stage
 

@@ -12,7 +12,6 @@ from typing import Any
 from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
-from cronsensus.node import conductor
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
@@ -84,7 +83,6 @@ class World:
             self.after(self.rng.randint(0, 20 * SECOND), lambda index=index: self.start_outsider(f"o{index}"))  # type: ignore[misc]
         self.troubles.begin()
         self.at(self.scenario.micros, self._calm_down)
-        watch, conductor.WATCH = conductor.WATCH, self.scenario.watch
         try:
             self.go_on(lambda: False)
             if not self.judge.violations:
@@ -92,7 +90,6 @@ class World:
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this night, and its seed is told
             self.judge.broken("raised", "".join(traceback.format_exception(error)))
         finally:
-            conductor.WATCH = watch
             for node in list(self.nodes):
                 node.gone = True
                 for crank in list(node.suspended):

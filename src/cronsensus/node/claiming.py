@@ -1,0 +1,165 @@
+"""How does work come here, and what if the answer is lost? Floor 4.
+
+A claim is not idempotent, because it cannot know what the caller got. But the store knows what a session holds: after
+an answer that was lost, the node asks, and asks again where a look tells that the claim was carried out later still.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import State
+from cronsensus.node.executors.base import Registered
+from cronsensus.node.holding import Holding
+from cronsensus.node.lease import Asked, SessionLease
+from cronsensus.node.settings import NodeSettings
+from cronsensus.node.telling import Telling
+from cronsensus.stores.base import Glance, Store
+
+_log = logging.getLogger("cronsensus.node")
+
+PAGE = 200
+
+
+class Claiming:
+    """Claims for a session, and starts what it won. ``on_work`` is told when the lease has more to protect."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: NodeSettings,
+        holding: Holding,
+        *,
+        registry: Mapping[str, Registered],
+        on_work: Callable[[], None],
+        telling: Telling,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._holding = holding
+        self._registry = registry
+        self._on_work = on_work
+        self._telling = telling
+        self._answers_lost = False
+
+    @property
+    def free(self) -> int:
+        """Return how many more runs the node could take."""
+        return max(0, self._settings.concurrency - self._holding.slots)
+
+    def begin(self) -> None:
+        """Forget what is in doubt: it was the session's before."""
+        self._holding.in_doubt = self._answers_lost = False
+
+    def may_claim(self, lease: SessionLease, limit: int) -> bool:
+        """Whether it makes sense to ask the store for ``limit`` runs."""
+        return limit > 0 and lease.trusted and bool(self._registry)
+
+    def claim(self, lease: SessionLease) -> int:
+        """Claim and start as many runs as there is room for; return how many."""
+        limit = self.free
+        if not self.may_claim(lease, limit):
+            return 0
+        with self._starting(lease) as claims:
+            claims[:] = self._store.claim(lease.session, limit, tuple(self._registry), lease=self._settings.lease)
+        return len(claims)
+
+    def fire_and_claim(self, lease: SessionLease, plans: Sequence[Plan], limit: int) -> tuple[list[bool], int]:
+        """Fire, and claim and start up to ``limit`` runs of that; return which plans won, and how many runs."""
+        won: list[bool] = []
+        with self._starting(lease) as claims:
+            won, claims[:] = self._store.fire_and_claim(
+                plans, lease.session, limit, tuple(self._registry), lease=self._settings.lease
+            )
+        return won, len(claims)
+
+    @contextmanager
+    def _starting(self, lease: SessionLease) -> Iterator[list[Claim]]:
+        """Start the claims that the body puts into the list; know what to think of the lease where it fails."""
+        claims: list[Claim] = []
+        nothing_held = not self._holding
+        asked = lease.ask()
+        try:
+            yield claims
+        except LeaseLost:
+            _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
+            lease.lose()
+            self._holding.lose_session(lease)
+            return
+        except StoreError:
+            # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of. In this
+            # order, or a renewal asked in between may find the node idle and its long answer be trusted.
+            self._holding.in_doubt = self._answers_lost = True
+            lease.shorten(asked, self._settings.lease)
+            self._on_work()
+            raise
+        if not claims:
+            return
+        shorter = lease.claimed(asked, self._settings.lease)
+        self._telling.started(claims)
+        for claim in claims:
+            self._holding.begin(claim, lease)
+        if shorter or nothing_held:
+            self._on_work()
+
+    def clear_doubt(self, lease: SessionLease) -> None:
+        """Start what a claim won whose answer never came."""
+        if self._holding.in_doubt:
+            self._adopt(lease)
+
+    def look(self, lease: SessionLease, glance: Glance, asked: Asked) -> None:
+        """Start what a claim won that was carried out after its answer was lost, if ``glance`` tells of one."""
+        if self._answers_lost and (mine := self._overlooks(lease, glance)) is not None:
+            # That claim made the lease short, whatever was answered since.
+            lease.shorten(asked, mine.expires_in)
+            self._on_work()
+            self._adopt(lease)
+
+    def _overlooks(self, lease: SessionLease, glance: Glance) -> SessionView | None:
+        """Return this session if it holds more than this node knows of."""
+        mine = next((holder for holder in glance.holders if holder.id == lease.session), None)
+        return mine if mine is not None and mine.holds > self._holding.count(lease.session) else None
+
+    def _adopt(self, lease: SessionLease) -> None:
+        for claim in unheard_of(self._store, lease.session, self._holding.known()):
+            _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
+            self._telling.started([claim])
+            self._holding.begin(claim, lease)
+        self._holding.in_doubt = False
+
+
+def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
+    """Yield the claims of ``session`` whose (occurrence, token) are not among ``known``."""
+    mine = OccurrenceFilter(states=(State.RUNNING,), session=session)
+    page: list[Occurrence] = []
+    while page := store.occurrences(mine, after=page[-1].id if page else None, limit=PAGE):
+        for one in page:
+            job = store.job(one.job) if (one.id, one.token) not in known else None
+            if job is not None:
+                yield _claim(one, job.spec, session)
+
+
+def _claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
+    return Claim(
+        id=one.id,
+        spec=spec,
+        key=one.key,
+        origin=one.origin,
+        scheduled_for=one.scheduled_for,
+        due_at=one.due_at,
+        attempt=one.attempt,
+        token=one.token,
+        session=session,
+        args=one.args,
+        kwargs=one.kwargs,
+        claimed_at=one.started_at or one.due_at,
+        crashes=one.crashes,
+        failures=one.failures,
+    )

@@ -1,0 +1,78 @@
+"""Which session is this node, and what does it declare? Floor 4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cronsensus.clock import Clock
+from cronsensus.model.session import SessionSpec
+from cronsensus.node.lease import IDLE_LEASE, SessionLease
+from cronsensus.node.settings import NodeSettings
+from cronsensus.stores.base import Store
+
+SAY_AGAIN = 30.0
+"""Seconds between two tries to declare what a newer release left aside."""
+
+
+class OwnSession:
+    """One session after the other: a lost one is never used again.
+
+    Attributes:
+        lease: of the present session, lost or not; ``None`` before the first.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: NodeSettings,
+        *,
+        new_session: Callable[[], SessionSpec],
+        declare: Callable[[Store], bool],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        # It holds nothing yet; the first claim makes the lease short.
+        self._length = max(settings.lease, IDLE_LEASE)
+        self._new_session = new_session
+        self._declare = declare
+        self._declare_again = False
+        self._declared_at = clock.monotonic()
+        self._half_open: str | None = None
+        self.lease: SessionLease | None = None
+
+    def open(self) -> SessionLease:
+        """Open a new session and declare the jobs; raises what the store raises."""
+        # The answer was lost, or the declaration failed: a session that nobody uses must not count as a live node.
+        self.close_half_open()
+        spec = self._new_session()
+        self._half_open = spec.id
+        lease = SessionLease(spec.id, self._clock)
+        asked = lease.ask()
+        self._store.open_session(spec, lease=self._length)
+        lease.confirm(asked, self._length)
+        self._declare_again = self._declare(self._store)
+        self._declared_at = self._clock.monotonic()
+        self._half_open = None
+        self.lease = lease
+        return lease
+
+    def close(self) -> None:
+        """Close the session; what it held must be settled before."""
+        if self.lease is not None:
+            self._store.close_session(self.lease.session)
+            self.lease.lose()
+            self._store.notify()
+
+    def close_half_open(self) -> None:
+        """Close a session that was perhaps opened, and never used."""
+        if self._half_open is not None:
+            self._store.close_session(self._half_open)
+            self._half_open = None
+
+    def say_again(self) -> None:
+        """Declare once more, now and then, what a newer release left aside: it may have gone meanwhile."""
+        if self._declare_again and self._clock.monotonic() - self._declared_at > SAY_AGAIN:
+            # Noted before, or a store that refuses would be asked in each round.
+            self._declared_at = self._clock.monotonic()
+            self._declare_again = self._declare(self._store)

@@ -1,0 +1,20 @@
+"""What a node is told at its start. Floor 4: a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+WATCH = 0.5
+"""Seconds between looks while another node runs something: how soon its death is noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node is told. ``fast_evidence=False`` judges other sessions by their lease alone."""
+
+    name: str
+    lease: timedelta
+    concurrency: int
+    fast_evidence: bool = True
+    watch: float = WATCH
