@@ -18,4 +18,5 @@ PAST_SEEDS = {
     702: "the judge disagreed with the store about the very microsecond in which a lease ends",
     51504: "a keeper took its node for idle while it adopted the runs of a claim that was carried out late",
     4400: "a plan was made just before the store's clock was set back",
+    7005740: "a node whose store hung was not told that a claim had made its lease short, and ran past it",
 }

@@ -7,7 +7,7 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from cronsensus.errors import LeaseLost, StoreError
@@ -29,7 +29,7 @@ PAGE = 200
 
 
 class Claiming:
-    """Claims for a session, and starts what it won. ``on_work`` is told when the lease has more to protect."""
+    """Claims for a session, and starts what it won."""
 
     def __init__(
         self,
@@ -38,14 +38,12 @@ class Claiming:
         holding: Holding,
         *,
         registry: Mapping[str, Registered],
-        on_work: Callable[[], None],
         telling: Telling,
     ) -> None:
         self._store = store
         self._settings = settings
         self._holding = holding
         self._registry = registry
-        self._on_work = on_work
         self._telling = telling
         self._answers_lost = False
 
@@ -84,7 +82,6 @@ class Claiming:
     def _starting(self, lease: SessionLease) -> Iterator[list[Claim]]:
         """Start the claims that the body puts into the list; know what to think of the lease where it fails."""
         claims: list[Claim] = []
-        nothing_held = not self._holding
         asked = lease.ask()
         try:
             yield claims
@@ -96,18 +93,16 @@ class Claiming:
         except StoreError:
             # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of. In this
             # order, or a renewal asked in between may find the node idle and its long answer be trusted.
-            self._holding.in_doubt = self._answers_lost = True
+            self._answers_lost = True
+            self._holding.doubt()
             lease.shorten(asked, self._settings.lease)
-            self._on_work()
             raise
         if not claims:
             return
-        shorter = lease.claimed(asked, self._settings.lease)
+        lease.claimed(asked, self._settings.lease)
         self._telling.started(claims)
         for claim in claims:
             self._holding.begin(claim, lease)
-        if shorter or nothing_held:
-            self._on_work()
 
     def clear_doubt(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""
@@ -119,7 +114,6 @@ class Claiming:
         if self._answers_lost and (mine := self._overlooks(lease, glance)) is not None:
             # That claim made the lease short, whatever was answered since.
             lease.shorten(asked, mine.expires_in)
-            self._on_work()
             self._adopt(lease)
 
     def _overlooks(self, lease: SessionLease, glance: Glance) -> SessionView | None:

@@ -93,9 +93,11 @@ class Conductor:
         self.draining = False
         telling = Telling(self.tally)
         self._waking = Waking()
-        self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare)
-        self.holding = Holding(store, clock, registry=registry, executors=executors, wake=wake, telling=telling)
-        self._claiming = Claiming(store, settings, self.holding, registry=registry, on_work=on_work, telling=telling)
+        self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
+        self.holding = Holding(
+            store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, telling=telling
+        )
+        self._claiming = Claiming(store, settings, self.holding, registry=registry, telling=telling)
         self._firing = Firing(store, clock, self._claiming, self._waking, telling)
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
         self._troubles = 0

@@ -38,6 +38,8 @@ _Key = tuple[int, int]
 class Holding:
     """The claims of this node, from their start until the store has taken their end.
 
+    ``on_work`` is told when there begins to be something that the lease protects.
+
     Attributes:
         in_doubt: whether the node may hold claims that it has not heard of.
         notes: what its runs say of themselves.
@@ -51,12 +53,14 @@ class Holding:
         registry: Mapping[str, Registered],
         executors: Mapping[str, Executor],
         wake: Callable[[], None],
+        on_work: Callable[[], None],
         telling: Telling,
     ) -> None:
         self._store = store
         self._registry = registry
         self._executors = executors
         self._wake = wake
+        self._on_work = on_work
         self._telling = telling
         self.in_doubt = False
         self.notes = Notes(clock, wake)
@@ -148,8 +152,21 @@ class Holding:
 
     # --- what the node's rounds do -----------------------------------------------------------------------------------
 
+    def doubt(self) -> None:
+        """Note that there may be claims here that nobody has heard of."""
+        nothing_held = not self
+        self.in_doubt = True
+        if nothing_held:
+            self._on_work()
+
     def begin(self, claim: Claim, lease: SessionLease) -> None:
         """Start a run; give it back if nobody here can, or if the lease is not trusted."""
+        nothing_held = not self
+        self._begin(claim, lease)
+        if nothing_held:
+            self._on_work()
+
+    def _begin(self, claim: Claim, lease: SessionLease) -> None:
         registered = self._registry.get(claim.spec.function)
         if registered is None or not lease.trusted:
             self._given_back.append(claim)

@@ -12,6 +12,7 @@ answer arrive last. So a long lease counts only if no claim was answered since i
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -32,11 +33,15 @@ class Asked:
 
 
 class SessionLease:
-    """One session's lease as this node sees it. Safe to share between threads."""
+    """One session's lease as this node sees it. Safe to share between threads.
 
-    def __init__(self, session: str, clock: Clock) -> None:
+    ``on_shorter`` is called, by whoever makes it shorter, once it is: what watches the lease would look too late.
+    """
+
+    def __init__(self, session: str, clock: Clock, on_shorter: Callable[[], None] = lambda: None) -> None:
         self.session = session
         self._clock = clock
+        self._on_shorter = on_shorter
         self._lock = threading.Lock()
         self._length = timedelta(0)
         self._trusted_until = -1.0
@@ -57,23 +62,27 @@ class SessionLease:
             elif lease <= self._length:
                 self._trusted_until = max(self._trusted_until, until)
 
-    def claimed(self, asked: Asked, lease: timedelta) -> bool:
-        """Note that a claim set the lease to ``lease``; return whether it was longer before."""
+    def claimed(self, asked: Asked, lease: timedelta) -> None:
+        """Note that a claim set the lease to ``lease``."""
         until = _trust(asked.at, lease)
         with self._lock:
             self._claims += 1
             shorter = lease < self._length
             self._trusted_until = until if shorter else max(self._trusted_until, until)
             self._length = lease
-            return shorter
+        if shorter:
+            self._on_shorter()
 
     def shorten(self, asked: Asked, lease: timedelta) -> None:
         """Note that a claim may have set the lease to ``lease``, then or later: trust no longer one."""
         until = _trust(asked.at, lease)
         with self._lock:
             self._claims += 1
-            if lease < self._length:
+            shorter = lease < self._length
+            if shorter:
                 self._trusted_until, self._length = min(self._trusted_until, until), lease
+        if shorter:
+            self._on_shorter()
 
     def lose(self) -> None:
         """Note that the session is dead for good."""

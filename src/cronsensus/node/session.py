@@ -29,6 +29,7 @@ class OwnSession:
         *,
         new_session: Callable[[], SessionSpec],
         declare: Callable[[Store], bool],
+        on_shorter: Callable[[], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -36,6 +37,7 @@ class OwnSession:
         self._length = max(settings.lease, IDLE_LEASE)
         self._new_session = new_session
         self._declare = declare
+        self._on_shorter = on_shorter
         self._declare_again = False
         self._declared_at = clock.monotonic()
         self._half_open: str | None = None
@@ -47,7 +49,7 @@ class OwnSession:
         self.close_half_open()
         spec = self._new_session()
         self._half_open = spec.id
-        lease = SessionLease(spec.id, self._clock)
+        lease = SessionLease(spec.id, self._clock, self._on_shorter)
         asked = lease.ask()
         self._store.open_session(spec, lease=self._length)
         lease.confirm(asked, self._length)
