@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import InvalidOption
 from cronsensus.triggers import Trigger, trigger_from_json
+from cronsensus.triggers.options import unknown
 
 Overlap = Literal["skip", "queue_one", "queue", "cancel_previous", "allow"]
 CatchUp = Literal["none", "latest", "all"]
@@ -145,6 +146,14 @@ _ELSEWHERE = {
     "time_limit": "timeout=…",
     "soft_time_limit": "timeout=…",
     "acks_late": "on_crash='retry' (True), or on_crash='fail' (False)",
+    **dict.fromkeys(("seconds", "minutes", "hours", "days", "weeks", "interval"), "the trigger first: every('5m')"),
+    **dict.fromkeys(
+        ("second", "minute", "hour", "day", "day_of_week", "crontab"), "the trigger first: cron('30 3 * * *')"
+    ),
+    "run_date": "the trigger first: at('2026-12-31T00:00:00Z')",
+    "tz": "it into the trigger: cron('0 3 * * *', tz='Europe/Berlin')",
+    "rate_limit": "concurrency=…: most runs at a time",
+    "autoretry_for": "retries=…: any exception is tried again",
     "bind": "a parameter with the annotation Run",
 }
 """What other schedulers call it, and what to write here."""
@@ -152,14 +161,7 @@ _ELSEWHERE = {
 
 def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
     """Return the error for an option that nobody knows, with the nearest one that somebody does."""
-    import difflib
-
-    close = difflib.get_close_matches(name, known, n=1)
-    if where == "a job" and name in _ELSEWHERE:
-        hint = f"; write {_ELSEWHERE[name]}"
-    else:
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
-    return InvalidOption(f"unknown option {name!r} for {where}{hint}")
+    return InvalidOption(unknown(name, known, where=where, elsewhere=_ELSEWHERE if where == "a job" else {}))
 
 
 def _read_policy(name: str, value: Any) -> Any:

@@ -10,6 +10,7 @@ from cronsensus.durations import Duration
 from cronsensus.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
 from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_instant
+from cronsensus.triggers.options import options_told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,13 @@ class At(Trigger):
         return {"kind": "at", "instant": format_instant(self.instant), **bounds_to_json(None, None, self.jitter)}
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("run_date", "eta", "date", "when", "time"), "the instant first: at('2026-12-31T00:00:00Z')"),
+    **dict.fromkeys(("timezone", "tz"), "the offset into the instant: at('2026-12-31T00:00:00+01:00')"),
+}
+
+
+@options_told(_ELSEWHERE)
 def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
     """Return a trigger for one instant.
 

@@ -23,6 +23,7 @@ from cronsensus.triggers.bounds import (
 )
 from cronsensus.triggers.dst import ZonedClock
 from cronsensus.triggers.fields import read_cron
+from cronsensus.triggers.options import options_told
 from cronsensus.triggers.wall import WallClock
 from cronsensus.triggers.words import cron_in_words
 from cronsensus.triggers.zones import load_zone, zone_name
@@ -87,6 +88,16 @@ class Cron(Trigger):
         return {"kind": "cron", "expression": self.expression, "tz": self.tz, "dst": self.dst, **bounds}
 
 
+_FIELDS = ("second", "minute", "hour", "day", "month", "week", "day_of_week", "year", "day_of_month", "month_of_year")
+_ELSEWHERE = {
+    **dict.fromkeys(_FIELDS, "it into the text, minute hour day month day-of-week: cron('30 3 * * MON')"),
+    **dict.fromkeys(("timezone", "tzinfo", "zone"), "tz='Europe/Berlin'"),
+    "start_date": "start='…'",
+    "end_date": "end='…'",
+}
+
+
+@options_told(_ELSEWHERE)
 def cron(
     expression: str,
     *,

@@ -18,6 +18,7 @@ from cronsensus.triggers.bounds import (
     read_instant,
     read_optional_instant,
 )
+from cronsensus.triggers.options import options_told
 from cronsensus.triggers.words import interval_in_words
 
 _SHORTEST = timedelta(milliseconds=1)
@@ -71,6 +72,17 @@ class Every(Trigger):
         return {"kind": "every", "interval": format_duration(self.interval), **bounds}
 
 
+_ELSEWHERE = {
+    **{unit: f"every('5{unit[0]}')" for unit in ("seconds", "minutes", "hours", "days", "weeks")},
+    "start_date": "start='…'",
+    "end_date": "end='…'",
+    "anchor": "start='…', from which it counts",
+    "timezone": "cron('0 3 * * *', tz='Europe/Berlin'): an interval is elapsed time, alike in all zones",
+    "tz": "cron('0 3 * * *', tz='Europe/Berlin'): an interval is elapsed time, alike in all zones",
+}
+
+
+@options_told(_ELSEWHERE)
 def every(
     interval: Duration,
     *,

@@ -1,0 +1,53 @@
+"""What to answer to an option that nobody knows. Floor 1."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import ParamSpec, TypeVar
+
+from cronsensus.errors import InvalidTrigger
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def unknown(name: str, known: Collection[str], *, where: str, elsewhere: Mapping[str, str]) -> str:
+    """Return the message: what to write for ``name``, the nearest of ``known``, or all of them.
+
+    Args:
+        name: as it was written.
+        known: what could have been.
+        where: what does not know it.
+        elsewhere: what other schedulers call it, and what to write here.
+    """
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    if name in elsewhere:
+        hint = f"write {elsewhere[name]}"
+    else:
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
+    return f"unknown option {name!r} for {where}; {hint}"
+
+
+def options_told(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function answer to an option that it does not have with what to write instead. Its type stays the same."""
+
+    def wrap(function: Callable[P, R]) -> Callable[P, R]:
+        code = function.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+        @functools.wraps(function)
+        def told(*args: P.args, **kwargs: P.kwargs) -> R:
+            wrong = [name for name in kwargs if name not in known]
+            if wrong:
+                where = f"{function.__name__}()"
+                raise InvalidTrigger(
+                    "; ".join(unknown(name, known, where=where, elsewhere=elsewhere) for name in wrong)
+                )
+            return function(*args, **kwargs)
+
+        return told
+
+    return wrap
