@@ -1,4 +1,4 @@
-"""Where the tests of locks hold them: each test in an empty place of its own, on every store."""
+"""Where the tests of locks hold them: each test in an empty place of its own, on every kind of place."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,9 +8,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronsensus.lock import opening
+from tests.servers.programs import ServiceMissing
+from tests.servers.redis import RedisServer
 
 IN_MEMORY = Path("/dev/shm")
-SHARED = ["sqlite", "postgres", "mysql", "redis"]
+SHARED_STORES = ["sqlite", "postgres", "mysql", "redis"]
 """Stores that several processes can reach."""
 _names = count()
 
@@ -22,23 +24,69 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture(scope="session")
+def masters() -> Iterator[list[RedisServer]]:
+    """Return three independent Redis servers, running; who breaks them uses others."""
+    try:
+        servers = [RedisServer(durable=False) for _ in range(3)]
+    except ServiceMissing as missing:
+        pytest.skip(f"service missing: {missing}")
+    try:
+        for server in servers:
+            server.start()
+        yield servers
+    finally:
+        for server in servers:
+            server.end()
+
+
 def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
+    number = next(_names)
     if kind == "memory":
-        yield f"memory://lock-{next(_names)}"
+        yield f"memory://lock-{number}"
     elif kind == "sqlite":
         yield f"sqlite:///{request.getfixturevalue('folder') / 'locks.db'}"
+    elif kind == "files":
+        yield f"file://{request.getfixturevalue('folder') / 'locks'}"
+    elif kind == "redlock":
+        servers = request.getfixturevalue("masters")
+        yield ",".join(f"{server.url}?prefix=test-{number}" for server in servers)
     else:
         yield request.getfixturevalue(f"{kind}_url")
     opening.close_all()
 
 
-@pytest.fixture(params=["memory", *SHARED])
+@pytest.fixture(params=["memory", *SHARED_STORES])
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return the URL of an empty place."""
+    """Return the URL of an empty store."""
     yield from _place(request, request.param)
 
 
-@pytest.fixture(params=SHARED)
+@pytest.fixture(params=SHARED_STORES)
 def shared_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return the URL of an empty place that several processes can reach."""
+    """Return the URL of an empty store that several processes can reach."""
+    yield from _place(request, request.param)
+
+
+@pytest.fixture(params=["memory", *SHARED_STORES, "redlock", "files"])
+def where(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return an empty place of any kind, as text; see ``places``."""
+    yield from _place(request, request.param)
+
+
+@pytest.fixture(params=["memory", *SHARED_STORES, "redlock"])
+def timed(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return an empty place where a lock has a TTL."""
+    yield from _place(request, request.param)
+
+
+@pytest.fixture(params=[*SHARED_STORES, "redlock", "files"])
+def shared(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return an empty place of any kind that several processes can reach."""
+    yield from _place(request, request.param)
+
+
+@pytest.fixture(params=[*SHARED_STORES, "redlock"])
+def shared_timed(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return an empty place that several processes can reach, and where a lock has a TTL."""
     yield from _place(request, request.param)

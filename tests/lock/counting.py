@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cronsensus import Lock
+from tests.lock.places import lock_at
 
 BLOCK = 4096
 NOBODY = b"0".ljust(20)
@@ -147,9 +148,8 @@ def _reap(alive: dict[int, str], wrong: list[str], folder: Path) -> bool:
 
 def main() -> None:
     url, folder, workers, rounds, kills, ttl, limit = sys.argv[1:]
-    where = url.split(",") if "," in url else url
     done = count(
-        lambda: Lock(where, "counting", ttl=ttl, limit=int(limit)),
+        lambda: lock_at(url, "counting", ttl=ttl, limit=int(limit)),
         Path(folder),
         workers=int(workers),
         rounds=int(rounds),

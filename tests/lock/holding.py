@@ -1,10 +1,11 @@
-"""A process that holds a lock and says what it sees: ``holding.py URL NAME TTL WHAT``, driven by lines on its input."""
+"""A process that holds a lock and says what it sees: ``holding URL NAME TTL WHAT``, driven by lines on its input."""
 
 import os
 import sys
 import threading
 
 from cronsensus import CronsensusError, Lock
+from tests.lock.places import lock_at
 
 
 def say(word: object) -> bool:
@@ -14,7 +15,7 @@ def say(word: object) -> bool:
 
 def main() -> None:
     url, name, ttl, what = sys.argv[1:]
-    lock = Lock(url.split(",") if "," in url else url, name, ttl=ttl)
+    lock = lock_at(url, name, ttl=ttl)
     lease = lock.__enter__()
     say(lease.token)
     if what == "threads":

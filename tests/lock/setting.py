@@ -1,6 +1,6 @@
 """Workers that add elements to a set in a file, which they read, and write whole, under the lock; etcd's own test.
 
-``setting.py URL FOLDER WORKER SECONDS FENCED``. Some take longer than the TTL between reading and writing, because
+``setting URL FOLDER WORKER SECONDS FENCED``. Some take longer than the TTL between reading and writing, because
 they are stopped from outside. FENCED: the file looks at the token of who reads or writes, and refuses an older one.
 Each element that was written, as far as the worker could see, is noted in a file of the worker's own.
 """
@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cronsensus import LeaseLost, Lock
+from cronsensus import LeaseLost, StoreError
+from tests.lock.places import lock_at
 
 
 class Stale(Exception):
@@ -41,11 +42,17 @@ class Resource:
         try:
             text = self._path.read_text() if self._path.exists() else '{"token": 0, "elements": []}'
             held: Any = json.loads(text)
+            if token == held["token"] and held["of"] != os.getpid():
+                raise AssertionError(f"two holders have the token {token}")
             if self._fenced and token < held["token"]:
                 raise Stale
             found: list[int] = held["elements"]
             # A read counts, too: what was read under this token must not be changed under an older one.
-            new = {"token": max(token, held["token"]), "elements": found if elements is None else elements}
+            new = {
+                "token": max(token, held["token"]),
+                "of": os.getpid() if token >= held["token"] else held["of"],
+                "elements": found if elements is None else elements,
+            }
             fresh = self._path.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(new))
             fresh.rename(self._path)
@@ -57,8 +64,8 @@ class Resource:
 def main() -> None:
     url, folder, worker, seconds, fenced = sys.argv[1:]
     resource = Resource(Path(folder) / "set", fenced=fenced == "fenced")
-    lock = Lock(url.split(",") if "," in url else url, "set", ttl="1s")
-    ends, number, stale, lost = time.monotonic() + float(seconds), 0, 0, 0
+    lock = lock_at(url, "set", ttl="1s")
+    ends, number, stale, lost, away = time.monotonic() + float(seconds), 0, 0, 0, 0
     with (Path(folder) / f"done-{worker}").open("a") as done:
         while time.monotonic() < ends:
             number += 1
@@ -75,7 +82,10 @@ def main() -> None:
                 stale += 1
             except LeaseLost:
                 lost += 1
-    print(json.dumps({"tried": number, "stale": stale, "lost": lost}))
+            except StoreError:
+                away += 1
+                threading.Event().wait(0.05)
+    print(json.dumps({"tried": number, "stale": stale, "lost": lost, "away": away}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """etcd's set test: a lock alone does not protect from a holder that was frozen; its token does."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -11,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    "CRONSENSUS_TEST_LONG" not in os.environ,
-    reason="takes minutes, and is not yet steady: CRONSENSUS_TEST_LONG=1 runs it",
-)
-
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 WORKERS, SECONDS = 4, 12
 
 
@@ -24,8 +18,8 @@ def run(url: str, folder: Path, how: str) -> tuple[set[int], set[int], dict[str,
     """Return what was written as far as the workers know, what is in the file, and what they met."""
     workers = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "setting.py"), url, str(folder), str(number), str(SECONDS), how],
-            stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "tests.lock.setting", url, str(folder), str(number), str(SECONDS), how],
+            cwd=ROOT, stdout=subprocess.PIPE, text=True,
         )
         for number in range(WORKERS)
     ]  # fmt: skip

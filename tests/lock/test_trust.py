@@ -115,7 +115,7 @@ def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
     waits.start()
     asked = len(scene.gates[0]._guest.store.asked)
     scene.clock.advance(9.5)
-    scene.gates[0]._deadlines.wake()
+    scene.gates[0]._watch.deadlines.wake()
     assert heard.wait(PATIENCE)
     waits.join(PATIENCE)
     assert len(scene.gates[0]._guest.store.asked) == asked

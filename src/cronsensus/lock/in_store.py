@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import socket
@@ -14,10 +13,10 @@ from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease
-from cronsensus.lock.waiting import Room, Seat, StoreSeat
+from cronsensus.lock.waiting import Room, RoomSeat, Seat
+from cronsensus.lock.watching import Watch
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.node.evidence import is_dead
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.guest import Guest
 from cronsensus.stores.base import Store
 
@@ -47,7 +46,7 @@ class StoreGate(Gate):
         self._is_ready = False
         self._guest = Guest(store, clock, name=self._name)
         self._room = Room(lambda: self._guest.store)
-        self._deadlines = Deadlines(clock)
+        self._watch = Watch(clock)
         self._tells = store.capabilities.notify or store.capabilities.clock == "process"
 
     @property
@@ -59,7 +58,7 @@ class StoreGate(Gate):
         """Free all that is held, and let go of connections."""
         self._room.close()
         self._guest.close()
-        self._deadlines.close()
+        self._watch.close()
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
@@ -73,40 +72,51 @@ class StoreGate(Gate):
             holders = self._views(wanted.name)
             if self._bury(holders):
                 lease = self._try(wanted)
-            if isinstance(seat, StoreSeat):
+            if isinstance(seat, RoomSeat):
                 seat.see(holders)
         return lease
 
-    def _try(self, wanted: Wanted) -> Lease | None:
+    def _try(self, wanted: Wanted, *, again: bool = True) -> Lease | None:
+        holder = f"{self._name}/{threading.current_thread().name}/{next(self._numbers)}"[-400:]
         try:
-            return self._ask(wanted)
+            return self._ask(wanted, holder)
         except LeaseLost:
             # Somebody has taken this process for dead; it is not, and begins a new session.
-            return self._ask(wanted)
+            if not again:
+                raise
+        except StoreError as error:
+            # Most often the connection was cut off while it lay idle, and the store is there.
+            if not (self._undo(wanted.name, holder) and error.retryable and again):
+                raise
+        return self._try(wanted, again=False)
 
-    def _ask(self, wanted: Wanted) -> Lease | None:
-        with self._guest.present() as session:
+    def _ask(self, wanted: Wanted, holder: str) -> Lease | None:
+        session = self._guest.come()
+        try:
             asked_at = self.clock.monotonic()
-            holder = f"{self._name}/{threading.current_thread().name}/{next(self._numbers)}"[-400:]
-            try:
-                grant = self._guest.store.lock(
-                    wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit
-                )
-            except LeaseLost:
-                self._guest.mistrust(session)
-                raise
-            except StoreError:
-                self._undo(wanted.name, holder)
-                raise
+            grant = self._guest.store.lock(
+                wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit
+            )
             return None if grant is None else self._held(wanted, grant, session.session, asked_at)
+        except LeaseLost:
+            self._guest.mistrust(session)
+            raise
+        finally:
+            self._guest.go()
 
-    def _undo(self, name: str, holder: str) -> None:
-        """Free what may have been granted although the answer was lost, or all would wait until its TTL ends."""
-        with contextlib.suppress(StoreError):
+    def _undo(self, name: str, holder: str) -> bool:
+        """Free what may have been granted although the answer was lost, or all would wait until its TTL ends.
+
+        Returns whether the store could be asked.
+        """
+        try:
             for view in self._views(name):
                 if view.holder == holder:
                     grant = LockGrant(name=name, holder=holder, token=view.token, place=view.place)
                     self._guest.store.unlock(grant)
+        except StoreError:
+            return False
+        return True
 
     def _held(self, wanted: Wanted, grant: LockGrant, session: str, asked_at: float) -> Lease:
         lease = Lease(
@@ -123,7 +133,7 @@ class StoreGate(Gate):
         )
         # Also what is not renewed: it is lost with the session.
         self._guest.keep(lease, wanted.ttl.total_seconds() / RENEWALS)
-        lease.watch(self._deadlines)
+        self._watch.begin(lease)
         return lease
 
     def _bury(self, holders: Sequence[LockView]) -> bool:
@@ -144,8 +154,13 @@ class StoreGate(Gate):
         return (by or self._guest.store).extend(_grant(lease), ttl=ttl)
 
     def forget(self, lease: Lease) -> None:
-        """Renew this no more."""
+        """Renew and watch this no more."""
         self._guest.forget(lease)
+        self._watch.end(lease)
+
+    def watch(self, lease: Lease) -> None:
+        """See to it that its end is noticed."""
+        self._watch.begin(lease)
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the lock is held under this lease."""
@@ -160,7 +175,7 @@ class StoreGate(Gate):
 
     def seat(self, name: str) -> Seat:
         """Return a place to wait in."""
-        return StoreSeat(self._room, name, look_again=LOOK_AGAIN if self._tells else LOOK_UNTOLD)
+        return RoomSeat(self._room, name, look_again=LOOK_AGAIN if self._tells else LOOK_UNTOLD)
 
 
 def _grant(lease: Lease) -> LockGrant:

@@ -18,7 +18,6 @@ from cronsensus.clock import Clock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import LeaseLost, NotTheHolder, StoreError
 from cronsensus.lock.working import on_worker
-from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.lease import MARGIN
 from cronsensus.stores.base import Store
 
@@ -43,8 +42,12 @@ class Place(ABC):
         """Let a lock last ``ttl`` from now on; ``False``: it was not held under this lease any more."""
 
     @abstractmethod
+    def watch(self, lease: Lease) -> None:
+        """See to it that its end is noticed, which may be sooner than it was. Asks no store."""
+
+    @abstractmethod
     def forget(self, lease: Lease) -> None:
-        """Renew this no more. Asks no store."""
+        """Renew and watch this no more. Asks no store."""
 
     @abstractmethod
     def is_held(self, lease: Lease) -> bool:
@@ -75,7 +78,6 @@ class Lease:
         holder: who holds it, for people.
         token: the fencing token: higher than that of every holder before. Hand it to whatever the lock protects, and
             have that refuse what comes with a lower one than it has seen.
-        lost: an event that is set before anybody else can hold the lock.
     """
 
     def __init__(
@@ -117,16 +119,30 @@ class Lease:
         self._asking = threading.Lock()
         self._released = False
         self._why = ""
-        self._watch: Deadline | None = None
+        self._lost: Lost | None = None
         self._ends, self._trusted_until = _ends(asked_at, ttl)
-        self.lost = Lost(self)
 
     # --- trust --------------------------------------------------------------------------------------------------------
+
+    @property
+    def lost(self) -> Lost:
+        """The event that is set before anybody else can hold the lock."""
+        with self._lock:
+            if self._lost is None:  # made late: most leases are over before anybody asks, and an event costs a lot
+                self._lost = Lost(self)
+                if self._why:
+                    self._lost.set()
+            return self._lost
 
     @property
     def trusted(self) -> bool:
         """Whether nobody else can hold the lock yet."""
         return not self._why and self._clock.monotonic() < self._trusted_until and self.is_ours
+
+    @property
+    def ttl(self) -> timedelta:
+        """Return how long it lasts without a renewal; a lock without an end says the longest time there is."""
+        return timedelta.max if self._ttl is None else self._ttl
 
     @property
     def expires_in(self) -> float:
@@ -142,17 +158,9 @@ class Lease:
         if self.lost.is_set():
             raise self._loss()
 
-    def watch(self, deadlines: Deadlines) -> None:
-        """See to it that ``lost`` is set in time, by a thread that asks no store."""
-        if self._ttl is not None:
-            self._watch = deadlines.after(max(SOONEST, self.expires_in), lambda: self._look(deadlines))
-
-    def _look(self, deadlines: Deadlines) -> None:
-        if self._released:
-            return
-        if self.trusted:
-            self.watch(deadlines)
-        else:
+    def expire(self) -> None:
+        """Be told by the watch that its time is over."""
+        if not self._released:
             self.lose("it could not be renewed in time" if self.renew else "its time is over")
 
     def lose(self, why: str) -> None:
@@ -160,7 +168,8 @@ class Lease:
         with self._lock:
             first = not self._why and not self._released
             self._why = self._why or why
-        threading.Event.set(self.lost)
+            if self._lost is not None:
+                self._lost.set()
         if first and self.renew:
             _log.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
 
@@ -182,29 +191,27 @@ class Lease:
             StoreError: the store cannot be asked; the lock ends with its TTL.
         """
         self.require_holder()
-        self._end()
+        self.end()
         self._free()
 
     def _free(self) -> None:
-        """Free it in the store; once, after ``_end``."""
+        """Free it in the store; once, after ``end``."""
         if not self._place.free(self):
             self._why = self._why or "it had run out"
             raise self._loss()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Hold it no more as far as this process goes: nobody renews it, nobody watches it."""
         with self._lock:
             if self._released:
                 raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
             self._released = True
         self._place.forget(self)
-        if self._watch is not None:
-            self._watch.cancel()
 
     def abandon(self) -> None:
         """Free a lock that nobody will ever use: whoever wanted it has given up meanwhile."""
         try:
-            self._end()
+            self.end()
             self._place.free(self)
         except StoreError as error:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
@@ -281,8 +288,10 @@ class Lease:
             ends, trusted_until = _ends(asked_at, ttl)
             if only_longer and ends <= self._ends:
                 return
-            # The answer may be lost, and the lease be shorter all the same.
-            self._trusted_until = min(self._trusted_until, trusted_until)
+            if trusted_until < self._trusted_until:
+                # The answer may be lost, and the lease be shorter all the same.
+                self._trusted_until = trusted_until
+                self._place.watch(self)
             if not self._place.extend(self, ttl, by=by):
                 self.lose("somebody else has it, or it had run out")
                 raise self._loss()
@@ -316,7 +325,7 @@ class Lease:
     async def arelease(self) -> None:
         """Do what ``release`` does without blocking the event loop."""
         self.require_holder()
-        self._end()
+        self.end()
         await on_worker(self._free)
 
     async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002

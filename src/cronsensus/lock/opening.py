@@ -11,7 +11,7 @@ from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidOption
 from cronsensus.lock.gate import Gate
 from cronsensus.lock.in_store import StoreGate
-from cronsensus.stores import open_store
+from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 
 Where = str | Store | Sequence[str] | Callable[[], Gate]
@@ -39,6 +39,10 @@ def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
         at_url = partial(_at_url, where, namespace or "default")
         at_url()  # connects to nothing yet, and says so if nothing answers to that URL
         return at_url
+    if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
+        at_masters = partial(_at_masters, tuple(where), namespace or "default")
+        at_masters()
+        return at_masters
     raise InvalidOption(
         f"{where!r} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, "
         "or a list of redis:// URLs"
@@ -46,10 +50,35 @@ def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
 
 
 def _at_url(url: str, namespace: str) -> Gate:
+    return _gate((url, namespace), lambda: _open(url, namespace))
+
+
+def _open(url: str, namespace: str) -> Gate:
+    if url.startswith("file:"):
+        from cronsensus.lock.in_files import FileGate
+
+        return FileGate(url, namespace)
+    return StoreGate(open_store(url, namespace=namespace), SystemClock())
+
+
+def _at_masters(urls: tuple[str, ...], namespace: str) -> Gate:
+    return _gate((urls, namespace), lambda: _open_masters(urls, namespace))
+
+
+def _open_masters(urls: tuple[str, ...], namespace: str) -> Gate:
+    try:
+        from cronsensus.lock.redlock import RedlockGate
+    except ImportError as error:
+        raise missing_driver(error, "redis", extra="redis") from error
+
+    return RedlockGate(urls, namespace)
+
+
+def _gate(key: Hashable, make: Callable[[], Gate]) -> Gate:
     with _guard:
-        gate = _by_url.get((url, namespace))
+        gate = _by_url.get(key)
         if gate is None:
-            gate = _by_url[url, namespace] = StoreGate(open_store(url, namespace=namespace), SystemClock())
+            gate = _by_url[key] = make()
         return gate
 
 

@@ -17,11 +17,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from cronsensus.errors import StoreError
 from cronsensus.model.session import LockView
 from cronsensus.node.evidence import is_dead
-from cronsensus.stores.base import Store
 from cronsensus.stores.lines import Line
 
 _log = logging.getLogger("cronsensus.lock")
@@ -93,26 +93,36 @@ def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
         loop.call_soon_threadsafe(told.set)
 
 
-class Room:
-    """The waiters of one store in this process. Safe to share between threads; not for a forked child."""
+class Tells(Protocol):
+    """Where an unlock can be heard of; a ``Store`` is such a place."""
 
-    def __init__(self, store: Callable[[], Store]) -> None:
-        """Hear from the line of ``store()``, which is asked for when somebody waits."""
-        self._store = store
+    def line(self) -> Line:
+        """Return a way to be told."""
+
+    def call_next(self, name: str) -> None:
+        """Tell one who waits."""
+
+
+class Room:
+    """The waiters for one place in this process. Safe to share between threads; not for a forked child."""
+
+    def __init__(self, place: Callable[[], Tells]) -> None:
+        """Hear from the line of ``place()``, which is asked for when somebody waits."""
+        self._place = place
         self._changed = threading.Condition()
-        self._waiting: dict[str, deque[StoreSeat]] = {}
+        self._waiting: dict[str, deque[RoomSeat]] = {}
         self._line: Line | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def stand(self, seat: StoreSeat) -> None:
+    def stand(self, seat: RoomSeat) -> None:
         """Take a waiter in, at the end of its line here and, if it is the first, of the line elsewhere."""
         with self._changed:
             waiting = self._waiting.setdefault(seat.name, deque())
             if seat not in waiting:
                 waiting.append(seat)
             if self._line is None:
-                self._line = self._store().line()
+                self._line = self._place().line()
             line = self._line
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._hear, name="cronsensus-waiting", daemon=True)
@@ -120,7 +130,7 @@ class Room:
             self._changed.notify_all()
         line.join(seat.name)
 
-    def leave(self, seat: StoreSeat) -> None:
+    def leave(self, seat: RoomSeat) -> None:
         """Let a waiter go. The line elsewhere is left to the thread: told in vain, it tells the next."""
         with self._changed:
             waiting = self._waiting.get(seat.name)
@@ -168,7 +178,7 @@ class Room:
             if others:
                 line.join(name)
         else:
-            self._store().call_next(name)
+            self._place().call_next(name)
 
     def _next_line(self) -> Line | None:
         """Return the line to hear from; ``None``: nobody has waited for a while, and the thread is over."""
@@ -190,14 +200,14 @@ class Room:
             self._changed.wait_for(lambda: self._closed, AFTER_TROUBLE)
             if self._closed:
                 return
-            self._line = self._store().line()
+            self._line = self._place().line()
             waiting = [seat for seats in self._waiting.values() for seat in seats]
         for seat in waiting:
             seat.ring()
 
 
-class StoreSeat(Seat):
-    """A place of one who waits for a lock of a store."""
+class RoomSeat(Seat):
+    """A place of one who is told when the lock may be free."""
 
     def __init__(self, room: Room, name: str, *, look_again: float) -> None:
         super().__init__()

@@ -27,6 +27,11 @@ def _pool() -> ThreadPoolExecutor:
         return _pools[0]
 
 
+def submit(act: Callable[[], object]) -> None:
+    """Have something done on a thread of our own."""
+    _pool().submit(act)
+
+
 async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], object] | None = None) -> Answer:
     """Call ``ask`` on a thread of our own; if the caller is cancelled, its answer goes to ``in_vain`` there."""
     asked = _pool().submit(ask)

@@ -70,13 +70,21 @@ def is_dead(session: SessionView | LockView) -> bool:
 
     ``False`` whenever this host cannot tell.
     """
-    if session.pid is None or session.host != host_identity():
+    return session.pid is not None and is_gone(session.host, session.pid, session.pid_started)
+
+
+def is_gone(host: str | None, pid: int, started: int | None) -> bool:
+    """Return whether the process with this ``pid`` on ``host``, begun at ``started``, is certainly gone.
+
+    ``False`` whenever this host cannot tell.
+    """
+    if host != host_identity():
         return False
     try:
-        started = started_at(session.pid)
+        seen = started_at(pid)
     except (OSError, ValueError, IndexError, psutil.Error):
         return False
-    return started is None or started != session.pid_started
+    return seen is None or seen != started
 
 
 ABSENT_FOR = 0.2

@@ -7,7 +7,7 @@ needed, kept by a thread with a connection of its own, and closed when nothing h
 
 ::
 
-    present() ──▶ session open ──▶ keep(lock) ──▶ forget(lock) ──▶ nobody needs it for a while ──▶ closed
+    come() ──▶ session open    ──▶ keep(lock) ──▶ forget(lock) ──▶ nobody needs it for a while ──▶ closed
                       │                                                   │
                       │   the keeper's thread: renews the session every four minutes, and steps what is kept
                       └── the store says that it is dead: all that is kept is lost; the next one opens a new session
@@ -20,8 +20,6 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
 
@@ -93,22 +91,28 @@ class Guest:
         with self._lock:
             return not self._kept and not self._present
 
-    @contextmanager
-    def present(self) -> Iterator[SessionLease]:
-        """Lend the session, opened if there is none that can be trusted; it is not closed meanwhile.
+    def come(self) -> SessionLease:
+        """Return the session, opened if there is none that can be trusted; it is not closed before ``go``.
 
         Raises:
-            StoreError: the store cannot be used now.
+            StoreError: the store cannot be used now; there is nothing to go from.
         """
         with self._lock:
             self._present += 1
             lease = self._lease
+        if lease is not None and lease.trusted:
+            return lease
         try:
-            yield lease if lease is not None and lease.trusted else self._new_session()
-        finally:
-            with self._lock:
-                self._present -= 1
-                self._needed_at = self._clock.monotonic()
+            return self._new_session()
+        except BaseException:
+            self.go()
+            raise
+
+    def go(self) -> None:
+        """Need the session no more, but for what is kept."""
+        with self._lock:
+            self._present -= 1
+            self._needed_at = self._clock.monotonic()
 
     def keep(self, kept: Kept, first: float) -> None:
         """Step this from now on, for the first time in ``first`` seconds."""

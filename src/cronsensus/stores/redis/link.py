@@ -5,24 +5,33 @@ A connection on which anything went wrong is closed and never used again: its ne
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redis import exceptions
 
+from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.stores.redis.errors import code_of, moved_to, newer_schema, refusal, translate
-from cronsensus.stores.redis.routes import Route, Wire
+from cronsensus.stores.redis.routes import Pool, Route, Wire
 from cronsensus.stores.redis.scripts import Script
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import RedisUrl
 
 MOST_MOVES = 5
+MOST_WARM = 4
+"""Most connections that are kept at hand after use."""
+WARM_FOR = 1.0
+"""Seconds for which a connection is not asked whether it is still there before it is used again."""
 _ELSEWHERE = {"READONLY", "CLUSTERDOWN", "MASTERDOWN"}
 """Errors after which the keys may be found on another server."""
 
 Answer = TypeVar("Answer")
+_CLOCK = SystemClock()
 
 
 class TooFewReplicas(StoreUnavailable):
@@ -42,6 +51,7 @@ class Link:
         self._space = space
         self._route = route
         self._closed = threading.Event()
+        self._warm: list[_Warm] = []
         self._short = False
         """The last write came to fewer replicas than wanted."""
 
@@ -85,6 +95,7 @@ class Link:
     def close(self) -> None:
         """Close all connections. Idempotent."""
         self._closed.set()
+        self._cool_down()
         self._route.close()
 
     # --- replicas -----------------------------------------------------------------------------------------------------
@@ -121,7 +132,7 @@ class Link:
         writes nothing more, and may be on another connection: hence a write that always is one.
         """
         if not confirmed:
-            connection.send_command(*command)
+            connection.send_packed_command([_packed(command)])
             return connection.read_response(), 0
         pulse = (b"HSET", self._space.pulse, b"", b"")
         wait = (b"WAIT", self._url.min_replicas, self._patience)
@@ -145,10 +156,12 @@ class Link:
                 return self._lend(talk)
             except exceptions.ResponseError as error:
                 address = moved_to(error)
+                self._cool_down()
                 # That is a refusal: nothing was done here, so it may be sent again.
                 if address is None or not self._route.moved(address):
                     self._raise(error)
             except (exceptions.RedisError, OSError) as error:
+                self._cool_down()
                 self._route.forget()
                 raise translate(error, self.where) from error
         raise StoreUnavailable(f"{self.where}: each server of the Cluster names another one; redis-cli --cluster check")
@@ -167,7 +180,7 @@ class Link:
         if self._closed.is_set():
             raise StoreUnavailable(f"this handle on {self.where} was closed; open the store again with open_store()")
         pool = self._route.pool()
-        connection = pool.get_connection()
+        connection = self._take_warm(pool) or pool.get_connection()
         in_order = False
         try:
             answer = talk(connection)
@@ -177,6 +190,52 @@ class Link:
             in_order = True
             raise
         finally:
-            if not in_order:
-                connection.disconnect()
-            pool.release(connection)
+            if in_order and len(self._warm) < MOST_WARM and not self._closed.is_set():
+                self._warm.append(_Warm(pool, connection, _CLOCK.monotonic(), os.getpid()))
+            else:
+                if not in_order:
+                    connection.disconnect()
+                pool.release(connection)
+
+    # --- connections that were in use a moment ago --------------------------------------------------------------------
+
+    def _take_warm(self, pool: Pool) -> Wire | None:
+        """Return a connection that was good a moment ago, without asking the kernel whether it still is.
+
+        That question, and the bookkeeping of the driver's pool, cost as much as the rest of a short verb.
+        """
+        while self._warm:
+            try:
+                warm = self._warm.pop()
+            except IndexError:  # another thread was faster
+                return None
+            if warm.pid != os.getpid():
+                continue  # the parent's; its pool sees to it that it is not used here
+            if warm.pool is pool and _CLOCK.monotonic() - warm.since < WARM_FOR:
+                return warm.wire
+            warm.pool.release(warm.wire)
+        return None
+
+    def _cool_down(self) -> None:
+        """Give all back to where they came from."""
+        while self._warm:
+            with contextlib.suppress(IndexError):
+                warm = self._warm.pop()
+                if warm.pid == os.getpid():
+                    warm.pool.release(warm.wire)
+
+
+@dataclass(frozen=True, slots=True)
+class _Warm:
+    pool: Pool
+    wire: Wire
+    since: float
+    pid: int
+
+
+def _packed(words: tuple[bytes, ...]) -> bytes:
+    """Return a command as it goes over the wire."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        parts += (b"$%d\r\n" % len(word), word, b"\r\n")
+    return b"".join(parts)

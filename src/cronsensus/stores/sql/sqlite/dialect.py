@@ -16,11 +16,11 @@ from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.boot import boot_id
-from cronsensus.stores.sql.sqlite.filesystems import kind_of
 from cronsensus.stores.sql.sqlite.handover import Handover
 from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, shape_of
 from cronsensus.stores.sql.sqlite.url import SqliteUrl

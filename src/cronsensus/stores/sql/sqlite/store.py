@@ -14,10 +14,10 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
-from cronsensus.stores.sql.sqlite.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite.line import PipeLine, call_next
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.sqlite.wake import Wake

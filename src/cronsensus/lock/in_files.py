@@ -1,0 +1,233 @@
+"""Locks held on files, by the kernel: no server, one host, free the moment their process dies. Floor 5.
+
+::
+
+    /var/lock/app/  reindex-5c1f….0.lock   one for each place; locked while it is held, and never removed
+                    reindex-5c1f….token    the last token that was given; locked while one is taken
+
+The library filelock does the locking: it lets go in a forked child without taking the lock from the parent, and looks
+whether the file that it has locked is still the one under that name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import itertools
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy, StoreUnavailable
+from cronsensus.instants import to_micros
+from cronsensus.lock.gate import Gate, Wanted
+from cronsensus.lock.lease import Lease
+from cronsensus.lock.waiting import Seat
+from cronsensus.model.job import check_name, unknown_option
+from cronsensus.stores.base import Store
+from cronsensus.stores.filesystems import is_network, kind_of
+
+try:
+    from filelock import FileLock, Timeout
+except ImportError as error:
+    raise MissingExtra(
+        f'locks on files need the library filelock ({error}); pip install "cronsensus[files]"'
+    ) from error
+
+_OPTIONS = {"allow_network_fs"}
+_CANNOT_LOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+TOKEN_PATIENCE = 5.0
+"""Seconds to wait for others who take a token; each holds that file for microseconds."""
+SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class FileGate(Gate):
+    """The locks in one directory and namespace."""
+
+    def __init__(self, url: str, namespace: str = "default", clock: Clock | None = None) -> None:
+        """Hold locks in the directory that ``url`` names; nothing is made yet.
+
+        Raises:
+            InvalidOption: it names no directory, or an option that does not exist.
+        """
+        self.clock = clock or SystemClock()
+        self._directory, self._allow_network = _read_url(url)
+        self._namespace = check_name(namespace, what="namespace")
+        self._numbers = itertools.count(1)
+        self._is_ready = False
+
+    def close(self) -> None:
+        """Do nothing: what is held is its holders' to release."""
+
+    # --- taking -------------------------------------------------------------------------------------------------------
+
+    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:  # noqa: ARG002 - nobody to look at
+        """Try to lock the file of one place after the other."""
+        with self._errors_explained():
+            self._make_ready()
+            for place in range(wanted.limit):
+                files: list[int] = []
+                path = self._path(wanted.name, f".{place}.lock")
+                lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append)
+                try:
+                    lock.acquire(blocking=False)
+                except Timeout:
+                    continue
+                try:
+                    return self._held(wanted, lock, files[0])
+                except BaseException:
+                    lock.release()
+                    raise
+            return None
+
+    def _held(self, wanted: Wanted, lock: FileLock, file: int) -> Lease:
+        return Lease(
+            self,
+            name=wanted.name,
+            holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
+            token=self._next_token(wanted.name),
+            ttl=None,
+            asked_at=self.clock.monotonic(),
+            renew=False,
+            bound=wanted.bound,
+            grant=(lock, os.fstat(file).st_ino),
+        )
+
+    def _next_token(self, name: str) -> int:
+        """Take a token: higher than the last, and than the time, should somebody have removed the file.
+
+        Safe when two do so at the same instant: the file is locked meanwhile. A process that dies in between leaves
+        the old number or the new, which fit into one write.
+        """
+        path = self._path(name, ".token")
+        files: list[int] = []
+        lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append, poll_interval=0.001)
+        try:
+            lock.acquire(timeout=TOKEN_PATIENCE)
+        except Timeout:
+            raise StoreBusy(
+                f"{path} was locked by another process for {TOKEN_PATIENCE:g} s, which takes microseconds unless that "
+                f"process is stopped; see which: fuser {path}"
+            ) from None
+        try:
+            last = os.pread(files[0], 32, 0).strip(b"\0\n ")
+            token = max(int(last) + 1 if last.isdigit() else 1, to_micros(self.clock.now()))
+            os.pwrite(files[0], b"%-31d\n" % token, 0)
+            return token
+        finally:
+            lock.release()
+
+    # --- holding ------------------------------------------------------------------------------------------------------
+
+    def free(self, lease: Lease) -> bool:
+        """Unlock the file."""
+        held = self.is_held(lease)
+        with self._errors_explained():
+            _grant(lease)[0].release()
+        return held
+
+    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - it has no end
+        """Do nothing: the kernel holds it for as long as the process lives."""
+        return self.is_held(lease)
+
+    def watch(self, lease: Lease) -> None:
+        """Do nothing: it ends when it is released, or with this process."""
+
+    def forget(self, lease: Lease) -> None:
+        """Do nothing: nothing is renewed."""
+
+    def is_held(self, lease: Lease) -> bool:
+        """Whether the file is locked, and still the one that others would lock."""
+        lock, number = _grant(lease)
+        with suppress(FileNotFoundError):
+            return lock.is_locked and Path(lock.lock_file).stat().st_ino == number
+        return False
+
+    def holders(self, name: str) -> int:
+        """Return how many places are locked: try each, for a moment, in a way that two who try do not disturb."""
+        found = 0
+        with self._errors_explained():
+            for path in self._directory.glob(f"{self._stem(name)}.*.lock"):
+                file = os.open(path, os.O_RDONLY)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found += 1
+                finally:
+                    os.close(file)
+        return found
+
+    def seat(self, name: str) -> Seat:  # noqa: ARG002 - all alike
+        """Return a place to wait in: to try again costs a system call, and no server is asked."""
+        return Seat()
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _make_ready(self) -> None:
+        """Make the directory, and see whether a lock in it would hold."""
+        if self._is_ready:
+            return
+        kind = kind_of(self._directory)
+        if is_network(kind) and not self._allow_network:
+            raise StoreUnavailable(
+                f"{self._directory} lies on a network file system ({kind}), where the locks of one host mean nothing "
+                "to another; use a local directory, or a server (redis://…). If only one host uses it: "
+                "?allow_network_fs=1"
+            )
+        self._directory.mkdir(exist_ok=True)
+        self._is_ready = True
+
+    def _stem(self, name: str) -> str:
+        """Return how a lock's files begin; names may hold any character, and file names may be case-blind."""
+        digest = hashlib.blake2b(f"{self._namespace}\0{name}".encode(), digest_size=8).hexdigest()
+        return f"{SAFE.sub('_', name)[:60]}-{digest}"
+
+    def _path(self, name: str, end: str) -> Path:
+        return self._directory / (self._stem(name) + end)
+
+    @contextmanager
+    def _errors_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(self._meaning(error)) from error
+
+    def _meaning(self, error: OSError) -> str:
+        if error.errno in _CANNOT_LOCK:
+            return (
+                f"the file system of {self._directory} ({kind_of(self._directory) or 'of a kind unknown'}) cannot lock "
+                f"files ({error.strerror}); use a directory on a local disk, such as file:///var/lock/app"
+            )
+        if isinstance(error, FileNotFoundError):
+            return f"there is no directory for {self._directory}; make it: mkdir -p {self._directory}"
+        if isinstance(error, PermissionError):
+            return (
+                f"this user may not write in {self._directory} ({error.strerror}: {error.filename}); give the "
+                "directory to the group of all who lock there, or use another one"
+            )
+        return f"{self._directory}: {error}"
+
+
+def _grant(lease: Lease) -> tuple[FileLock, int]:
+    grant: tuple[FileLock, int] = lease.grant  # type: ignore[assignment]
+    return grant
+
+
+def _read_url(url: str) -> tuple[Path, bool]:
+    rest, _, query = url.removeprefix("file:").partition("?")
+    host, slash, path = rest.removeprefix("//").partition("/")
+    if not rest.startswith("//") or host not in {"", "localhost"} or not slash or not path.strip("/"):
+        raise InvalidOption(f"{url!r} names no directory; write file:///var/lock/app")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for option in given:
+        if option not in _OPTIONS:
+            raise unknown_option(option, _OPTIONS, where="a file: URL")
+    return Path("/" + unquote(path)), given.get("allow_network_fs", "0") in {"1", "true", "yes"}

@@ -1,0 +1,255 @@
+"""Independent Redis servers, asked all at once; one that is dead or slow keeps nobody waiting. Floor 5."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from redis import exceptions
+from redis.connection import Connection, SSLConnection
+
+from cronsensus.clock import Clock
+from cronsensus.errors import InvalidOption, StoreError
+from cronsensus.stores.lines import Line
+from cronsensus.stores.redis.ear import Ear
+from cronsensus.stores.redis.routes import Route, Wire, options
+from cronsensus.stores.redis.url import RedisUrl, read_url
+
+_log = logging.getLogger("cronsensus.lock")
+
+SLOWEST = 0.5
+"""Seconds to wait for a server at most; the others have answered long before."""
+
+
+class Script:
+    """A script, and the hash by which a server that has seen it knows it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.encode()
+        self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+
+@dataclass(eq=False)
+class Round:
+    """One question to all, and the answers so far: by server, what it said, or why it did not."""
+
+    masters: int
+    enough: Callable[[Round], bool]
+    said: dict[int, Any] = field(default_factory=dict)
+    failed: dict[int, Exception] = field(default_factory=dict)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def note(self, master: int, answer: Any) -> None:
+        """Take an answer."""
+        with self.changed:
+            if isinstance(answer, Exception):
+                self.failed[master] = answer
+            else:
+                self.said[master] = answer
+            self.changed.notify_all()
+
+    @property
+    def pending(self) -> int:
+        """How many have not answered yet."""
+        return self.masters - len(self.said) - len(self.failed)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until there is enough, or all have answered, or the time is up."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.enough(self) or not self.pending, max(0.0, timeout))
+
+
+Question = tuple[Round, Script, Sequence[bytes], Sequence[bytes], float]
+"""Which round, what is run with which keys and arguments, and until when it is worth asking (monotonic seconds)."""
+
+
+class Master:
+    """One server: a thread that asks it one thing after the other, over one connection."""
+
+    def __init__(self, number: int, url: RedisUrl, clock: Clock) -> None:
+        """Make a way to a server; nothing is opened yet."""
+        self.number = number
+        self.url = url
+        self._clock = clock
+        self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
+        self._wire: Wire | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, question: Question) -> None:
+        """Ask in time; returns at once."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=f"cronsensus-{self.url.where}", daemon=True)
+                self._thread.start()
+        self._questions.put(question)
+
+    def close(self) -> None:
+        """End the thread, once it has asked what it was told to."""
+        self._questions.put(None)
+
+    def _work(self) -> None:
+        while (question := self._questions.get()) is not None:
+            asked, script, keys, arguments, until = question
+            if self._clock.monotonic() >= until:
+                asked.note(self.number, TimeoutError(f"{self.url.where} was still busy with what it was asked before"))
+                continue
+            try:
+                asked.note(self.number, self._run(script, keys, arguments))
+            except Exception as error:  # noqa: BLE001 - it is the answer of this server
+                self._hang_up()
+                asked.note(self.number, error)
+        self._hang_up()
+
+    def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Any:
+        wire = self._wire or self._connect()
+        rest = (b"%d" % len(keys), *keys, *arguments)
+        try:
+            wire.send_command(b"EVALSHA", script.sha, *rest)
+            return wire.read_response()
+        except exceptions.NoScriptError:
+            wire.send_command(b"EVAL", script.text, *rest)
+            return wire.read_response()
+
+    def _connect(self) -> Wire:
+        host, port = self.url.hosts[0]
+        given = options(self.url)
+        for limit in ("socket_timeout", "socket_connect_timeout"):
+            given[limit] = min(given[limit], SLOWEST)
+        kind = Connection if self.url.tls is None else SSLConnection
+        self._wire = wire = cast("Wire", kind(**given, host=host, port=port))
+        wire.connect()
+        return wire
+
+    def _hang_up(self) -> None:
+        """Use no connection again on which anything went wrong: its next answer could be the one before."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.disconnect()
+
+
+class Masters:
+    """All of them."""
+
+    def __init__(self, urls: Sequence[str], clock: Clock) -> None:
+        """Read the URLs; nothing is opened yet.
+
+        Raises:
+            InvalidOption: they are fewer than three, or an even number, or not of independent servers.
+        """
+        read = [read_url(url) for url in urls]
+        if len(read) < 3 or len(read) % 2 == 0:
+            raise InvalidOption(
+                f"{len(read)} servers: a majority needs an odd number of independent masters, three or more"
+            )
+        if any(url.kind != "server" for url in read):
+            raise InvalidOption(
+                "a majority is one of independent masters; write redis:// URLs, not Sentinels or Clusters"
+            )
+        if len({(url.hosts, url.database) for url in read}) < len(read):
+            raise InvalidOption("a master is named twice; a majority is one of independent masters")
+        self._clock = clock
+        self._all = [Master(number, url, clock) for number, url in enumerate(read)]
+        self.quorum = len(read) // 2 + 1
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def urls(self) -> list[RedisUrl]:
+        """Where they are."""
+        return [master.url for master in self._all]
+
+    def ask(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        *arguments: bytes,
+        enough: Callable[[Round], bool],
+        worth_asking_for: float = float("inf"),
+    ) -> Round:
+        """Ask all at once, and return when there is ``enough``; who answers later is heard later.
+
+        Args:
+            script: run by each.
+            keys: of the script.
+            arguments: of the script.
+            enough: says of the answers so far whether more could change anything.
+            worth_asking_for: seconds after which a server that has not come to it need not be asked any more.
+        """
+        asked = Round(len(self._all), enough)
+        until = self._clock.monotonic() + worth_asking_for
+        for master in self._all:
+            master.ask((asked, script, keys, arguments, until))
+        asked.wait(2 * SLOWEST)
+        return asked
+
+    def close(self) -> None:
+        """Let go of connections."""
+        for master in self._all:
+            master.close()
+
+
+class MastersLine(Line):
+    """Hears who frees a lock from the first of the masters that can be listened to."""
+
+    def __init__(self, urls: Sequence[RedisUrl], channel: bytes) -> None:
+        """Listen to ``channel``; nothing is connected before the first ``join``."""
+        super().__init__()
+        self._urls = list(urls)
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._joined: set[str] = set()
+        self._ear: Ear | None = None
+        self._begun = threading.Event()
+
+    def join(self, name: str) -> None:
+        """Stand in line. Where no master can be listened to, it hears nothing, and waiters look by themselves."""
+        with self._lock:
+            self._joined.add(name)
+            while self._ear is None and self._urls and not self._closed.is_set():
+                url = self._urls.pop(0)
+                ear = Ear(Route(url), self._channel, where=url.where)
+                try:
+                    ear.listen()
+                    self._ear = ear
+                except StoreError:
+                    ear.close()
+        self._begun.set()
+
+    def leave(self, name: str) -> None:
+        """Stand in line no more."""
+        with self._lock:
+            self._joined.discard(name)
+
+    def hear(self, timeout: float) -> list[str]:
+        """Wait to be told.
+
+        Raises:
+            StoreUnavailable: the connection broke, so stand in another line.
+        """
+        if not self._begun.wait(max(0.0, timeout)):
+            return []
+        ear = self._ear
+        if ear is None:
+            self._closed.wait(max(0.0, timeout))
+            return []
+        heard = dict.fromkeys(message.decode() for message in ear.hear(max(0.0, timeout)))
+        with self._lock:
+            told = [name for name in heard if name in self._joined]
+            self._joined.difference_update(told)
+        return told
+
+    def close(self) -> None:
+        """Leave all lines."""
+        self._closed.set()
+        self._begun.set()
+        with self._lock:
+            ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.close()

@@ -1,0 +1,350 @@
+"""Locks held by a majority of independent Redis masters: the algorithm Redlock, with a token. Floor 5.
+
+::
+
+    take    all at once: SET the lock unless somebody has it; each answers with the highest token it knows
+            ├─ a majority has it: the token is one more than the highest of theirs
+            └─ no majority can have it: free it everywhere
+    note    all at once: keep that token, where the lock is still ours; a majority must
+    valid   for TTL - what this took - a margin that is wider than the clocks drift apart in that time
+
+Why the token grows from holder to holder: the next one's majority has a server in common with the majority that noted
+this one's. There it got the lock after this one's time was over, so after the token was noted; and so it reads it. A
+server that was restarted empty has forgotten both. Then its clock stands in: no token is less than the time in
+microseconds, so the token grows as long as the servers' clocks agree better than holders follow each other.
+
+What it cannot do is in ``docs/locks.md``: nothing here is proof against clocks that jump, or a server that forgets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import random
+import secrets
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.lock.gate import Gate, Wanted
+from cronsensus.lock.lease import RENEWALS, Lease
+from cronsensus.lock.masters import SLOWEST, Masters, MastersLine, Round, Script
+from cronsensus.lock.waiting import Room, RoomSeat, Seat
+from cronsensus.lock.watching import Watch
+from cronsensus.lock.working import submit
+from cronsensus.model.job import check_name
+from cronsensus.node.evidence import host_identity, is_gone, started_at
+from cronsensus.node.executors.deadlines import Deadline
+from cronsensus.stores.base import Store
+from cronsensus.stores.lines import Line
+
+LOOK_AGAIN = 0.25
+"""Seconds after which a waiter looks by himself: a hint may be lost, or the holder be dead."""
+AFTER_A_TIE = (0.003, 0.03)
+"""Seconds of which a random number passes before the next try when several had some masters each and nobody enough."""
+TOKEN_KEPT = timedelta(days=7)
+"""How long a server keeps the last token of a lock that nobody takes any more; then its clock stands in."""
+_MILLISECOND = timedelta(milliseconds=1)
+
+# KEYS: the lock, its last token, its channel. A lock's value is who holds it.
+_TAKE = Script("""
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then
+  return { 0, holder }
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+local time = redis.call('TIME')
+local known = tonumber(redis.call('GET', KEYS[2]) or 0)
+return { 1, string.format('%.0f', math.max(known, time[1] * 1000000 + time[2])) }
+""")
+_NOTE = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+if tonumber(redis.call('GET', KEYS[2]) or 0) < tonumber(ARGV[2]) then
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+end
+return 1
+""")
+# Where a server has forgotten it, the lock is taken anew, but does not count: others may have had it there meanwhile.
+_EXTEND = Script("""
+local holder = redis.call('GET', KEYS[1])
+if holder == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+if not holder then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+end
+return 0
+""")
+_FREE = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+redis.call('DEL', KEYS[1])
+if ARGV[2] ~= '' then
+  redis.call('PUBLISH', KEYS[3], ARGV[2])
+end
+return 1
+""")
+_LOOK = Script("return redis.call('GET', KEYS[1])")
+
+
+class RedlockGate(Gate):
+    """The locks of one set of masters and namespace."""
+
+    def __init__(self, urls: Sequence[str], namespace: str = "default", clock: Clock | None = None) -> None:
+        """Hold locks at the masters that ``urls`` name; nothing is connected yet.
+
+        Raises:
+            InvalidOption: a URL that names no server, or servers that make no majority.
+        """
+        self.clock = clock or SystemClock()
+        self._masters = Masters(urls, self.clock)
+        digest = hashlib.blake2b(check_name(namespace, what="namespace").encode(), digest_size=8).hexdigest()
+        self._space = f"{{{self._masters.urls[0].prefix}:redlock:{digest}}}"
+        self._process = f"{host_identity()} {os.getpid()} {started_at(os.getpid()) or 0}"
+        self._numbers = itertools.count(1)
+        self._watch = Watch(self.clock)
+        self._renewals: dict[Lease, Deadline] = {}
+        self._lines = itertools.count()
+        self._room = Room(lambda: self)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._room.close()
+        self._watch.close()
+        self._masters.close()
+
+    # --- taking -------------------------------------------------------------------------------------------------------
+
+    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:
+        """Try to have the lock at a majority; if it is refused, look whether its holders live."""
+        if wanted.limit != 1:
+            raise InvalidOption(
+                f"limit={wanted.limit}: what a majority of masters holds is for one holder; use one store for several"
+            )
+        lease, holders = self._try(wanted)
+        if lease is None and self._bury(wanted.name, holders):
+            lease, holders = self._try(wanted)
+        if lease is None and seat is not None:
+            somebody_has_it = max(holders.values(), default=0) >= self._masters.quorum
+            seat.look_again = LOOK_AGAIN if somebody_has_it else random.uniform(*AFTER_A_TIE)
+        return lease
+
+    def _try(self, wanted: Wanted) -> tuple[Lease | None, Counter[str]]:
+        """Return the lease, or at how many masters who has the lock instead."""
+        me = f"{self._process} {secrets.token_hex(10)}"
+        asked_at = self.clock.monotonic()
+        patience = _patience(wanted.ttl)
+        keys, mine = self._keys(wanted.name), me.encode()
+        taken = self._masters.ask(
+            _TAKE, keys, mine, _millis(wanted.ttl), enough=self._decided(_granted), worth_asking_for=patience
+        )
+        granted = [int(answer[1]) for answer in taken.said.values() if _granted(answer)]
+        if len(granted) >= self._masters.quorum:
+            token = max(granted) + 1
+            noted = self._masters.ask(
+                _NOTE,
+                keys,
+                mine,
+                b"%d" % token,
+                _millis(TOKEN_KEPT),
+                enough=self._decided(bool),
+                worth_asking_for=patience,
+            )
+            if self._count(noted, bool) >= self._masters.quorum:
+                lease = self._held(wanted, me, token, asked_at)
+                if lease.trusted:
+                    return lease, Counter()
+                lease.end()
+        self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=wanted.ttl.total_seconds())
+        self._require_majority(taken)
+        return None, Counter(answer[1].decode() for answer in taken.said.values() if not _granted(answer))
+
+    def _held(self, wanted: Wanted, me: str, token: int, asked_at: float) -> Lease:
+        lease = Lease(
+            self,
+            name=wanted.name,
+            holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
+            token=token,
+            ttl=wanted.ttl,
+            asked_at=asked_at,
+            renew=wanted.renew,
+            bound=wanted.bound,
+            grant=me,
+        )
+        self._watch.begin(lease)
+        if wanted.renew:
+            self._renew_in(lease, wanted.ttl.total_seconds() / RENEWALS)
+        return lease
+
+    def _renew_in(self, lease: Lease, seconds: float) -> None:
+        def step() -> None:
+            wait = lease.step()
+            if lease in self._renewals and not lease.lost.is_set():
+                self._renew_in(lease, wait)
+
+        # The watch must not wait for servers, so it only says that it is time.
+        self._renewals[lease] = self._watch.deadlines.after(seconds, lambda: submit(step))
+
+    def _bury(self, name: str, holders: Counter[str]) -> bool:
+        """Free what processes of this host held that are gone; ``True``: there was one."""
+        dead = [holder for holder in holders if _is_dead(holder)]
+        for holder in dead:
+            self._masters.ask(_FREE, self._keys(name), holder.encode(), b"", enough=self._decided(lambda _: True))
+        return bool(dead)
+
+    # --- holding ------------------------------------------------------------------------------------------------------
+
+    def free(self, lease: Lease) -> bool:
+        """Free a lock everywhere; it was ours if it was so at a majority.
+
+        Raises:
+            StoreUnavailable: too few masters answered to say.
+        """
+        freed = self._masters.ask(
+            _FREE,
+            self._keys(lease.name),
+            _holder(lease),
+            lease.name.encode(),
+            enough=self._decided(bool),
+            worth_asking_for=lease.ttl.total_seconds(),
+        )
+        return self._majority_of(freed)
+
+    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - no such thing
+        """Let a lock last longer, at a majority.
+
+        Raises:
+            StoreUnavailable: too few masters answered to say.
+        """
+        keys, mine = self._keys(lease.name), _holder(lease)
+        extended = self._masters.ask(
+            _EXTEND, keys, mine, _millis(ttl), enough=self._decided(bool), worth_asking_for=_patience(ttl)
+        )
+        if self._majority_of(extended):
+            return True
+        self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=ttl.total_seconds())
+        return False
+
+    def watch(self, lease: Lease) -> None:
+        """See to it that its end is noticed."""
+        self._watch.begin(lease)
+
+    def forget(self, lease: Lease) -> None:
+        """Renew and watch this no more."""
+        self._watch.end(lease)
+        renewal = self._renewals.pop(lease, None)
+        if renewal is not None:
+            renewal.cancel()
+
+    def is_held(self, lease: Lease) -> bool:
+        """Whether a majority says that it is ours."""
+        mine = _holder(lease)
+        seen = self._masters.ask(_LOOK, self._keys(lease.name), enough=self._decided(lambda holder: holder == mine))
+        self._require_majority(seen)
+        return self._count(seen, lambda holder: holder == mine) >= self._masters.quorum
+
+    def holders(self, name: str) -> int:
+        """Return 1 if anybody has it at a majority."""
+        seen = self._masters.ask(_LOOK, self._keys(name), enough=lambda so_far: not so_far.pending)
+        self._require_majority(seen)
+        votes = Counter(holder for holder in seen.said.values() if holder)
+        return int(max(votes.values(), default=0) >= self._masters.quorum)
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def seat(self, name: str) -> Seat:
+        """Return a place to wait in."""
+        return RoomSeat(self._room, name, look_again=LOOK_AGAIN)
+
+    def line(self) -> Line:
+        """Return a way to be told when a lock may be free, by one of the masters; by another one each time."""
+        urls, first = self._masters.urls, next(self._lines)
+        return MastersLine([urls[(first + number) % len(urls)] for number in range(len(urls))], self._keys("")[2])
+
+    def call_next(self, name: str) -> None:
+        """Do nothing: everybody was told."""
+
+    # --- majorities ---------------------------------------------------------------------------------------------------
+
+    def _keys(self, name: str) -> tuple[bytes, bytes, bytes]:
+        return (
+            f"{self._space}:lock:{name}".encode(),
+            f"{self._space}:token:{name}".encode(),
+            f"{self._space}:free".encode(),
+        )
+
+    def _decided(self, is_yes: Callable[[Any], bool]) -> Callable[[Round], bool]:
+        """Return what says whether a majority has said yes; or none can any more, as a majority has made sure."""
+
+        def decided(so_far: Round) -> bool:
+            quorum, said, yes = self._masters.quorum, len(so_far.said), self._count(so_far, is_yes)
+            if yes + so_far.pending >= quorum:
+                return yes >= quorum
+            return said >= quorum or said + so_far.pending < quorum
+
+        return decided
+
+    @staticmethod
+    def _count(asked: Round, is_yes: Callable[[Any], bool]) -> int:
+        return sum(is_yes(answer) for answer in list(asked.said.values()))
+
+    def _majority_of(self, asked: Round) -> bool:
+        """Whether a majority said yes.
+
+        Raises:
+            StoreUnavailable: too few answered to say.
+        """
+        yes = self._count(asked, bool)
+        if yes >= self._masters.quorum:
+            return True
+        if len(asked.said) - yes > len(self._masters) - self._masters.quorum:
+            return False
+        raise self._too_few(asked)
+
+    def _require_majority(self, asked: Round) -> None:
+        if len(asked.said) < self._masters.quorum:
+            raise self._too_few(asked)
+
+    def _too_few(self, asked: Round) -> StoreUnavailable:
+        silent = [
+            f"{url.where} ({asked.failed.get(number, 'no answer in time')})"
+            for number, url in enumerate(self._masters.urls)
+            if number not in asked.said
+        ]
+        return StoreUnavailable(
+            f"{len(asked.said)} of {len(self._masters)} masters answered, and a majority is {self._masters.quorum}; "
+            f"nothing can be locked until they do. Without an answer: {'; '.join(silent)}"
+        )
+
+
+def _granted(answer: Any) -> bool:
+    return bool(answer[0])
+
+
+def _millis(time: timedelta) -> bytes:
+    return b"%d" % (time // _MILLISECOND)
+
+
+def _patience(ttl: timedelta) -> float:
+    """Return the seconds after which a server's yes comes too late to be of use."""
+    return min(SLOWEST, ttl.total_seconds() / 4)
+
+
+def _holder(lease: Lease) -> bytes:
+    return str(lease.grant).encode()
+
+
+def _is_dead(holder: str) -> bool:
+    """Whether the process that a lock's value names is certainly gone."""
+    host, pid, started, *_ = [*holder.split(" "), "", "", ""]
+    return pid.isdigit() and started.isdigit() and is_gone(host, int(pid), int(started))

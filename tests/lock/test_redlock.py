@@ -1,0 +1,224 @@
+"""A majority of five Redis servers, some of which are killed, restarted empty, or stand still."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cronsensus import InvalidOption, LeaseLost, Lock, StoreUnavailable
+from cronsensus.lock import opening
+from tests.servers.programs import ServiceMissing
+from tests.servers.redis import RedisServer
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def five() -> Iterator[list[RedisServer]]:
+    """Return five servers that keep nothing on disk: restarted, they are empty."""
+    servers: list[RedisServer] = []
+    try:
+        servers = [RedisServer(durable=False) for _ in range(5)]
+        for server in servers:
+            server.start()
+        yield servers
+    except ServiceMissing as missing:
+        pytest.skip(f"service missing: {missing}")
+    finally:
+        opening.close_all()
+        for server in servers:
+            server.end()
+
+
+def urls(servers: list[RedisServer]) -> list[str]:
+    return [server.url for server in servers]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (["redis://a"], "1 servers: a majority needs an odd number of independent masters, three or more"),
+        (["redis://a", "redis://b"], "2 servers"),
+        (["redis://a", "redis://b", "redis://c", "redis://d"], "4 servers"),
+        (["redis://a", "redis://b", "redis://a"], "named twice"),
+        (["redis://a", "redis://b", "redis+sentinel://c/m"], "not Sentinels or Clusters"),
+        (["redis://a", "redis://b", "sqlite:///c.db"], "begins with redis://"),
+        ([], "no place for a lock"),
+    ],
+)
+def test_servers_that_make_no_majority_are_refused(where, said):
+    with pytest.raises(InvalidOption, match=said):
+        Lock(where, "name")
+
+
+def test_a_majority_is_for_one_holder(five):
+    with pytest.raises(InvalidOption, match="for one holder; use one store for several"):
+        Lock(urls(five), "name", limit=2).acquire()
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_dead_and_slow_masters_cost_nothing(five):
+    lock = Lock(urls(five), "name")
+    with lock:
+        pass  # connected
+
+    def took() -> float:
+        begun = time.monotonic()
+        for _ in range(20):
+            with lock:
+                pass
+        return (time.monotonic() - begun) / 20
+
+    usual = took()
+    five[0].kill9()
+    five[3].pause()
+    with_two_less = took()
+    print(f"{usual * 1000:.2f} ms, with two masters less {with_two_less * 1000:.2f} ms")
+    # To wait for the one that stands still, once, would take half a second each time.
+    assert with_two_less < usual + 0.1
+
+
+def test_without_a_majority_nothing_is_held(five):
+    lock = Lock(urls(five), "name", ttl="2s")
+    lock.acquire()
+    lease = lock.lease
+    for server in five[:3]:
+        server.kill9()
+    with pytest.raises(StoreUnavailable, match=r"2 of 5 masters answered, and a majority is 3; .* Without an answer"):
+        Lock(urls(five), "name").locked()
+    assert lease.lost.wait(PATIENCE)
+    with pytest.raises((LeaseLost, StoreUnavailable)):
+        lock.release()
+    with pytest.raises(StoreUnavailable, match="nothing can be locked until they do"):
+        lock.acquire(blocking=False)
+    five[0].start()
+    assert lock.acquire(blocking_timeout=PATIENCE)
+    lock.release()
+
+
+def test_a_master_that_was_restarted_empty_is_told_again(five):
+    lock = Lock(urls(five), "name", ttl="1s")
+    with lock as lease:
+        for server in five[:2]:
+            server.kill9()
+            server.start()
+        deadline = time.monotonic() + PATIENCE
+        while not all(_holds(server) for server in five):
+            assert time.monotonic() < deadline, "the renewals did not bring it back"
+            threading.Event().wait(0.05)
+        assert not lease.lost.is_set()
+        # Now two others may go, and it is still held by a majority.
+        for server in five[3:]:
+            server.kill9()
+        assert lock.owned()
+        other = Lock(urls(five), "name", blocking=False)
+        assert not _in_thread(other.acquire)
+
+
+def _holds(server: RedisServer) -> bool:
+    import redis
+
+    with redis.Redis(port=server.port) as client:
+        return any(b":lock:name" in key for key in client.scan_iter())
+
+
+def _in_thread(act):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(act()))
+    thread.start()
+    thread.join(PATIENCE)
+    return found[0]
+
+
+def test_tokens_grow_although_masters_forget(five):
+    lock, tokens = Lock(urls(five), "name"), []
+    for number in range(30):
+        with lock as lease:
+            tokens.append(lease.token)
+        victim = five[number % 5]
+        victim.kill9()
+        victim.start()
+    assert sorted(set(tokens)) == tokens
+
+
+def test_a_failed_try_leaves_nothing_behind(five):
+    """Whoever gets too few masters gives them back at once, and does not make others wait for the TTL."""
+    first, second = Lock(urls(five), "name"), Lock(urls(five), "name", blocking=False)
+    with first:
+        assert not _in_thread(second.acquire)
+    begun = time.monotonic()
+    with Lock(urls(five), "name", ttl="1m"):
+        pass
+    assert time.monotonic() - begun < 5
+
+
+# --- the set test -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_what_was_acknowledged_under_the_token_is_there_whatever_happens_to_two_masters(five, folder):
+    workers, seconds = 4, 25
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.lock.setting", ",".join(urls(five)), str(folder), str(number), str(seconds),
+             "fenced"],
+            cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        )
+        for number in range(workers)
+    ]  # fmt: skip
+    faults = {"kill": 0, "pause": 0, "freeze": 0}
+    ends = time.monotonic() + seconds
+    try:
+        while time.monotonic() < ends and all(process.poll() is None for process in processes):
+            fault = random.choice(list(faults))
+            two = random.sample(five, 2)
+            if fault == "kill":
+                for server in two:
+                    server.kill9()
+                signal.sigtimedwait([], random.random())
+                for server in two:
+                    server.start()  # empty
+            elif fault == "pause":
+                for server in two:
+                    server.pause()
+                signal.sigtimedwait([], 1.5)
+                for server in two:
+                    server.resume()
+            else:
+                holder = int((folder / "holder").read_text() or 0) if (folder / "holder").exists() else 0
+                frozen = next((process for process in processes if process.pid == holder), None)
+                if frozen is not None:
+                    frozen.send_signal(signal.SIGSTOP)
+                    signal.sigtimedwait([], 1.5)  # longer than the TTL
+                    frozen.send_signal(signal.SIGCONT)
+            faults[fault] += 1
+            signal.sigtimedwait([], random.random() * 0.3)
+        for server in five:
+            server.resume()
+        met = [json.loads(process.communicate(timeout=90)[0].splitlines()[-1]) for process in processes]
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+    acknowledged = {int(line) for path in folder.glob("done-*") for line in path.read_text().split()}
+    there = set(json.loads((folder / "set").read_text())["elements"])
+    print(faults, met, len(acknowledged))
+    assert acknowledged <= there
+    assert len(acknowledged) > 20
+    assert min(faults.values()) > 0, "the dice left out a fault; run it again"
