@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bench.table import Row, machine, markdown, say
 
-BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "stored", "idle")
+BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "stored", "idle", "lock")
 
 
 def main() -> int:

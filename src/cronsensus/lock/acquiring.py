@@ -12,7 +12,7 @@ from typing import Any
 
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import Lease
-from cronsensus.lock.waiting import Seat
+from cronsensus.lock.seat import Seat
 from cronsensus.lock.working import on_worker
 
 NAP = 0.1
@@ -33,20 +33,28 @@ Conversation = Generator[Ask | Pause, Any, Lease | None]
 
 def acquiring(gate: Gate, wanted: Wanted, patience: float | None) -> Conversation:
     """Take the lock, waiting up to ``patience`` seconds (``None``: for ever) while others hold it."""
-    lease: Lease | None = yield lambda: gate.take(wanted)
-    if lease is not None or (patience is not None and patience <= 0):
+    waits = patience is None or patience > 0
+    lease: Lease | None = yield lambda: gate.take(wanted, look=not waits)
+    if lease is not None or not waits:
         return lease
     until = float("inf") if patience is None else gate.clock.monotonic() + patience
     seat = gate.seat(wanted.name)
     try:
         while True:
             yield seat.stand
-            lease = yield lambda: gate.take(wanted, seat)
+            lease = yield lambda: _take(gate, wanted, seat)
             if lease is not None or gate.clock.monotonic() >= until:
                 return lease
             yield from _wait(gate, seat, until)
     finally:
         seat.leave()
+
+
+def _take(gate: Gate, wanted: Wanted, seat: Seat) -> Lease | None:
+    lease = gate.take(wanted, seat)
+    if lease is not None:
+        seat.step_out()
+    return lease
 
 
 def _wait(gate: Gate, seat: Seat, until: float) -> Generator[Pause, bool, None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from cronsensus.lock.lease import Lease, Place
-from cronsensus.lock.waiting import Seat
+from cronsensus.lock.seat import Seat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,11 @@ class Gate(Place):
     """One place where locks are held. Safe to share between threads; its clock is this process's."""
 
     @abstractmethod
-    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:
+    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:
         """Try to take the lock, once; ``None``: it is held by others, as who waits in ``seat`` may know.
 
-        What a dead process held is free; where this host can tell, it is so at once.
+        What a dead process held is free; where this host can tell, it is so at once, unless ``look`` says that the
+        caller will come again to look.
 
         Raises:
             StoreError: it cannot be asked.

@@ -30,7 +30,7 @@ from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy, StoreUnava
 from cronsensus.instants import to_micros
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import Lease
-from cronsensus.lock.waiting import Seat
+from cronsensus.lock.seat import Seat
 from cronsensus.model.job import check_name, unknown_option
 from cronsensus.stores.base import Store
 from cronsensus.stores.filesystems import is_network, kind_of
@@ -44,6 +44,8 @@ except ImportError as error:
 
 _OPTIONS = {"allow_network_fs"}
 _CANNOT_LOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+LOOK_AGAIN = 0.01
+"""Seconds between two tries of one who waits."""
 TOKEN_PATIENCE = 5.0
 """Seconds to wait for others who take a token; each holds that file for microseconds."""
 SAFE = re.compile(r"[^A-Za-z0-9_.-]")
@@ -69,7 +71,7 @@ class FileGate(Gate):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:  # noqa: ARG002 - nobody to look at
+    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - nobody to look at
         """Try to lock the file of one place after the other."""
         with self._errors_explained():
             self._make_ready()
@@ -167,7 +169,7 @@ class FileGate(Gate):
 
     def seat(self, name: str) -> Seat:  # noqa: ARG002 - all alike
         """Return a place to wait in: to try again costs a system call, and no server is asked."""
-        return Seat()
+        return Seat(self.clock, at_most=LOOK_AGAIN)
 
     # --- files --------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease
-from cronsensus.lock.waiting import Room, RoomSeat, Seat
+from cronsensus.lock.seat import PollingSeat, Seat
+from cronsensus.lock.waiting import Room, RoomSeat
 from cronsensus.lock.watching import Watch
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.node.evidence import is_dead
@@ -22,8 +23,6 @@ from cronsensus.stores.base import Store
 
 LOOK_AGAIN = 0.5
 """Seconds after which a waiter looks by himself where an unlock is told: a hint may be lost, or the holder be dead."""
-LOOK_UNTOLD = 0.1
-"""The same where nobody can be told."""
 
 
 class StoreGate(Gate):
@@ -62,17 +61,17 @@ class StoreGate(Gate):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:
+    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:
         """Try to take the lock; if it is refused, look whether its holders live."""
         if not self._is_ready:
             self._store.migrate()
             self._is_ready = True
         lease = self._try(wanted)
-        if lease is None and self._fast_evidence:
+        if lease is None and look and self._fast_evidence and (seat is None or seat.wants_to_see):
             holders = self._views(wanted.name)
             if self._bury(holders):
                 lease = self._try(wanted)
-            if isinstance(seat, RoomSeat):
+            if seat is not None:
                 seat.see(holders)
         return lease
 
@@ -175,7 +174,7 @@ class StoreGate(Gate):
 
     def seat(self, name: str) -> Seat:
         """Return a place to wait in."""
-        return RoomSeat(self._room, name, look_again=LOOK_AGAIN if self._tells else LOOK_UNTOLD)
+        return RoomSeat(self.clock, self._room, name, at_most=LOOK_AGAIN) if self._tells else PollingSeat(self.clock)
 
 
 def _grant(lease: Lease) -> LockGrant:

@@ -35,7 +35,8 @@ from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease
 from cronsensus.lock.masters import SLOWEST, Masters, MastersLine, Round, Script
-from cronsensus.lock.waiting import Room, RoomSeat, Seat
+from cronsensus.lock.seat import Seat
+from cronsensus.lock.waiting import Room, RoomSeat
 from cronsensus.lock.watching import Watch
 from cronsensus.lock.working import submit
 from cronsensus.model.job import check_name
@@ -125,7 +126,7 @@ class RedlockGate(Gate):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, seat: Seat | None = None) -> Lease | None:
+    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
         """Try to have the lock at a majority; if it is refused, look whether its holders live."""
         if wanted.limit != 1:
             raise InvalidOption(
@@ -136,7 +137,7 @@ class RedlockGate(Gate):
             lease, holders = self._try(wanted)
         if lease is None and seat is not None:
             somebody_has_it = max(holders.values(), default=0) >= self._masters.quorum
-            seat.look_again = LOOK_AGAIN if somebody_has_it else random.uniform(*AFTER_A_TIE)
+            seat.at_most = LOOK_AGAIN if somebody_has_it else random.uniform(*AFTER_A_TIE)
         return lease
 
     def _try(self, wanted: Wanted) -> tuple[Lease | None, Counter[str]]:
@@ -264,7 +265,7 @@ class RedlockGate(Gate):
 
     def seat(self, name: str) -> Seat:
         """Return a place to wait in."""
-        return RoomSeat(self._room, name, look_again=LOOK_AGAIN)
+        return RoomSeat(self.clock, self._room, name, at_most=LOOK_AGAIN)
 
     def line(self) -> Line:
         """Return a way to be told when a lock may be free, by one of the masters; by another one each time."""

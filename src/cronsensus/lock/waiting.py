@@ -11,17 +11,16 @@ Whoever is told in vain, because nobody here waits any more, tells the next proc
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
+from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
-from cronsensus.model.session import LockView
-from cronsensus.node.evidence import is_dead
+from cronsensus.lock.seat import Seat
 from cronsensus.stores.lines import Line
 
 _log = logging.getLogger("cronsensus.lock")
@@ -29,68 +28,6 @@ _log = logging.getLogger("cronsensus.lock")
 EMPTY_FOR = 10.0
 """Seconds after which a room without waiters lets go of its thread and connection."""
 AFTER_TROUBLE = 0.5
-AFTER_THE_END = 0.003
-"""Seconds after a lock's end at which somebody looks: a little late rather than a little early."""
-
-
-class Seat:
-    """One waiter's place. This one is told nothing, and looks by itself.
-
-    Attributes:
-        look_again: seconds after which a waiter who is told nothing tries all the same.
-    """
-
-    look_again = 0.01
-
-    def __init__(self) -> None:
-        self._rung = threading.Event()
-        self._on_ring: Callable[[], None] | None = None
-
-    def stand(self) -> None:
-        """Stand in line; then the lock must be tried once more, for it may have come free before. Asks the store.
-
-        Raises:
-            StoreError: it cannot be asked.
-        """
-
-    def ring(self) -> None:
-        """Wake the waiter."""
-        self._rung.set()
-        on_ring = self._on_ring
-        if on_ring is not None:
-            on_ring()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait to be told; ``True``: the lock may be free."""
-        told = self._rung.wait(max(0.0, seconds))
-        self._rung.clear()
-        return told
-
-    async def await_(self, seconds: float) -> bool:
-        """Do what ``wait`` does without blocking the event loop."""
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        self._on_ring = lambda: _tell(loop, told)
-        try:
-            if not self._rung.is_set():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(told.wait(), max(0.0, seconds))
-            was_told = self._rung.is_set()
-            self._rung.clear()
-            return was_told
-        finally:
-            self._on_ring = None
-
-    def is_abandoned(self) -> bool:
-        """Whether somebody who held the lock when it was last tried is certainly dead. Asks no store."""
-        return False
-
-    def leave(self) -> None:
-        """Wait no more. Asks no store."""
-
-
-def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits on it
-        loop.call_soon_threadsafe(told.set)
 
 
 class Tells(Protocol):
@@ -110,7 +47,11 @@ class Room:
         """Hear from the line of ``place()``, which is asked for when somebody waits."""
         self._place = place
         self._changed = threading.Condition()
+        self._moving = threading.Lock()
+        """Held while a line elsewhere is joined or left, so that none is left that somebody is just joining."""
         self._waiting: dict[str, deque[RoomSeat]] = {}
+        self._joined: set[str] = set()
+        """In which lines elsewhere this process may be: while there are any, the thread hears what comes."""
         self._line: Line | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -121,6 +62,7 @@ class Room:
             waiting = self._waiting.setdefault(seat.name, deque())
             if seat not in waiting:
                 waiting.append(seat)
+            self._joined.add(seat.name)
             if self._line is None:
                 self._line = self._place().line()
             line = self._line
@@ -128,16 +70,38 @@ class Room:
                 self._thread = threading.Thread(target=self._hear, name="cronsensus-waiting", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-        line.join(seat.name)
+        with self._moving:
+            line.join(seat.name)
 
-    def leave(self, seat: RoomSeat) -> None:
-        """Let a waiter go. The line elsewhere is left to the thread: told in vain, it tells the next."""
+    def leave(self, seat: RoomSeat) -> bool:
+        """Let a waiter go; return whether he still waited to be told.
+
+        The line elsewhere is left to the thread: told in vain, it tells the next.
+        """
         with self._changed:
-            waiting = self._waiting.get(seat.name)
-            if waiting is not None and seat in waiting:
+            waiting = self._waiting.get(seat.name, deque())
+            waited = seat in waiting
+            if waited:
                 waiting.remove(seat)
             if not waiting:
                 self._waiting.pop(seat.name, None)
+            return waited
+
+    def step_out(self, seat: RoomSeat) -> None:
+        """Let a waiter go who was faster than any news; the line elsewhere too, or the next news would come here."""
+        waited, line = self.leave(seat), self._line
+        if waited and line is not None:
+            with contextlib.suppress(StoreError):
+                self._leave_line(line, seat.name)
+
+    def _leave_line(self, line: Line, name: str) -> None:
+        """Leave a line elsewhere, unless somebody here waits."""
+        with self._moving:
+            with self._changed:
+                if name in self._waiting or name not in self._joined:
+                    return
+                self._joined.discard(name)
+            line.leave(name)
 
     def close(self) -> None:
         """Let everybody go."""
@@ -151,16 +115,14 @@ class Room:
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
-        joined: set[str] = set()
         while (line := self._next_line()) is not None:
             try:
-                for name in line.hear(EMPTY_FOR):
+                told = line.hear(EMPTY_FOR)
+                for name in told:
                     self._told(line, name)
-                with self._changed:
-                    wanted = set(self._waiting)
-                for name in joined - wanted:
-                    line.leave(name)
-                joined = wanted
+                if not told:
+                    for name in self._left_alone():
+                        self._leave_line(line, name)
             except StoreError as error:
                 _log.debug("no news of locks for now, waiters look by themselves: %s", error)
                 self._begin_again(line)
@@ -176,16 +138,25 @@ class Room:
         if seat is not None:
             seat.ring()
             if others:
-                line.join(name)
+                with self._moving:
+                    line.join(name)
         else:
             self._place().call_next(name)
 
+    def _left_alone(self) -> list[str]:
+        with self._changed:
+            return [name for name in self._joined if name not in self._waiting]
+
     def _next_line(self) -> Line | None:
         """Return the line to hear from; ``None``: nobody has waited for a while, and the thread is over."""
+
+        def is_needed() -> bool:
+            return bool(self._waiting or self._joined)
+
         with self._changed:
-            if not self._waiting and not self._closed:
-                self._changed.wait_for(lambda: self._waiting or self._closed, EMPTY_FOR)
-            if self._waiting and not self._closed:
+            if not is_needed() and not self._closed:
+                self._changed.wait_for(lambda: is_needed() or self._closed, EMPTY_FOR)
+            if is_needed() and not self._closed:
                 return self._line
             self._thread = None
             line, self._line = self._line, None
@@ -201,6 +172,7 @@ class Room:
             if self._closed:
                 return
             self._line = self._place().line()
+            self._joined.clear()
             waiting = [seat for seats in self._waiting.values() for seat in seats]
         for seat in waiting:
             seat.ring()
@@ -209,22 +181,10 @@ class Room:
 class RoomSeat(Seat):
     """A place of one who is told when the lock may be free."""
 
-    def __init__(self, room: Room, name: str, *, look_again: float) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock, room: Room, name: str, *, at_most: float) -> None:
+        super().__init__(clock, at_most=at_most)
         self.name = name
         self._room = room
-        self._most = look_again
-        self._holders: Sequence[LockView] = ()
-
-    def see(self, holders: Sequence[LockView]) -> None:
-        """Be told who holds the lock, now that it was refused; it may end before anybody looks again."""
-        self._holders = holders
-        ends = [max(0.0, holder.expires_in.total_seconds()) + AFTER_THE_END for holder in holders]
-        self.look_again = min([self._most, *ends])
-
-    def is_abandoned(self) -> bool:
-        """Whether a process of this host that held the lock is gone."""
-        return any(is_dead(holder) for holder in self._holders)
 
     def stand(self) -> None:
         """Stand in line."""
@@ -233,3 +193,7 @@ class RoomSeat(Seat):
     def leave(self) -> None:
         """Wait no more."""
         self._room.leave(self)
+
+    def step_out(self) -> None:
+        """Wait no more, because the lock is had."""
+        self._room.step_out(self)

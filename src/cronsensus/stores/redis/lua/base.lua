@@ -34,7 +34,7 @@ local SCHEMA = '1'
 local LAST = 9007199254740991 -- a double holds every whole number up to here: microseconds until the year 2255
 local call = redis.call
 
-local schema = call('HGET', META, 'schema')
+local schema, last_token = unpack(call('HMGET', META, 'schema', 'token'))
 if schema and schema ~= SCHEMA then
   return redis.error_reply('SCHEMA ' .. schema)
 end

@@ -21,12 +21,13 @@ local function is_held(row)
 end
 
 local function free_lock(name, place, session)
+  local at = place_of(name, place)
   call('DEL', lock_key(name, place))
-  call('ZREM', SPACE .. 'locks', place_of(name, place))
+  call('ZREM', SPACE .. 'locks', at)
   if session then
-    call('SREM', SPACE .. 'locks:' .. session, place_of(name, place))
+    call('SREM', SPACE .. 'locks:' .. session, at)
   else
-    call('ZREM', SPACE .. 'leases', place_of(name, place))
+    call('ZREM', SPACE .. 'leases', at)
   end
 end
 

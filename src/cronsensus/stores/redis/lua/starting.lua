@@ -1,13 +1,5 @@
 -- Pending occurrences become running, each under a new token.
--- needs: occurrences
-
--- Tokens only grow, also on a promoted replica that lacks the last writes of the master before it: there the clock has
--- moved on past the last one that was given.
-local function next_tokens(count)
-  local first = math.max(tonumber(call('HGET', META, 'token') or 0) + 1, now)
-  call('HSET', META, 'token', whole(first + count - 1))
-  return first
-end
+-- needs: occurrences tokens
 
 -- What starting needs to know of an occurrence.
 local function pending_row(id)
