@@ -223,14 +223,6 @@ class LocksOutliveSessions(MemoryStore):
         return self._monotonic() < lock.until
 
 
-class AcquiresPastWhatIsOwed(MemoryStore):
-    """Moves the watermark to an acquired time, over what an earlier trigger left undecided."""
-
-    @staticmethod
-    def _may_pass_to(job, time):
-        return job.spec.trigger is None and time > job.watermark
-
-
 class WatchesNoClock(MemoryStore):
     """Tells nobody that its clock was set back."""
 
@@ -373,7 +365,6 @@ STORES: list[type[MemoryStore]] = [
     HearsAnybody,
     LocksWithoutLooking,
     LocksOutliveSessions,
-    AcquiresPastWhatIsOwed,
     WatchesNoClock,
 ]
 MADE_IN: dict[str, list[type[Any]]] = {

@@ -7,7 +7,6 @@ from tests.simulation.ablations import MADE_IN, STORES, on
 
 MOST = 1000
 SEEN_AT = {
-    "AcquiresPastWhatIsOwed": 330,
     "AdoptsOnce": 428,
     "BlindWhileFull": 130,
     "HearsAnybody": 403,

@@ -631,10 +631,30 @@ class HorizonSinks(BrokenStore):
         job.horizon = max(times, default=job.horizon)
 
 
+class AcquiresWhatPlansDecide(BrokenStore):
+    """A nominal time that a trigger gives can be won by name, and gets a second verdict from a later plan."""
+
+    rejected_by = "test_the_times_of_a_trigger_are_not_to_be_had"
+
+    @staticmethod
+    def _is_kept_elsewhere(job: JobRow, time: datetime) -> bool:
+        return True
+
+
+class AcquiresPastWhatIsOwed(BrokenStore):
+    """The watermark moves to an acquired time, over what an earlier trigger left undecided."""
+
+    rejected_by = "test_acquiring_passes_over_no_time_that_an_earlier_trigger_left_undecided"
+
+    @staticmethod
+    def _may_pass_to(job: JobRow, time: datetime) -> bool:
+        return job.spec.trigger is None and time > job.watermark
+
+
 class PrunesAheadOfTheWatermark(BrokenStore):
     """What ran before its time is forgotten before its time."""
 
-    rejected_by = "test_what_was_acquired_ahead_of_its_time_does_not_run_again_after_pruning"
+    rejected_by = "test_what_was_backfilled_ahead_of_its_time_does_not_run_again_after_pruning"
 
     def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
         watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=before.tzinfo)

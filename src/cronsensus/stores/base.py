@@ -222,7 +222,7 @@ class Store(ABC):
         and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next
         due time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
         once). Otherwise nothing of it is written. Nor is anything of a plan written before its ``not_before``. An
-        occurrence whose key stands already, because it was acquired or backfilled ahead of its time, is left as it is.
+        occurrence whose key stands already, because it was backfilled ahead of its time, is left as it is.
 
         Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
         Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.
@@ -264,10 +264,12 @@ class Store(ABC):
     ) -> Claim | None:
         """Win one named occurrence now, for hosts where another program keeps time.
 
-        ``None``: somebody else has or had it.
+        ``None``: somebody else has or had it, or it is not to be had.
 
         Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is
-        pending, whatever waits before it, and makes it due now where it was due later. A ``scheduled_for`` above the
+        pending, whatever waits before it, and makes it due now where it was due later. A ``scheduled_for`` that lies
+        where the job has or had a trigger is not to be had: plans decide those, and nodes run them by the job's
+        policies. Nor is one that is not there while the job is paused. A ``scheduled_for`` above the
         watermark moves the watermark of a job without a trigger, unless an earlier trigger left times before it that
         nobody decided yet.
 

@@ -212,8 +212,12 @@ class RoundVerbs(Handle):
             if scheduled_for is not None:
                 refuse_pruned(row, scheduled_for)
             self._space.expire(now)
+            if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
+                return None
             found = row.keys.get(name)
             if found is None:
+                if scheduled_for is not None and row.paused_at is not None:
+                    return None
                 origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
                 found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
                 if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
@@ -224,6 +228,12 @@ class RoundVerbs(Handle):
             claim = self._start(found, holder, now)
             found.due_at = min(found.due_at, now)
             return replace(claim, due_at=found.due_at)
+
+    @staticmethod
+    def _is_kept_elsewhere(job: JobRow, time: datetime) -> bool:
+        """Whether another program keeps the job's time then: it had no trigger; before it was defined, as at first."""
+        earlier = [era for era in job.eras if era.since < time]
+        return (earlier or job.eras[:1])[-1].trigger is None
 
     @staticmethod
     def _may_pass_to(job: JobRow, time: datetime) -> bool:

@@ -16,7 +16,7 @@ from cronsensus.stores.sql.choosing import CLAIMED
 from cronsensus.stores.sql.claiming import expire, start
 from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
 from cronsensus.stores.sql.occurrencerows import PENDING, insert_absent, new_row
-from cronsensus.stores.sql.schema import jobs, occurrences
+from cronsensus.stores.sql.schema import eras, jobs, occurrences
 from cronsensus.stores.sql.sessions import require_alive, set_lease
 from cronsensus.stores.sql.transaction import Transaction
 
@@ -25,6 +25,9 @@ _STANDING = (
     select(*CLAIMED, _o.state).where(_o.job_id == bindparam("job"), _o.key == bindparam("name")).with_for_update()
 )
 _DUE_NOW = update(occurrences).where(_o.id == bindparam("occurrence"), PENDING).values(due_at=bindparam("now"))
+_ERAS = select(eras.c.trigger).where(eras.c.job_id == bindparam("job"))
+_FIRST_ERA = _ERAS.order_by(eras.c.id).limit(1)
+_ERA_OF = _ERAS.where(eras.c.since < bindparam("time")).order_by(eras.c.since.desc(), eras.c.id.desc()).limit(1)
 _MOVE_WATERMARK = (
     update(jobs)
     .where(
@@ -68,15 +71,19 @@ def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: time
     holder = require_alive(tx, session)
     row = living(job, find_locked(tx, job))
     scheduled_for = wanted.scheduled_for
+    at = None if scheduled_for is None else to_micros(scheduled_for)
     if scheduled_for is not None:
         refuse_pruned(job, row.horizon, scheduled_for)
     expire(tx)
+    if at is not None and not _is_kept_elsewhere(tx, row.id, at):
+        return None
     spec = spec_of(tx, row.id, row.revision)
-    origin = Origin.ENQUEUE if scheduled_for is None else Origin.SCHEDULE
-    at = None if scheduled_for is None else to_micros(scheduled_for)
-    payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    new = new_row(tx, row.id, spec, wanted.key, origin, due_at=tx.now, payload=payload, scheduled_for=at)
-    created = insert_absent(tx, [new]) == 1
+    created = False
+    if at is None or row.paused_at is None:
+        origin = Origin.ENQUEUE if at is None else Origin.SCHEDULE
+        payload = write_payload(spec.args, spec.kwargs, what="arguments")
+        new = new_row(tx, row.id, spec, wanted.key, origin, due_at=tx.now, payload=payload, scheduled_for=at)
+        created = insert_absent(tx, [new]) == 1
     standing = tx.row(_STANDING, job=row.id, name=wanted.key)
     if standing is None or standing.state != "pending":
         return None
@@ -88,6 +95,15 @@ def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: time
     taken = start(tx, [standing], {row.id: spec}, session, holder.node)
     set_lease(tx, session, lease)
     return taken.claims()[0]
+
+
+def _is_kept_elsewhere(tx: Transaction, job: int, time: int) -> bool:
+    """Whether another program keeps the job's time then: it had no trigger; before it was defined, as at first.
+
+    The job's row is locked, so no trigger comes to hold in between.
+    """
+    era = tx.row(_ERA_OF, job=job, time=time) or tx.row(_FIRST_ERA, job=job)
+    return era is not None and era.trigger is None
 
 
 def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> None:

@@ -59,17 +59,14 @@ class Acquiring(Scene):
             assert self.store.acquire("s1", "queue", key=key, lease=LEASE) is None
 
     def test_what_is_pending_is_taken(self) -> None:
-        self.define()
+        self.queue()
         self.session(lease=HOUR)
-        self.fire(minute(1))
-        made = self.enqueue("key", job="job", delay=HOUR)
-        scheduled = self.store.acquire("s1", "job", scheduled_for=minute(1), lease=LEASE)
-        enqueued = self.store.acquire("s1", "job", key="key", lease=LEASE)
-        assert scheduled is not None
+        made = self.enqueue("key", delay=HOUR)
+        enqueued = self.store.acquire("s1", "queue", key="key", lease=LEASE)
         assert enqueued is not None
         assert made.id == enqueued.id
         assert START == enqueued.due_at == self.look(enqueued).due_at
-        assert 2 == len(self.all())
+        assert 1 == len(self.all())
         assert [] == self.claim()
 
     def test_what_went_back_to_pending_is_taken_under_a_greater_token(self) -> None:
@@ -150,12 +147,51 @@ class Acquiring(Scene):
         assert self.store.acquire("s1", "queue", scheduled_for=minute(3), lease=LEASE) is not None
         assert minute(5) == self.view("queue").watermark
 
-    def test_the_watermark_of_a_job_with_a_trigger_is_moved_by_firing_alone(self) -> None:
+    def test_the_times_of_a_trigger_are_not_to_be_had(self) -> None:
         self.define()
+        self.session(lease=HOUR)
+        for time in (minute(0), minute(1), minute(5)):
+            assert self.store.acquire("s1", "job", scheduled_for=time, lease=HOUR) is None
+        assert [] == self.all()
+        assert (START, minute(1)) == (self.view().watermark, self.view().next_due)
+        self.clock.advance(3 * MINUTE)
+        assert [True] == self.round()
+        # Two of the three were skipped, and the third has its jitter, its overlap policy and its turn.
+        for time in (minute(1), minute(3)):
+            assert self.store.acquire("s1", "job", scheduled_for=time, lease=HOUR) is None
+        assert [(minute(3), State.PENDING)] == [(one.scheduled_for, one.state) for one in self.all()]
+
+    def test_nor_are_those_that_an_earlier_trigger_gave(self) -> None:
+        self.define()
+        self.session(lease=HOUR)
+        self.clock.advance(2 * MINUTE)
+        self.define(self.job(trigger=None))
+        assert self.store.acquire("s1", "job", scheduled_for=minute(1), lease=HOUR) is None
+        assert [True] == self.round()
+        assert self.store.acquire("s1", "job", scheduled_for=minute(1), lease=HOUR) is None
+        assert [minute(2)] == self.nominal()
+        assert self.store.acquire("s1", "job", scheduled_for=minute(3), lease=HOUR) is not None
+
+    def test_a_time_before_the_job_was_defined_is_won(self) -> None:
+        self.clock.advance(HOUR)
+        self.queue()
         self.session()
-        self.store.acquire("s1", "job", scheduled_for=minute(5), lease=LEASE)
-        assert START == self.view().watermark
-        assert minute(1) == self.view().next_due
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is not None
+
+    def test_no_time_of_a_paused_job_is_won_but_what_stood_before_and_what_has_a_key(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        before = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=HOUR)
+        assert before is not None
+        self.store.release([before])
+        self.store.pause("queue", by="ann", why="maintenance")
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(2), lease=HOUR) is None
+        assert [minute(1)] == self.nominal("queue")
+        assert minute(1) == self.view("queue").watermark
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=HOUR) is not None
+        assert self.store.acquire("s1", "queue", key="key", lease=HOUR) is not None
+        self.store.resume("queue", by="ann")
+        assert self.store.acquire("s1", "queue", scheduled_for=minute(2), lease=HOUR) is not None
 
     def test_keys_move_no_watermark(self) -> None:
         self.queue()

@@ -263,19 +263,14 @@ class Firing(Scene):
 
     # --- occurrences that stand already -----------------------------------------------------------------------------
 
-    def test_what_was_acquired_ahead_of_its_time_is_not_made_again(self) -> None:
+    def test_what_was_backfilled_ahead_of_its_time_is_not_made_again(self) -> None:
         self.define()
         self.session()
-        assert self.store.acquire("s1", "job", scheduled_for=minute(1), lease=LEASE) is not None
+        self.store.backfill("job", [minute(1)], by="ann")
+        self.take()
         self.fire(minute(1), minute(2))
         assert [minute(1), minute(2)] == self.nominal()
         assert [State.RUNNING, State.PENDING] == [one.state for one in self.all()]
-
-    def test_what_was_backfilled_ahead_of_its_time_is_not_made_again(self) -> None:
-        self.define()
-        self.store.backfill("job", [minute(1)], by="ann")
-        self.fire(minute(1))
-        assert [minute(1)] == self.nominal()
 
     # --- cancel_previous --------------------------------------------------------------------------------------------
 

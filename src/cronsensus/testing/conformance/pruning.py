@@ -220,12 +220,11 @@ class Pruning(Scene):
                 self.store.backfill("job", [time], by="ann")
         assert [] == self.all()
 
-    def test_what_was_acquired_ahead_of_its_time_does_not_run_again_after_pruning(self) -> None:
+    def test_what_was_backfilled_ahead_of_its_time_does_not_run_again_after_pruning(self) -> None:
         self.define()
         self.session(lease=DAY)
-        claim = self.store.acquire("s1", "job", scheduled_for=minute(2), lease=DAY)
-        assert claim is not None
-        self.finish(claim)
+        self.store.backfill("job", [minute(2)], by="ann")
+        self.finish(self.take(lease=DAY))
         self.clock.advance(SECOND)
         self.store.prune(self.store.now())
         self.clock.advance(HOUR)

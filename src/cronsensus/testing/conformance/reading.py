@@ -63,6 +63,27 @@ class Reading(Scene):
         assert ["a", "b", "c"] == [job.spec.name for job in self.store.jobs(retired=True)]
         assert ["c"] == [job.spec.name for job in self.store.jobs(after="a", limit=1)]
 
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    def test_attempts_of_several_occurrences_are_read_together(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        self.fill(2)
+        done, running = self.claim(lease=HOUR)
+        waiting = self.enqueue("waiting", delay=HOUR).id
+        self.finish(done)
+        self.store.release([running])
+        again = self.take(lease=HOUR)
+        nobody = 10**9
+        read = self.store.runs_of([running.id, nobody, waiting, done.id])
+        assert {running.id, nobody, waiting, done.id} == set(read)
+        assert [] == read[waiting] == read[nobody]
+        for one in (running.id, done.id):
+            assert self.store.runs(one) == read[one]
+        assert again.token == read[running.id][-1].token
+        assert [done.token] == [run.token for run in read[done.id]]
+        assert {} == self.store.runs_of([])
+
     # --- occurrences ------------------------------------------------------------------------------------------------
 
     def test_occurrences_are_read_newest_first_or_oldest_first_in_pages(self) -> None:

@@ -108,6 +108,11 @@ class JobBook:
         """Whether another program keeps this job's time."""
         return self.spec.trigger is None and not self.retired
 
+    def may_be_acquired(self, time: datetime) -> bool:
+        """Whether no plan decides a nominal time, so that it may be won by name."""
+        earlier = [trigger for since, trigger in self.eras if since < time] or [self.eras[0][1]]
+        return earlier[-1] is None
+
     def redefine(self, spec: JobSpec, now: datetime) -> None:
         """Note a changed definition; a retired job comes back."""
         if self.retired:

@@ -118,12 +118,14 @@ class CreatingRules(Bench):
             return
         if standing is not None and time is not None:
             self.broken("acquired twice", f"{name} at {time}, which was pruned")
+        job = self.jobs[name]
+        may_be_made = time is None or (job.may_be_acquired(time) and not job.paused)
+        if may_be_made is (claim is None):
+            self.broken("acquire", f"{name} {key} is not there; to be made: {may_be_made}; given: {claim is not None}")
         if claim is None:
-            self.broken("acquire", f"{name} {key} is not there and was refused")
             return
         origin = Origin.ENQUEUE if time is None else Origin.SCHEDULE
         self._create(name, key, origin, self.now, scheduled_for=time, number=claim.id)
-        job = self.jobs[name]
         if time is not None and job.spec.trigger is None:
             job.acquired.add(time)
             if time > job.watermark and not job.nominals(job.watermark, time):

@@ -46,8 +46,11 @@ class RunningRules(Bench):
         self._expire()
         session, claim = self.sessions[seen.args[0]], seen.answer
         time = seen.kwargs.get("scheduled_for")
-        record = self.by_key[seen.args[1], seen.kwargs["key"] if time is None else scheduled_key(time)]
-        if (claim is not None) != (record.state is State.PENDING):
+        record = self.by_key.get((seen.args[1], seen.kwargs["key"] if time is None else scheduled_key(time)))
+        if record is None:
+            return
+        may_be_won = record.state is State.PENDING and (time is None or self.jobs[record.job].may_be_acquired(time))
+        if (claim is not None) != may_be_won:
             self.broken("acquire", f"{record} is {record.state}, and was given to {session.id}: {claim is not None}")
         if claim is not None:
             self._may_hold(record, claim, session)
@@ -84,7 +87,9 @@ class RunningRules(Bench):
         if (claim.attempt, claim.failures, claim.crashes) != (record.attempts + 1, record.failures, record.crashes):
             self.broken("attempts", f"{record}: attempt {claim.attempt} is not {record.attempts + 1}")
         for work in self.live.values():
-            if work.call.run.id == record.id and not work.node.frozen and not work.call.run.lease_lost.is_set():
+            # In the very moment in which a process goes on it may not have come to tell its runs yet.
+            awake = self.micros > work.node.thaw_at
+            if work.call.run.id == record.id and awake and not work.call.run.lease_lost.is_set():
                 self.broken("lease_lost", f"{record} is taken over from {work.node.name}, where nobody told the run")
 
     def _there_is_room(self, record: Record) -> None:

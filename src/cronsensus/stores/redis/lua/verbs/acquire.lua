@@ -3,17 +3,34 @@ local session, name, key, nominal, lease = unpack(args, 1, 5)
 if not alive(session) then
   return refuse('LEASELOST')
 end
+
+-- Whether another program keeps the job's time then: it had no trigger; before it was defined, as at first.
+local function kept_elsewhere(job, time)
+  local eras = call('LRANGE', of_job(job, 'eras'), 0, -1)
+  for index = #eras, 1, -1 do
+    local since, _, trigger = unpack(cjson.decode(eras[index]), 1, 3)
+    if since < time or index == 1 then
+      return trigger == cjson.null
+    end
+  end
+end
+
 local job, refusal = living(name)
 if not job then
   return refuse(refusal)
 end
-local row = read(job_key(job), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep')
+local row = read(job_key(job), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at')
 if nominal and row.horizon and tonumber(nominal) <= tonumber(row.horizon) then
   return refuse('TOOOLD ' .. row.horizon)
 end
 expire()
+if nominal and not kept_elsewhere(job, tonumber(nominal)) then
+  return answer({ NOW, {}, {} })
+end
 local id = call('HGET', of_job(job, 'keys'), key)
-if not id then
+if not id and nominal and row.paused_at then
+  return answer({ NOW, {}, {} })
+elseif not id then
   id = create(job, {
     key = key, origin = nominal and 'schedule' or 'enqueue', nominal = nominal, due = NOW,
     priority = row.priority, payload = row.payload, keep = row.keep,
