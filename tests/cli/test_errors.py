@@ -51,6 +51,12 @@ def test_an_unknown_option_names_the_one_that_was_meant(command: Command) -> Non
     assert "cronsensus run --help" in answer.err
 
 
+def test_what_is_no_number_is_told_in_words_of_people(command: Command) -> None:
+    answer = command("run", "--concurrency", "many")
+    assert answer.code == 2
+    assert "'many' is not a whole number" in answer.err
+
+
 def test_a_missing_argument_says_which(command: Command) -> None:
     answer = command("why", "tick")
     assert answer.code == 2

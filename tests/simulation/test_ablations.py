@@ -7,8 +7,9 @@ from tests.simulation.ablations import MADE_IN, STORES, on
 
 MOST = 1000
 SEEN_AT = {
-    "AdoptsOnce": 428,
-    "BlindWhileFull": 130,
+    "AdoptsOnce": 82,
+    "BlindWhileFull": 348,
+    "FiresAndForgets": 439,
     "HearsAnybody": 403,
     "LocksOutliveSessions": 183,
 }

@@ -123,6 +123,8 @@ def _usage(error: click.UsageError) -> tuple[str, str, str, int]:
     if isinstance(error, click.NoSuchOption):
         close = f"; did you mean {error.possibilities[0]!r}?" if error.possibilities else ""
         text = f"no such option {error.option_name!r}{close}"
+    # click names its own types, which are not what anybody typed.
+    text = text.replace("is not a valid integer range", "is not a whole number")
     return text[:1].lower() + text[1:].rstrip(), "", f"{path} --help", USAGE
 
 
