@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,8 +63,8 @@ def work(make_lock: Callable[[], Lock], folder: Path, worker: str, rounds: int, 
             if numbers.get("token", 0) >= lease.token:
                 raise AssertionError(f"{worker} got the token {lease.token} after {numbers.get('token')}")
             done = min(numbers.get(worker, 0) + 1, rounds)
-            if linger and random.random() < 0.05:
-                signal.sigtimedwait([], 0.005)
+            if linger and random.random() < 0.25:
+                signal.sigtimedwait([], 0.02)
             file.write({**numbers, worker: done, "token": lease.token})
             os.pwrite(holder, NOBODY, 0)
 
@@ -114,7 +115,8 @@ def count(make_lock: Callable[[], Lock], folder: Path, *, workers: int, rounds: 
 
 def _stop_one(folder: Path, alive: dict[int, str], dice: random.Random) -> tuple[int, bool]:
     """Stop a worker, mostly one that holds the lock; return it, and whether it does."""
-    for _ in range(200 if dice.random() < 0.8 else 0):
+    until = time.monotonic() + (5 if dice.random() < 0.8 else 0)
+    while time.monotonic() < until:
         holder = _holder(folder)
         if holder in alive:
             os.kill(holder, signal.SIGSTOP)

@@ -1,8 +1,8 @@
 """Workers that add elements to a set in a file, which they read, and write whole, under the lock; etcd's own test.
 
-``setting URL FOLDER WORKER SECONDS FENCED``. Some take longer than the TTL between reading and writing, because
-they are stopped from outside. FENCED: the file looks at the token of who reads or writes, and refuses an older one.
-Each element that was written, as far as the worker could see, is noted in a file of the worker's own.
+``setting URL FOLDER WORKER FENCED``, until there is a file ``stop``. Some take longer than the TTL between reading and
+writing, because they are stopped from outside. FENCED: the file looks at the token of who reads or writes, and refuses
+an older one. Each element that was written, as far as the worker could see, is noted in a file of the worker's own.
 """
 
 import fcntl
@@ -11,11 +11,11 @@ import os
 import random
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from cronsensus import LeaseLost, StoreError
+from tests.lock.counting import NOBODY
 from tests.lock.places import lock_at
 
 
@@ -62,22 +62,24 @@ class Resource:
 
 
 def main() -> None:
-    url, folder, worker, seconds, fenced = sys.argv[1:]
+    url, folder, worker, fenced = sys.argv[1:]
     resource = Resource(Path(folder) / "set", fenced=fenced == "fenced")
     lock = lock_at(url, "set", ttl="1s")
-    ends, number, stale, lost, away = time.monotonic() + float(seconds), 0, 0, 0, 0
+    holder = os.open(Path(folder) / "holder", os.O_RDWR | os.O_CREAT)
+    stop, number, stale, lost, away = Path(folder) / "stop", 0, 0, 0, 0
     with (Path(folder) / f"done-{worker}").open("a") as done:
-        while time.monotonic() < ends:
+        while not stop.exists():
             number += 1
             element = int(worker) * 1_000_000 + number
             try:
                 with lock as lease:
-                    (Path(folder) / "holder").write_text(str(os.getpid()))
+                    os.pwrite(holder, str(os.getpid()).encode().ljust(len(NOBODY)), 0)
                     elements = resource.read(lease.token)
                     threading.Event().wait(random.random() * 0.03)
                     resource.write(lease.token, [*elements, element])
                     done.write(f"{element}\n")
                     done.flush()
+                    os.pwrite(holder, NOBODY, 0)
             except Stale:
                 stale += 1
             except LeaseLost:

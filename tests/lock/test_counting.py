@@ -9,16 +9,11 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    "CRONSENSUS_TEST_LONG" not in os.environ,
-    reason="takes minutes, and is not yet steady: CRONSENSUS_TEST_LONG=1 runs it",
-)
-
 ROOT = Path(__file__).parents[2]
 WORKERS = 16
-ROUNDS = int(os.environ.get("CRONSENSUS_TEST_ROUNDS") or 25)
+ROUNDS = int(os.environ.get("CRONSENSUS_TEST_ROUNDS") or 10)
 """Of each worker; a thousand of them, as the long run has it, take minutes."""
-KILLS = max(10, min(30, ROUNDS // 5))
+KILLS = max(6, min(30, ROUNDS // 5))
 
 
 def count(url: str, folder: Path, *, kills: int = 0, ttl: str = "30s", limit: int = 1, rounds: int = ROUNDS) -> Any:
@@ -31,14 +26,14 @@ def count(url: str, folder: Path, *, kills: int = 0, ttl: str = "30s", limit: in
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_no_increment_is_lost(shared, folder):
     seen = count(shared, folder)
     assert seen["wrong"] == []
     assert seen["sums"] == {f"w{number}": ROUNDS for number in range(WORKERS)}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_no_increment_is_lost_when_holders_are_killed(shared, folder):
     seen = count(shared, folder, kills=KILLS)
     assert seen["wrong"] == []
@@ -47,7 +42,7 @@ def test_no_increment_is_lost_when_holders_are_killed(shared, folder):
     assert seen["holders_killed"] >= KILLS // 6, "the fault did not bite: too few held the lock when they were killed"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_increments_are_lost_where_the_lock_lets_two_in(folder):
     """The count would show it: with a lock for two the file is wrong soon."""
     assert count(f"sqlite:///{folder / 'locks.db'}", folder, limit=2, rounds=max(ROUNDS, 100))["wrong"]

@@ -1,24 +1,24 @@
 """A majority of five Redis servers, some of which are killed, restarted empty, or stand still."""
 
-import json
+import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cronsensus import InvalidOption, LeaseLost, Lock, StoreUnavailable
 from cronsensus.lock import opening
+from cronsensus.lock.masters import Round
+from tests.lock.test_set import Workers, workers
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
+FAULTS = int(os.environ.get("CRONSENSUS_TEST_FAULTS") or 1)
+"""Of each kind."""
 
 
 @pytest.fixture
@@ -93,8 +93,7 @@ def test_dead_and_slow_masters_cost_nothing(five):
 
 def test_without_a_majority_nothing_is_held(five):
     lock = Lock(urls(five), "name", ttl="2s")
-    lock.acquire()
-    lease = lock.lease
+    lease = lock.__enter__()
     for server in five[:3]:
         server.kill9()
     with pytest.raises(StoreUnavailable, match=r"2 of 5 masters answered, and a majority is 3; .* Without an answer"):
@@ -170,55 +169,43 @@ def test_a_failed_try_leaves_nothing_behind(five):
 
 @pytest.mark.timeout(300)
 def test_what_was_acknowledged_under_the_token_is_there_whatever_happens_to_two_masters(five, folder):
-    workers, seconds = 4, 25
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.lock.setting", ",".join(urls(five)), str(folder), str(number), str(seconds),
-             "fenced"],
-            cwd=ROOT, stdout=subprocess.PIPE, text=True,
-        )
-        for number in range(workers)
-    ]  # fmt: skip
-    faults = {"kill": 0, "pause": 0, "freeze": 0}
-    ends = time.monotonic() + seconds
-    try:
-        while time.monotonic() < ends and all(process.poll() is None for process in processes):
-            fault = random.choice(list(faults))
-            two = random.sample(five, 2)
-            if fault == "kill":
-                for server in two:
-                    server.kill9()
-                signal.sigtimedwait([], random.random())
-                for server in two:
-                    server.start()  # empty
-            elif fault == "pause":
-                for server in two:
-                    server.pause()
-                signal.sigtimedwait([], 1.5)
-                for server in two:
-                    server.resume()
-            else:
-                holder = int((folder / "holder").read_text() or 0) if (folder / "holder").exists() else 0
-                frozen = next((process for process in processes if process.pid == holder), None)
-                if frozen is not None:
-                    frozen.send_signal(signal.SIGSTOP)
-                    signal.sigtimedwait([], 1.5)  # longer than the TTL
-                    frozen.send_signal(signal.SIGCONT)
-            faults[fault] += 1
-            signal.sigtimedwait([], random.random() * 0.3)
-        for server in five:
-            server.resume()
-        met = [json.loads(process.communicate(timeout=90)[0].splitlines()[-1]) for process in processes]
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-    acknowledged = {int(line) for path in folder.glob("done-*") for line in path.read_text().split()}
-    there = set(json.loads((folder / "set").read_text())["elements"])
-    print(faults, met, len(acknowledged))
-    assert acknowledged <= there
-    assert len(acknowledged) > 20
-    assert min(faults.values()) > 0, "the dice left out a fault; run it again"
+    faults = [_kill, _pause, _freeze] * FAULTS
+    random.shuffle(faults)
+    with workers(",".join(urls(five)), folder, "fenced") as them:
+        them.go_on(10)
+        for fault in faults:
+            fault(random.sample(five, 2), them)
+            them.go_on(random.randrange(1, 10))
+        met = them.end()
+        print([fault.__name__ for fault in faults], met)
+        assert them.acknowledged() <= them.there()
+        assert met["stale"] + met["lost"] >= FAULTS, "the fault did not bite: nobody was late"
+
+
+def _kill(two: list[RedisServer], _: Workers) -> None:
+    for server in two:
+        server.kill9()
+    signal.sigtimedwait([], random.random())
+    for server in two:
+        server.start()  # empty
+
+
+def _pause(two: list[RedisServer], them: Workers) -> None:
+    for server in two:
+        server.pause()
+    them.go_on(3)  # three masters are a majority
+    for server in two:
+        server.resume()
+
+
+def _freeze(_: list[RedisServer], them: Workers) -> None:
+    them.freeze_a_holder()
+
+
+def test_who_answers_late_changes_nothing_any_more():
+    heard = Round(3, lambda so_far: len(so_far.said) == 2)
+    for master in range(2):
+        heard.note(master, b"yes")
+    heard.wait(0)
+    heard.note(2, b"no")
+    assert heard.said == {0: b"yes", 1: b"yes"}

@@ -36,17 +36,23 @@ class Script:
 
 @dataclass(eq=False)
 class Round:
-    """One question to all, and the answers so far: by server, what it said, or why it did not."""
+    """One question to all, and the answers so far: by server, what it said, or why it did not.
+
+    Once the wait is over it changes no more: whoever answers later is not heard.
+    """
 
     masters: int
     enough: Callable[[Round], bool]
     said: dict[int, Any] = field(default_factory=dict)
     failed: dict[int, Exception] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
+    over: bool = False
 
     def note(self, master: int, answer: Any) -> None:
         """Take an answer."""
         with self.changed:
+            if self.over:
+                return
             if isinstance(answer, Exception):
                 self.failed[master] = answer
             else:
@@ -62,6 +68,7 @@ class Round:
         """Wait until there is enough, or all have answered, or the time is up."""
         with self.changed:
             self.changed.wait_for(lambda: self.enough(self) or not self.pending, max(0.0, timeout))
+            self.over = True
 
 
 Question = tuple[Round, Script, Sequence[bytes], Sequence[bytes], float]
@@ -173,7 +180,7 @@ class Masters:
         enough: Callable[[Round], bool],
         worth_asking_for: float = float("inf"),
     ) -> Round:
-        """Ask all at once, and return when there is ``enough``; who answers later is heard later.
+        """Ask all at once, and return when there is ``enough``; all do what they are asked, sooner or later.
 
         Args:
             script: run by each.

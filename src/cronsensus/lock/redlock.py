@@ -297,7 +297,7 @@ class RedlockGate(Gate):
 
     @staticmethod
     def _count(asked: Round, is_yes: Callable[[Any], bool]) -> int:
-        return sum(is_yes(answer) for answer in list(asked.said.values()))
+        return sum(is_yes(answer) for answer in asked.said.values())
 
     def _majority_of(self, asked: Round) -> bool:
         """Whether a majority said yes.
@@ -317,14 +317,16 @@ class RedlockGate(Gate):
             raise self._too_few(asked)
 
     def _too_few(self, asked: Round) -> StoreUnavailable:
+        said, quorum = len(asked.said), self._masters.quorum
+        what = "nothing can be locked until they do" if said < quorum else "they do not agree, so the others decide"
         silent = [
             f"{url.where} ({asked.failed.get(number, 'no answer in time')})"
             for number, url in enumerate(self._masters.urls)
             if number not in asked.said
         ]
         return StoreUnavailable(
-            f"{len(asked.said)} of {len(self._masters)} masters answered, and a majority is {self._masters.quorum}; "
-            f"nothing can be locked until they do. Without an answer: {'; '.join(silent)}"
+            f"{said} of {len(self._masters)} masters answered, and a majority is {quorum}; {what}. Without an answer: "
+            f"{'; '.join(silent)}"
         )
 
 

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from pymysql.err import OperationalError as PyMysqlError
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
 from cronsensus.stores.sql import migrations
@@ -137,3 +139,21 @@ def test_databases_of_one_server_migrate_beside_each_other(mysql_url, mysql_serv
         pass
     mine.close()
     theirs.close()
+
+
+def test_a_look_that_meets_another_process_at_work_is_repeated(mysql_url, monkeypatch):
+    """MySQL answers so to a transaction that began before the table was made, and meets it in the middle."""
+    look, met = migrations.next_step, iter([1412])
+
+    def next_step(connection, where):
+        for code in met:
+            raise OperationalError("SELECT", (), PyMysqlError(code, "Table definition has changed"))
+        return look(connection, where)
+
+    monkeypatch.setattr(migrations, "next_step", next_step)
+    handle = MysqlStore(mysql_url)
+    try:
+        assert handle.migrate() != []
+        assert handle.migrate() == []
+    finally:
+        handle.close()

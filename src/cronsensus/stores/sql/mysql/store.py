@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
 from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, open_for_jobs, run
 from cronsensus.stores.sql.mysql.statements import literal
@@ -102,9 +103,8 @@ class MysqlStore(SqlStore):
         when the process dies in the middle: before and after CREATE and ALTER, MySQL commits by itself, so a step may
         be there in part; each is written so that it can be done again, and its version is noted last.
         """
-        with self._reading() as look:
-            if migrations.next_step(look.connection, self._where) is None:
-                return []
+        if self._is_up_to_date():
+            return []
         applied: list[str] = []
         with self._errors_explained(), self._migrating() as connection:
             while True:
@@ -115,6 +115,11 @@ class MysqlStore(SqlStore):
                         return applied
                     migrations.take(step, connection, self._dialect.read_clocks(connection).now)
                 applied.append(step[1])
+
+    @repeated  # another process may be making the very table that is looked at
+    def _is_up_to_date(self) -> bool:
+        with self._reading() as look:
+            return migrations.next_step(look.connection, self._where) is None
 
     @contextmanager
     def _migrating(self) -> Iterator[Connection]:
