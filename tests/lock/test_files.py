@@ -1,0 +1,137 @@
+"""Locks on files: what is refused and how, and what holds although somebody meddles with the files."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import filelock
+import pytest
+
+from cronsensus import InvalidOption, LeaseLost, Lock, MissingExtra, StoreBusy, StoreUnavailable
+from cronsensus.lock import in_files
+
+
+def at(folder: Path, **options: object) -> Lock:
+    return Lock(f"file://{folder / 'locks'}", "name", **{"blocking": False, **options})  # type: ignore[arg-type]
+
+
+def the_file(folder: Path, end: str) -> Path:
+    [found] = (folder / "locks").glob(f"*{end}")
+    return found
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["file:", "file:locks", "file://", "file:///", "file://host/var/lock"])
+def test_urls_that_name_no_directory(url):
+    with pytest.raises(InvalidOption, match="names no directory; write file:///var/lock/app"):
+        Lock(url, "name")
+
+
+def test_an_option_that_nobody_knows():
+    with pytest.raises(InvalidOption, match=r"unknown option 'allow_network' .*did you mean 'allow_network_fs'"):
+        Lock("file:///var/lock/app?allow_network=1", "name")
+
+
+def test_a_directory_that_cannot_be_made(folder):
+    with pytest.raises(StoreUnavailable, match=r"there is no directory for .*; make it: mkdir -p .*/nowhere/locks"):
+        at(folder / "nowhere").acquire()
+    (folder / "locks").write_text("a file")
+    with pytest.raises(StoreUnavailable, match="locks"):
+        at(folder).acquire()
+
+
+def test_a_file_system_that_several_hosts_share_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(in_files, "kind_of", lambda _: "nfs4")
+    with pytest.raises(StoreUnavailable, match=r"network file system \(nfs4\).*a server \(redis://…\).*allow_network"):
+        at(folder).acquire()
+    assert not (folder / "locks").exists()
+    lock = Lock(f"file://{folder / 'locks'}?allow_network_fs=1", "name")
+    with lock as lease:
+        assert lease.token > 0
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_that_cannot_lock(folder, monkeypatch, code):
+    def flock(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(StoreUnavailable, match=r"cannot lock files \(.*\); use a directory on a local disk"):
+        at(folder).acquire()
+
+
+def test_a_directory_where_this_user_may_not_write(folder, monkeypatch):
+    def mkdir(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(StoreUnavailable, match=r"this user may not write in .*; give the directory to the group"):
+        at(folder).acquire()
+
+
+def test_the_library_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    monkeypatch.delitem(sys.modules, "cronsensus.lock.in_files")
+    with pytest.raises(MissingExtra, match=r'pip install "cronsensus\[files\]"'):
+        Lock("file:///var/lock/without", "name")
+
+
+# --- what holds all the same ------------------------------------------------------------------------------------------
+
+
+def test_several_may_hold_a_lock_on_files_too(folder):
+    locks = [at(folder, limit=2) for _ in range(3)]
+    assert [lock.acquire() for lock in locks] == [True, True, False]
+    assert locks[2].locked()
+    locks[0].release()
+    assert locks[2].acquire()
+    assert len({lock.token for lock in locks[1:]}) == 2
+    for lock in locks[1:]:
+        lock.release()
+
+
+def test_a_lock_whose_file_is_removed_is_not_ours_any_more(folder):
+    lock = at(folder)
+    assert lock.acquire()
+    the_file(folder, ".lock").unlink()
+    assert not lock.owned()
+    with at(folder) as other:  # it would be no protection, so who held it is told
+        assert other.token > lock.token
+        with pytest.raises(LeaseLost, match="no longer held under token"):
+            lock.release()
+        assert other.owned()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"nonsense", b"\0" * 31])
+def test_tokens_grow_although_somebody_meddles_with_their_file(folder, content):
+    with at(folder) as lease:
+        before = lease.token
+    file = the_file(folder, ".token")
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    with at(folder) as lease:
+        assert lease.token > before
+
+
+def test_who_stands_still_while_it_takes_a_token_is_named(folder, monkeypatch):
+    monkeypatch.setattr(in_files, "TOKEN_PATIENCE", 0.05)
+    with at(folder):
+        pass
+    file = the_file(folder, ".token")
+    lock = at(folder)
+    with filelock.FileLock(file), pytest.raises(StoreBusy, match=rf"see which: fuser {file}"):
+        lock.acquire()
+    assert lock.lease is None
+    assert lock.acquire(), "the lock was left behind"
+    lock.release()
+
+
+def test_it_has_no_end_to_be_extended(folder):
+    with at(folder, ttl="1s") as lease:
+        assert lease.expires_in == float("inf")
+        assert lease.extend(5)
+        assert lease.reacquire()
