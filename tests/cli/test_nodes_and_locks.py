@@ -42,6 +42,14 @@ def test_a_single_node_is_told_of_the_second(cluster: Any) -> None:
     assert "start another copy" in cluster("nodes", "list").err
 
 
+def test_a_process_that_only_holds_locks_is_no_second_node(cluster: Any) -> None:
+    cluster.join()
+    cluster.join("locking", concurrency=0)
+    answer = cluster("nodes", "list")
+    assert answer.out.count("locks only") == 1
+    assert "start another copy" in answer.err
+
+
 def test_draining_a_node_by_name_or_session(cluster: Any) -> None:
     cluster.join("node-1")
     cluster.join("node-2")

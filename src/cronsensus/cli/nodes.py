@@ -68,13 +68,19 @@ def _print_nodes(output: Output, found: list[SessionView], now: datetime) -> Non
         prose=("node", "state"),
         spare=("session", "version", "release", "pid", "most"),
     )
-    if len(found) == 1 and found[0].ended_at is None:
+    nodes_proper = [one for one in found if not _is_for_locks(one)]
+    if len(nodes_proper) == 1 and nodes_proper[0].ended_at is None:
         message("one node only: start another copy, and it takes over when this one dies")
+
+
+def _is_for_locks(one: SessionView) -> bool:
+    """Whether it is a process that holds locks, and runs no jobs by this session."""
+    return one.concurrency == 0
 
 
 def _state(one: SessionView, now: datetime) -> str:
     if one.ended_at is None:
-        return one.state
+        return f"{one.state}, locks only" if _is_for_locks(one) else one.state
     # A session that was closed says so in more words than that.
     why = f": {one.ended_why}" if one.ended_why and one.state != "closed" else ""
     return f"{one.state} {relative(one.ended_at, now)}{why}"

@@ -232,7 +232,7 @@ def test_tokens_of_a_lock_grow_in_the_order_of_its_holders(open_postgres):
     assert before is not None
 
     def one() -> LockGrant | None:
-        grant = first.lock("name", "first", ttl=LONG)
+        grant: LockGrant | None = first.lock("name", "first", ttl=LONG)
         assert grant is not None
         assert first.unlock(grant)
         return grant

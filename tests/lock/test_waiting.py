@@ -1,0 +1,176 @@
+"""Who waits is told, nobody is told in vain without telling the next, and nobody asks more often than is of use."""
+
+import threading
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from cronsensus import Lock
+from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.lock.in_store import StoreGate
+from cronsensus.lock.seat import POLLS, SEEN_FOR, PollingSeat
+from cronsensus.lock.waiting import Room, RoomSeat
+from cronsensus.stores import open_store
+from cronsensus.stores.lines import Line
+from cronsensus.stores.memory import MemoryStore
+
+PATIENCE = 30.0
+
+
+class Place(Line):
+    """A place where this test tells who waits; and its only line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = threading.Condition()
+        self.told: list[str] = []
+        self.hears = False
+        self.done: list[tuple[str, str]] = []
+
+    def line(self) -> Line:
+        return self
+
+    def _note(self, what: str, name: str) -> None:
+        with self.changed:
+            self.done.append((what, name))
+            self.changed.notify_all()
+
+    def join(self, name: str) -> None:
+        self._note("join", name)
+
+    def leave(self, name: str) -> None:
+        self._note("leave", name)
+
+    def call_next(self, name: str) -> None:
+        self._note("call next", name)
+
+    def hear(self, timeout: float) -> list[str]:
+        with self.changed:
+            self.hears = True
+            self.changed.wait_for(lambda: self.told or self._closed.is_set(), timeout)
+            self.hears = False
+            told, self.told = self.told, []
+            return told
+
+    def close(self) -> None:
+        super().close()
+        with self.changed:
+            self.changed.notify_all()
+
+    def tell(self, name: str) -> None:
+        with self.changed:
+            self.told.append(name)
+            self.changed.notify_all()
+
+    def wait_until(self, what: tuple[str, str]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: what in self.done, PATIENCE), self.done
+
+
+@pytest.fixture
+def place():
+    return Place()
+
+
+@pytest.fixture
+def room(place):
+    made = Room(lambda: place)
+    yield made
+    made.close()
+
+
+def seat(room: Room) -> RoomSeat:
+    return RoomSeat(SystemClock(), room, "name", at_most=PATIENCE)
+
+
+def test_who_waits_longest_is_told_and_the_line_is_joined_for_the_next(room, place):
+    first, second = seat(room), seat(room)
+    first.stand()
+    second.stand()
+    place.tell("name")
+    assert first.wait(PATIENCE)
+    assert not second.wait(0)
+    place.tell("name")
+    assert second.wait(PATIENCE)
+
+
+def test_who_is_told_in_vain_tells_the_next(room, place):
+    one = seat(room)
+    one.stand()
+    one.leave()
+    place.tell("name")
+    place.wait_until(("call next", "name"))
+
+
+def test_news_is_heard_although_nobody_waits_any_more(room, place):
+    """Else the lock would lie there until somebody looks: whoever freed it believes that it has told one."""
+    one = seat(room)
+    one.stand()
+    place.tell("name")
+    assert one.wait(PATIENCE)
+    with room._changed:  # the thread, which rests, cannot see that somebody stood here for a moment
+        one.stand()
+        one.leave()
+    place.tell("name")
+    place.wait_until(("call next", "name"))
+
+
+def test_who_was_faster_than_the_news_leaves_the_line(room, place):
+    one = seat(room)
+    one.stand()
+    one.step_out()
+    assert place.done == [("join", "name"), ("leave", "name")]
+
+
+def test_the_line_is_kept_while_others_of_this_process_wait(room, place):
+    one, other = seat(room), seat(room)
+    one.stand()
+    other.stand()
+    one.step_out()
+    assert ("leave", "name") not in place.done
+    place.tell("name")
+    assert other.wait(PATIENCE)
+
+
+# --- looking without being told ---------------------------------------------------------------------------------------
+
+
+def test_who_cannot_be_told_looks_soon_and_then_ever_less_often():
+    clock = ManualClock()
+    waiting, looks = PollingSeat(clock), []
+    for _ in range(40):
+        looks.append(waiting.look_again)
+        clock.advance(looks[-1])
+    assert looks[0] <= POLLS[0] * 1.25
+    assert looks[-1] >= POLLS[1] * 0.75
+    assert all(later <= earlier * 2.5 + POLLS[0] for earlier, later in pairwise(looks)), "a leap"
+    assert max(looks) <= POLLS[1] * 1.25
+
+
+def test_who_holds_it_is_not_asked_at_each_try(monkeypatch):
+    clock = ManualClock()
+    store = open_store("memory://who-holds-it", clock=clock)
+    gates = [StoreGate(store, clock, name=name) for name in ("ours", "theirs")]
+    asked = []
+    locks = MemoryStore.locks
+
+    def noted(self, **given):
+        asked.append(given)
+        return locks(self, **given)
+
+    monkeypatch.setattr(MemoryStore, "locks", noted)
+    try:
+        with Lock(lambda: gates[0], "name", ttl="10s", renew=False):
+            other = Lock(lambda: gates[1], "name", ttl="10s")
+            waiting = gates[1].seat("name")
+            for _ in range(10):
+                assert gates[1].take(other._wanted, waiting) is None
+            assert len(asked) == 1
+            clock.advance(timedelta(seconds=SEEN_FOR))
+            assert gates[1].take(other._wanted, waiting) is None
+            assert len(asked) == 2
+            assert waiting.look_again <= 10
+    finally:
+        for gate in gates:
+            gate.close()
