@@ -1,4 +1,4 @@
-"""10,000 enqueued no-op jobs, 2 processes: ours, huey's on its SQLite storage, and the bare limit, in turns."""
+"""10,000 enqueued no-op jobs, 2 processes: ours and the bare limit, and on SQLite huey, in turns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 from bench.nodes import APPS, cluster, wait_until
+from bench.places import Places
+from bench.steady import Drained, drained
 from bench.table import Row, quantile
 from cronsensus.model.occurrence import Item
 
@@ -19,16 +21,84 @@ WORKERS = 2
 HUEY_THREADS = (1, 8, 32)
 
 
-def bench(*, quick: bool) -> list[Row]:
-    """Measure each in turns and compare the medians; of huey, the best number of threads counts."""
+RAW = Path(__file__).parent / "raw.py"
+RAW_BATCHES = (10, 50, 200)
+
+
+def bench(places: Places, *, quick: bool) -> list[Row]:
+    """Measure ours and the bare limit; beside huey where the store is SQLite, which peers elsewhere have to match."""
+    if places.kind == "sqlite":
+        return _on_sqlite(places, quick=quick)
+    jobs, rounds = (2_400, 1) if quick else (12_000, 3)
+    rates = {"async": [ours(places, jobs, "noop").rate for _ in range(rounds)],
+             "threads": [ours(places, jobs, "plain").rate for _ in range(rounds)]}  # fmt: skip
+    rows = [
+        Row("drain", f"cronsensus, {WORKERS} processes x {CONCURRENCY}, async jobs", f"{quantile(rates['async'], 0.5):,.0f}/s"),
+        Row("drain", "the same with jobs on threads", f"{quantile(rates['threads'], 0.5):,.0f}/s"),
+    ]  # fmt: skip
+    return rows + (raw_limit(places, jobs, quantile(rates["async"], 0.5)) if places.kind != "mysql" else [])
+
+
+def ours(places: Places, jobs: int, job: str) -> Drained:
+    """Drain ours: enqueued first, then both nodes started, as the peers are; until the ledger has all of them."""
+    with cluster("noop", places) as nodes:
+        first = nodes.start()  # declares the jobs
+        nodes.wait_for_sessions(1)
+        first.terminate()
+        first.wait()
+        for start in range(0, jobs, 5000):
+            nodes.store.enqueue([Item(job=job, args=(number,)) for number in range(start, min(jobs, start + 5000))])
+        for _ in range(WORKERS):
+            nodes.start({"RAN": str(nodes.folder)}, concurrency=CONCURRENCY)
+
+        def recorded() -> bool:
+            counts = nodes.store.counts(limit=1)
+            return counts.pending == counts.running == 0
+
+        return drained(nodes.folder, WORKERS, jobs, seconds=300, ended=recorded)
+
+
+def raw_limit(places: Places, jobs: int, own: float) -> list[Row]:
+    """Measure two processes that only claim and finish, in batches of several sizes; the best is the limit."""
+    rates = {batch: _raw(places, jobs, batch) for batch in RAW_BATCHES}
+    return [
+        Row("drain", f"bare limit: {WORKERS} processes that only claim and finish in batches of "
+            + " / ".join(map(str, rates)), " / ".join(f"{rate:,.0f}" for rate in rates.values()) + " a second"),
+        Row("drain", "share of the bare limit", f"{own / max(rates.values()):.0%}"),
+    ]  # fmt: skip
+
+
+def _raw(places: Places, jobs: int, batch: int) -> float:
+    url = places.fresh()
+    subprocess.run([sys.executable, RAW, url, "fill", str(jobs)], check=True)
+    return _released(jobs, [sys.executable, str(RAW), url, "work", str(batch)])
+
+
+def _released(jobs: int, command: list[str]) -> float:
+    """Start the workers, let them go at once, and return the jobs a second until both have ended."""
+    workers = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(WORKERS)]
+    time.sleep(0.5)
+    begun = time.perf_counter()
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(b"go\n")
+        worker.stdin.close()
+    codes = [worker.wait() for worker in workers]
+    seconds = time.perf_counter() - begun
+    if any(codes):
+        raise RuntimeError(f"the bare limit's workers ended with {codes}")
+    return jobs / seconds
+
+
+def _on_sqlite(places: Places, *, quick: bool) -> list[Row]:
     jobs = 1_000 if quick else 10_000
     rates: dict[str, list[float]] = {}
     for _ in range(1 if quick else 3):
         for name, seconds in (
-            ("ours", _ours(jobs, "noop")),
-            ("plain", _ours(jobs, "plain")),
+            ("ours", _ours(places, jobs, "noop")),
+            ("plain", _ours(places, jobs, "plain")),
             *((f"huey {threads}", _huey(jobs, threads)) for threads in HUEY_THREADS),
-            ("bare", _bare(jobs)),
+            ("bare", jobs / _bare(jobs)),
         ):
             rates.setdefault(name, []).append(jobs / seconds)
     median = {name: quantile(each, 0.5) for name, each in rates.items()}
@@ -45,8 +115,8 @@ def bench(*, quick: bool) -> list[Row]:
     ]  # fmt: skip
 
 
-def _ours(jobs: int, job: str) -> float:
-    with cluster("noop") as nodes:
+def _ours(places: Places, jobs: int, job: str) -> float:
+    with cluster("noop", places) as nodes:
         scheduler_jobs = [Item(job=job, args=(number,)) for number in range(jobs)]
         for _ in range(WORKERS):
             nodes.start(concurrency=CONCURRENCY)
@@ -54,7 +124,7 @@ def _ours(jobs: int, job: str) -> float:
         time.sleep(1)
         nodes.store.enqueue([Item(job=job, args=(-1,))])  # warm, as huey's consumers are
         nodes.store.notify()
-        done = sqlite3.connect(nodes.folder / "bench.db", isolation_level=None)
+        done = sqlite3.connect(nodes.url.removeprefix("sqlite:///"), isolation_level=None)
         succeeded = "SELECT count(*) FROM cronsensus_runs"
         wait_until(lambda: done.execute(succeeded).fetchone()[0] == 1, 20, "the first job")
         # Enqueued in one step, so that the clock measures draining and not enqueueing.
@@ -144,18 +214,5 @@ def _bare(jobs: int) -> float:
             "INSERT INTO o(state, due, token, attempt) VALUES ('pending', ?, 0, 0)", ((n,) for n in range(jobs))
         )
         connection.execute("COMMIT")
-        workers = [
-            subprocess.Popen([sys.executable, "-c", BARE, file, str(CONCURRENCY)], stdin=subprocess.PIPE)
-            for _ in range(WORKERS)
-        ]
-        time.sleep(0.5)
-        begun = time.perf_counter()
-        for worker in workers:
-            assert worker.stdin is not None
-            worker.stdin.write(b"go\n")
-            worker.stdin.close()
-        for worker in workers:
-            worker.wait()
-        seconds = time.perf_counter() - begun
         connection.close()
-        return seconds
+        return _released(jobs, [sys.executable, "-c", BARE, file, str(CONCURRENCY)])

@@ -6,18 +6,19 @@ import signal
 import time
 
 from bench.nodes import Cluster, cluster, wait_until
+from bench.places import Places
 from bench.table import Row
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 
 RUN = 4.0
-SHORT = {"CRONSENSUS_LEASE": "2s", "FAST_EVIDENCE": "0"}
+SHORT = {"CRONSENSUS_LEASE": "2s", "EVIDENCE_OF_DEATH": "none"}
 
 
-def bench(*, quick: bool) -> list[Row]:
+def bench(places: Places, *, quick: bool) -> list[Row]:
     """Stop the node that runs an async and a threaded job; wake it when another has taken both over."""
     del quick
-    with cluster("working") as nodes:
+    with cluster("working", places) as nodes:
         alive = [nodes.start(SHORT)]
         nodes.wait_for_sessions(1)
         nodes.store.enqueue(

@@ -12,18 +12,19 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bench.places import Places
 from cronsensus.stores import Store, open_store
 
 APPS = Path(__file__).parent / "apps"
 
 
 class Cluster:
-    """A store in a temporary folder, and nodes on it. Ends only what it started."""
+    """Nodes on a fresh place, and a folder for what they leave. Ends only what it started."""
 
-    def __init__(self, folder: Path, app: str) -> None:
+    def __init__(self, folder: Path, app: str, url: str) -> None:
         self.folder = folder
         self.app = app
-        self.url = f"sqlite:///{folder / 'bench.db'}"
+        self.url = url
         self.evidence = folder / "evidence.txt"
         self.evidence.touch()
         self.nodes: list[subprocess.Popen[bytes]] = []
@@ -79,10 +80,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(app: str) -> Iterator[Cluster]:
-    """Give a cluster on a fresh store, and take it away afterwards."""
+def cluster(app: str, places: Places) -> Iterator[Cluster]:
+    """Give a cluster on a fresh place, and take it away afterwards."""
     with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as folder:
-        made = Cluster(Path(folder), app)
+        made = Cluster(Path(folder), app, places.fresh())
         try:
             yield made
         finally:

@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table. ``make bench ARGS="cadence drain --quick"`` runs some of them."""
+"""Run the benchmarks and print their tables. ``make bench ARGS="cadence drain --store postgres --peers"``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,37 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bench.table import Row, machine, markdown, say
+from bench.places import KINDS, open_places
+from bench.table import Row, Table, machine, markdown, say
 
 BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "stored", "idle", "lock")
+BESIDE_PEERS = ("cadence", "takeover", "drain")
 
 
 def main() -> int:
     """Return 0 if every figure that has a goal reaches it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("benches", nargs="*", default=list(BENCHES), help=", ".join(BENCHES))
+    parser.add_argument("benches", nargs="*", default=None, help=", ".join(BENCHES))
+    parser.add_argument("--store", choices=KINDS, default="sqlite", help="where: a server is started for it")
+    parser.add_argument("--peers", action="store_true", help=f"beside other libraries: {', '.join(BESIDE_PEERS)}")
     parser.add_argument("--quick", action="store_true", help="a short look; its figures are not for quoting")
     options = parser.parse_args()
-    unknown = set(options.benches) - set(BENCHES)
+    known = BESIDE_PEERS if options.peers else BENCHES
+    unknown = set(options.benches or ()) - set(known)
     if unknown:
-        parser.error(f"no such bench: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
-    rows: list[Row] = []
-    for name in options.benches:
-        say(f"{name} …")
-        rows += importlib.import_module(f"bench.{name}").bench(quick=options.quick)
-        say(markdown([row for row in rows if row.bench == name]))
-    print(f"\n{machine()}{' (quick)' if options.quick else ''}\n\n{markdown(rows)}")
-    return 0 if all(row.ok is not False for row in rows) else 1
+        parser.error(f"no such bench: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if options.peers and options.store not in {"postgres", "redis"}:
+        parser.error(f"peers run on postgres and on redis; add --store to --peers, not {options.store}")
+    results: list[Row | Table] = []
+    with open_places(options.store) as places:
+        for name in options.benches or known:
+            say(f"{name} on {options.store} …")
+            module = importlib.import_module(f"bench.peers.{name}" if options.peers else f"bench.{name}")
+            measured = module.bench(places, quick=options.quick)
+            say(markdown(measured))
+            results += measured
+    print(f"\n{machine()}, {options.store}{' (quick)' if options.quick else ''}\n\n{markdown(results)}")
+    return 0 if all(each.ok is not False for each in results if isinstance(each, Row)) else 1
 
 
 if __name__ == "__main__":

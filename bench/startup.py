@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 
+from bench.places import Places
 from bench.table import Row, milliseconds, quantile
 
 
-def bench(*, quick: bool) -> list[Row]:
+def bench(places: Places, *, quick: bool) -> list[Row]:
     """Measure beside an interpreter that does nothing, in turns."""
+    del places
     times = 5 if quick else 20
     commands = {
         "nothing": [sys.executable, "-c", "pass"],

@@ -8,17 +8,18 @@ from datetime import timedelta
 import psutil
 
 from bench.nodes import cluster
+from bench.places import Places
 from bench.table import Row, milliseconds, quantile, say
 from cronsensus import at, cron
 from cronsensus.model.job import JobSpec
 
 
-def bench(*, quick: bool) -> list[Row]:
+def bench(places: Places, *, quick: bool) -> list[Row]:
     """Compare a node among few jobs with one among very many."""
     seconds = 10 if quick else 60
     many = 10_000 if quick else 100_000
-    few_late, few_memory, _ = _run(10, seconds)
-    late, memory, put = _run(many, seconds)
+    few_late, few_memory, _ = _run(places, 10, seconds)
+    late, memory, put = _run(places, many, seconds)
     each = (memory - few_memory) / many
     p99 = quantile(late, 0.99)
     return [
@@ -32,8 +33,8 @@ def bench(*, quick: bool) -> list[Row]:
     ]  # fmt: skip
 
 
-def _run(jobs: int, seconds: int) -> tuple[list[float], float, float]:
-    with cluster("stored") as nodes:
+def _run(places: Places, jobs: int, seconds: int) -> tuple[list[float], float, float]:
+    with cluster("stored", places) as nodes:
         begun = time.perf_counter()
         first = nodes.store.now().replace(microsecond=0) + timedelta(seconds=30 if jobs > 1000 else 6)
         specs = [JobSpec(name=f"due-{i}", function="report", trigger=at(first + timedelta(seconds=i)), source="runtime")

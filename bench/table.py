@@ -6,6 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -20,6 +21,16 @@ class Row:
     ok: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Several things, each measured in the same ways."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
 def quantile(values: list[float], q: float) -> float:
     """Return the nearest-rank quantile; NaN of nothing."""
     if not values:
@@ -30,7 +41,7 @@ def quantile(values: list[float], q: float) -> float:
 
 def milliseconds(seconds: float) -> str:
     """Return seconds as text in milliseconds."""
-    return f"{seconds * 1000:.1f} ms"
+    return f"{seconds * 1000:,.1f} ms"
 
 
 def machine() -> str:
@@ -41,12 +52,22 @@ def machine() -> str:
     )
 
 
-def markdown(rows: list[Row]) -> str:
-    """Return the rows as a table for the documentation."""
-    lines = ["| bench | figure | measured | goal | |", "|---|---|---|---|---|"]
+def markdown(results: Sequence[Row | Table]) -> str:
+    """Return the tables, and the rows as one more, for the documentation."""
+    tables = [each for each in results if isinstance(each, Table)]
+    rows = [each for each in results if isinstance(each, Row)]
     mark = {True: "✓", False: "✗", None: ""}
-    lines += [f"| {row.bench} | {row.figure} | {row.measured} | {row.goal} | {mark[row.ok]} |" for row in rows]
-    return "\n".join(lines)
+    if rows:
+        lines = [(row.bench, row.figure, row.measured, row.goal, mark[row.ok]) for row in rows]
+        tables.append(Table("", ("bench", "figure", "measured", "goal", ""), list(lines)))
+    return "\n\n".join(map(_markdown, tables))
+
+
+def _markdown(table: Table) -> str:
+    lines = [f"**{table.title}**\n"] if table.title else []
+    lines += [f"| {' | '.join(table.columns)} |", f"|{'---|' * len(table.columns)}"]
+    lines += [f"| {' | '.join(line)} |" for line in table.lines]
+    return "\n".join(lines + [f"\n{note}" for note in table.notes])
 
 
 def say(text: str) -> None:

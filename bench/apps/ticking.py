@@ -13,4 +13,4 @@ evidence = os.open(os.environ["EVIDENCE"], os.O_WRONLY | os.O_APPEND | os.O_CREA
 def tick(run: Run) -> None:
     """Say when it began."""
     late = time.time() - run.due_at.timestamp()
-    os.write(evidence, f"{run.key} {run.token} {os.getpid()} {late:.6f}\n".encode())
+    os.write(evidence, f"{run.due_at.timestamp():.0f} {run.token} {os.getpid()} {late:.6f}\n".encode())
