@@ -28,15 +28,14 @@ def bench(places: Places, *, quick: bool) -> list[Row | Table]:
             measured[peer.title()] = str(error)
         say(f"  {peer.title()}: {measured[peer.title()]}")
     lines = [_line(name, each) for name, each in measured.items()]
-    others = [
-        each for name, each in measured.items() if isinstance(each, Cadence) and name != "cronsensus" and each.late
-    ]
+    others = [each for each in measured.values() if isinstance(each, Cadence) and each is not own and each.late]
     rows = cadence.goals(own, wrong)
     if others:
         best50, best99 = (min(quantile(each.late, q) for each in others) for q in (0.5, 0.99))
         p50, p99 = quantile(own.late, 0.5), quantile(own.late, 0.99)
+        ahead = p50 < best50 and p99 < best99
         rows.append(Row("cadence", "p50 / p99 ahead of every peer", f"{milliseconds(p50)} / {milliseconds(p99)}",
-                        f"< {milliseconds(best50)} / {milliseconds(best99)}", p50 < best50 and p99 < best99))  # fmt: skip
+                        f"< {milliseconds(best50)} / {milliseconds(best99)}", ahead))  # fmt: skip
         rivals = {
             peer.title(): each.commands
             for peer in peers
