@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,6 +52,9 @@ def run(name: str | None, **flags: Any) -> None:
     applied = scheduler.store.migrate()
     if known.log_format == "text":
         _greet(found.name, scheduler, new=bool(applied))
+    # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each
+    # time, in which nothing starts.
+    gc.freeze()
     scheduler.run()
 
 

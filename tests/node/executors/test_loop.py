@@ -130,6 +130,46 @@ def test_calls_run_side_by_side(bench, executor):
     assert {bench.wait(call).kind for call in calls} == {"returned"}
 
 
+def test_a_loop_that_is_called_already_is_not_called_again_for_each_attempt(bench, guest, application, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def blocks():
+        begun.set()
+        go_on.wait(bench.patience)
+
+    first = bench.call(blocks)
+    guest.start(first)
+    assert begun.wait(bench.patience)
+    calls, seen = [bench.call(int) for _ in range(20)], []
+    call_soon = application.call_soon_threadsafe
+    monkeypatch.setattr(application, "call_soon_threadsafe", lambda *what: (seen.append(what), call_soon(*what)))
+    for call in calls:
+        guest.start(call)
+    go_on.set()
+    assert {bench.wait(call).result for call in calls} == {"0"}
+    assert len(seen) == 1
+
+
+def test_an_attempt_that_breaks_the_loops_callback_does_not_hold_up_those_behind_it(bench, guest, application):
+    begun, go_on = threading.Event(), threading.Event()
+    application.call_soon_threadsafe(lambda: (begun.set(), go_on.wait(bench.patience)))
+    assert begun.wait(bench.patience)
+    broken, good = bench.call(int), bench.call(int)
+    begin = guest._begin
+
+    def begins(attempt):
+        if attempt.call is broken:
+            raise LookupError("in the callback itself")
+        begin(attempt)
+
+    guest._begin = begins
+    application.call_soon_threadsafe(application.set_exception_handler, lambda loop, context: None)
+    guest.start(broken)
+    guest.start(good)
+    go_on.set()
+    assert bench.wait(good).result == "0"
+
+
 def test_timeout_cancels_lets_clean_up_and_tells_where_it_was(bench, watched, watch):
     begun, cleaned = threading.Event(), threading.Event()
 
