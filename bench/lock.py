@@ -19,6 +19,7 @@ import psycopg
 import redis
 from redis.lock import Lock as TheirLock
 
+from bench.places import Places
 from bench.table import Row, milliseconds, quantile, say
 from cronsensus import Lock
 from cronsensus.lock import opening
@@ -33,8 +34,9 @@ _spawned = multiprocessing.get_context("spawn")
 AnyLock = AbstractContextManager[object]
 
 
-def bench(*, quick: bool) -> list[Row]:
+def bench(places: Places, *, quick: bool) -> list[Row]:
     """Measure both locks in turns, on servers of this benchmark's own."""
+    del places
     server = RedisServer(durable=False)
     try:
         server.start()
