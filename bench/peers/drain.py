@@ -18,7 +18,7 @@ OURS = {"noop": f"cronsensus, async, {drain.CONCURRENCY} at a time", "plain": "c
 
 
 def bench(places: Places, *, quick: bool) -> list[Row | Table]:
-    """Measure all in turns, thrice, and compare the medians; of a peer, the best concurrency goes on to the next turn."""
+    """Measure all in turns, thrice, and compare the medians; of a peer, the best concurrency goes on."""
     jobs, rounds = (2_400, 1) if quick else (12_000, 3)
     drains: dict[str, list[Drained]] = {}
     failed: dict[str, str] = {}
@@ -35,7 +35,7 @@ def bench(places: Places, *, quick: bool) -> list[Row | Table]:
                 except (CannotInstall, PeerFailed, Stuck) as error:
                     failed[name] = str(error)
                 say(f"  {name}: {drains.get(name, [])[-1:] or failed[name]}")
-            best = max(concurrencies, key=lambda each: _rate(drains.get(_name(peer, each))))  # noqa: B023
+            best = max(concurrencies, key=lambda each: _rate(drains.get(_name(peer, each))))
             field[number] = peer, (best,)
     rate = _rate(drains[OURS["noop"]])
     lines = [_line(name, each, rate, failed.get(name, "")) for name, each in drains.items()]

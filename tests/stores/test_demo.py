@@ -1,7 +1,8 @@
 """The demo on each server: real processes, a real kill, one verdict.
 
-On SQLite it is tested in ``tests/cli/test_demo.py``. The memory store lives and dies with one process, so of it nothing can
-be taken over: the demo refuses it (tested there, too), and nodes on it are killed by the thousand in ``tests/simulation``.
+On SQLite it is tested in ``tests/cli/test_demo.py``. The memory store lives and dies with one process, so of it
+nothing can be taken over: the demo refuses it (tested there, too), and nodes on it are killed by the thousand in
+``tests/simulation``.
 """
 
 import json

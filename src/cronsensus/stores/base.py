@@ -180,8 +180,8 @@ class Store(ABC):
         among them are retired, unless a live session of another release is there (it may still declare them:
         ``kept``).
 
-        Atomic: all or nothing. A release is one thing, so it is not put in pieces: what takes long is worked out before,
-        and then who writes waits for some 50 µs a job that is new, changed or gone.
+        Atomic: all or nothing. A release is one thing, so it is not put in pieces: what takes long is worked out
+        before, and then who writes waits for some 50 µs a job that is new, changed or gone.
         Idempotent: equal definitions write nothing.
 
         Raises:

@@ -142,7 +142,12 @@ def test_a_loop_that_is_called_already_is_not_called_again_for_each_attempt(benc
     assert begun.wait(bench.patience)
     calls, seen = [bench.call(int) for _ in range(20)], []
     call_soon = application.call_soon_threadsafe
-    monkeypatch.setattr(application, "call_soon_threadsafe", lambda *what: (seen.append(what), call_soon(*what)))
+
+    def counted(*what):
+        seen.append(what)
+        return call_soon(*what)
+
+    monkeypatch.setattr(application, "call_soon_threadsafe", counted)
     for call in calls:
         guest.start(call)
     go_on.set()
@@ -152,7 +157,12 @@ def test_a_loop_that_is_called_already_is_not_called_again_for_each_attempt(benc
 
 def test_an_attempt_that_breaks_the_loops_callback_does_not_hold_up_those_behind_it(bench, guest, application):
     begun, go_on = threading.Event(), threading.Event()
-    application.call_soon_threadsafe(lambda: (begun.set(), go_on.wait(bench.patience)))
+
+    def blocks():
+        begun.set()
+        go_on.wait(bench.patience)
+
+    application.call_soon_threadsafe(blocks)
     assert begun.wait(bench.patience)
     broken, good = bench.call(int), bench.call(int)
     begin = guest._begin
