@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 4
-FREEZES = int(os.environ.get("CRONSENSUS_TEST_FREEZES") or 2)
+FREEZES = int(os.environ.get("CRONSENSUS_TEST_FREEZES") or 1)
 FROZEN_FOR = 1.3
 """Seconds; longer than the TTL."""
 PATIENCE = 60.0

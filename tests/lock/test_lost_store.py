@@ -1,0 +1,60 @@
+"""A server that goes away while a lock is held."""
+
+# ruff: noqa: PT012 - what raises is the end of the block
+
+import threading
+
+import pytest
+
+from cronsensus import LeaseLost, Lock, StoreUnavailable
+from cronsensus.lock import opening
+from tests.servers.programs import ServiceMissing
+from tests.servers.redis import RedisServer
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def server():
+    try:
+        made = RedisServer(durable=False).start()
+    except ServiceMissing as missing:
+        pytest.skip(f"service missing: {missing}")
+    yield made
+    opening.close_all()
+    made.end()
+
+
+def test_who_holds_a_lock_is_told_when_its_store_is_gone(server):
+    lock = Lock(server.url, "name", ttl="1s")
+    lease = lock.__enter__()
+    server.kill9()
+    assert lease.lost.wait(PATIENCE)
+    with pytest.raises(LeaseLost, match="could not be renewed in time; another process may hold it"):
+        lease.check()
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        lock.release()
+    assert not lock.owned()
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        lock.acquire()
+
+
+def test_a_block_whose_store_is_gone_for_too_long_ends_with_an_error(server):
+    with pytest.raises((LeaseLost, StoreUnavailable)), Lock(server.url, "name", ttl="1s") as lease:
+        server.kill9()
+        assert lease.lost.wait(PATIENCE)
+
+
+def test_an_outage_shorter_than_the_ttl_costs_nothing(server):
+    lock, other = Lock(server.url, "name", ttl="1500ms"), Lock(server.url, "name", blocking=False)
+    with lock as lease:
+        server.pause()
+        threading.Event().wait(0.6)  # a renewal falls into it
+        server.resume()
+        assert not lease.lost.wait(1.5)  # longer than what was left
+        assert lease.owned()
+        took: list[bool] = []
+        thread = threading.Thread(target=lambda: took.append(other.acquire()))
+        thread.start()
+        thread.join(PATIENCE)
+        assert took == [False]
