@@ -18,10 +18,11 @@ OURS = {"noop": f"cronsensus, async, {drain.CONCURRENCY} at a time", "plain": "c
 
 
 def bench(places: Places, *, quick: bool) -> list[Row | Table]:
-    """Measure all in turns, thrice, and compare the medians; of a peer, the best concurrency goes on."""
+    """Measure all in turns, thrice, and compare the medians; of a peer, only the best concurrency has another turn."""
     jobs, rounds = (2_400, 1) if quick else (12_000, 3)
     drains: dict[str, list[Drained]] = {}
     failed: dict[str, str] = {}
+    limits: list[dict[int, float]] = []
     field = [(peer, peer.drains) for peer in PEERS if peer.drains and places.kind in peer.stores]
     for _ in range(rounds):
         for job, name in OURS.items():
@@ -37,9 +38,10 @@ def bench(places: Places, *, quick: bool) -> list[Row | Table]:
                 say(f"  {name}: {drains.get(name, [])[-1:] or failed[name]}")
             best = max(concurrencies, key=lambda each: _rate(drains.get(_name(peer, each))))
             field[number] = peer, (best,)
+        limits.append(drain.raw(places, jobs))
     rate = _rate(drains[OURS["noop"]])
     lines = [_line(name, each, rate, failed.get(name, "")) for name, each in drains.items()]
-    rows = drain.raw_limit(places, jobs, rate)
+    rows = drain.share_of_raw(limits, rate)
     if fastest := max((_rate(each) for name, each in drains.items() if name not in OURS.values()), default=0.0):
         goal = TIMES[places.kind]
         rows.append(Row("drain", "ratio to the fastest peer", f"{rate / fastest:.1f} times", f"≥ {goal:g} times",
