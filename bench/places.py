@@ -73,6 +73,13 @@ class Postgres(Places):
         assert row is not None
         return int(row[0])
 
+    def forget(self, url: str) -> None:
+        """Begin to count anew: what was sent to make the place and to wait for its nodes is nobody's cost."""
+        self._connection.execute(
+            "SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = %s",
+            (urlsplit(url).path.lstrip("/"),),
+        )
+
     def most_sent(self, url: str, limit: int = 12) -> list[tuple[int, str]]:
         """Return which statements were sent most often, and how often."""
         rows = self._connection.execute(

@@ -26,8 +26,8 @@ def tick(nominal: float | None = None) -> None:
     began, or one that begins within 50 ms.
     """
     now = time.time()
-    second = math.floor(now + 0.05) if nominal is None else round(nominal)
-    _write("ticks", f"{second} 0 {os.getpid()} {now - second:.6f}\n")
+    due = math.floor(now + 0.05) if nominal is None else nominal
+    _write("ticks", f"{round(due)} 0 {os.getpid()} {now - due:.6f}\n")
 
 
 def ran() -> None:
