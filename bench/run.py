@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def main() -> int:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if options.peers and options.store not in {"postgres", "redis"}:
         parser.error(f"peers run on postgres and on redis; add --store to --peers, not {options.store}")
+    # Being told to end must not leave nodes and peers behind: what is open is closed on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     results: list[Row | Table] = []
     with open_places(options.store) as places:
         for name in options.benches or known:
