@@ -37,7 +37,7 @@ from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
 from cronsensus.node.telling import Telling
-from cronsensus.node.waking import Waking
+from cronsensus.node.waking import Waking, after_trouble
 from cronsensus.stores.base import Glance, Store
 
 _log = logging.getLogger("cronsensus.node")
@@ -243,8 +243,7 @@ class Conductor:
         lease = self.lease
         if lease is not None and not lease.trusted:
             self.holding.lose_session(lease)
-        first, longest = PATIENCE
-        return min(longest, first * 2.0 ** min(self._troubles, 10))
+        return after_trouble(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)
 
     def _watch_while_draining(self) -> float:
         self.holding.notes.flush(self._store)

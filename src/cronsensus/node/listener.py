@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from cronsensus.errors import StoreError
+from cronsensus.node.waking import after_trouble
 from cronsensus.stores.base import Store
 
 _log = logging.getLogger("cronsensus.node")
@@ -22,9 +23,11 @@ class Listener:
         self._store = store
         self._on_hint = on_hint
         self._stopped = threading.Event()
+        self._attended = ""
 
     def attend(self, session: str) -> None:
         """Let others see that the process of ``session`` lives, where the store can show it."""
+        self._attended = session
         self._store.attend(session)
 
     def run(self) -> None:
@@ -40,8 +43,7 @@ class Listener:
             except StoreError as error:
                 if not troubles:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                first, longest = AFTER_TROUBLE
-                self._stopped.wait(min(longest, first * 2.0 ** min(troubles, 10)))
+                self._stopped.wait(after_trouble(troubles, AFTER_TROUBLE, self._attended))
                 troubles, deaf = troubles + 1, True
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():

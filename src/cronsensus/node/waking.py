@@ -6,6 +6,7 @@ glance.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from datetime import datetime, timedelta
 
@@ -23,6 +24,18 @@ AFTER_A_LOST_RACE = 0.002
 STEP_NOTICED = timedelta(seconds=5)
 """A store's clock that moved this much more or less than time passed was set; that is worth a line in the log."""
 MOST_DOUBLINGS = 10
+
+
+def after_trouble(troubles: int, bounds: tuple[float, float], who: str) -> float:
+    """Return the seconds to wait after the last of so many failures in a row: longer each time, and differently long.
+
+    All nodes lose a server in the same instant. ``who`` spreads them over the last half of the wait, or they would all
+    knock at once, each time again. A hash, not chance: a simulation is played again from its seed.
+    """
+    first, longest = bounds
+    wait = min(longest, first * 2.0 ** min(troubles, MOST_DOUBLINGS))
+    lot = int.from_bytes(hashlib.blake2b(f"{who} {troubles}".encode(), digest_size=4).digest())
+    return wait * (0.5 + lot / 2**33)
 
 
 class Waking:

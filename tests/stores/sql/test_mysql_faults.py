@@ -383,7 +383,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(open_mysql):
 
 def test_a_transaction_that_is_left_idle_holds_nobody_up(open_mysql):
     """As of a process that is stopped in the middle of a verb."""
-    stopped, other = open_mysql("timeout=2s"), open_mysql("timeout=20s")
+    stopped, other = open_mysql(), open_mysql("timeout=10s")
     work_with(stopped)
     with pytest.raises(StoreUnavailable), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
         tx.connection.exec_driver_sql("SELECT 1 FROM cronsensus_jobs FOR UPDATE")

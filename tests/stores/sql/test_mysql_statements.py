@@ -125,7 +125,7 @@ def test_a_session_is_told_how_long_it_may_wait(is_mariadb):
     assert "time_zone = '+00:00'" in told
     assert "innodb_lock_wait_timeout = 4" in told
     assert ("max_statement_time = 7," in told) == is_mariadb
-    assert ("idle_transaction_timeout = 7" in told) == is_mariadb
+    assert ("idle_transaction_timeout = 2" in told) == is_mariadb
     assert ("max_execution_time = 7000" in told) == (not is_mariadb)
     assert ("wait_timeout = 21" in told.replace("lock_wait_timeout", "")) == (not is_mariadb)
 

@@ -182,7 +182,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(open_postgres):
 
 def test_a_transaction_that_is_left_idle_holds_nobody_up(open_postgres):
     """As of a process that is stopped in the middle of a verb."""
-    stopped, other = open_postgres("timeout=300ms"), open_postgres("timeout=10s")
+    stopped, other = open_postgres(), open_postgres("timeout=6s")
     work_with(stopped)
     with pytest.raises(StoreUnavailable), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
         tx.connection.exec_driver_sql(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")

@@ -18,6 +18,7 @@ from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
 from cronsensus.errors import MissingExtra, StoreUnavailable
+from cronsensus.stores.sql.dialect import MOST_PAUSED
 from cronsensus.stores.sql.lending import MOST_IDLE
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 
@@ -182,8 +183,9 @@ def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str
         "lock_wait_timeout": str(url.lock_timeout),
     }
     if is_mariadb:
-        # A node that is stopped in the middle of a transaction must not hold its locks for long.
-        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(round(timeout))}
+        # Whole seconds; who is patient for more than the URL says, as a migration is, may also pause for longer.
+        paused = round(timeout if timeout > url.timeout else min(timeout, MOST_PAUSED))
+        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(paused)}
     else:
         # Not run. MySQL bounds only SELECT, and knows no limit for idle transactions but that of all idle connections;
         # one that was closed while it lay idle is opened anew without a word.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import psycopg
 
 from cronsensus.clock import SystemClock
+from cronsensus.stores.sql.dialect import MOST_PAUSED
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 
 Value = TypeVar("Value")
@@ -28,7 +29,7 @@ _SETTINGS = {
     # One who waits is not to be held up by one who hangs.
     "lock_timeout": "{lock}",
     "statement_timeout": "{statement}",
-    "idle_in_transaction_session_timeout": "{statement}",
+    "idle_in_transaction_session_timeout": "{paused}",
     # Every statement here goes along an index. What seems cheap to the planner on a table that was just made is a plan
     # kept for when it is large.
     "enable_seqscan": "off",
@@ -124,7 +125,8 @@ def patience(url: PostgresUrl) -> float:
 def settings(url: PostgresUrl, *, local: bool) -> list[str]:
     """Return what a connection is told, or, ``local``, each transaction, because a pooler is between."""
     statement = round(url.timeout * 1000)
-    known = {"statement": statement, "lock": statement // 2, "local": str(local).lower()}
+    paused = min(statement, round(MOST_PAUSED * 1000))
+    known = {"statement": statement, "lock": statement // 2, "paused": paused, "local": str(local).lower()}
     how = "SET LOCAL" if local else "SET"
     return [f"{how} {name} = {value.format(**known)}" for name, value in _SETTINGS.items()] + [_DURABLE.format(**known)]
 
