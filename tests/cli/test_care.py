@@ -232,7 +232,7 @@ def test_the_doctor_says_when_no_hint_arrives(cluster: Any, monkeypatch: pytest.
 
     monkeypatch.setattr(checks, "WAKE_UP", 0.05)
     monkeypatch.setattr(MemoryStore, "notify", lambda _: None)
-    assert checks._wake_ups(cluster.store).level == "warn"
+    assert checks._wake_ups(cluster.store, {}).level == "warn"
 
 
 # --- health -----------------------------------------------------------------------------------------------------------

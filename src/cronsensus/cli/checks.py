@@ -63,8 +63,9 @@ def examine(store: Store) -> Iterator[Check]:
     store.check()
     described = store.describe()
     yield from _store(store, described)
-    for look in (_speed, _clocks, _wake_ups):
-        yield look(store)
+    yield _speed(store)
+    yield _clocks(store)
+    yield _wake_ups(store, described)
     yield from _durability(described)
     for warning in described.get("warnings", ()):
         text, _, then = warning.partition("; ")
@@ -128,8 +129,17 @@ def _clocks(store: Store) -> Check:
     )
 
 
-def _wake_ups(store: Store) -> Check:
+def _wake_ups(store: Store, described: dict[str, Any]) -> Check:
     """Send a hint until a sibling hears it: the first may be sent before it listens."""
+    if str(described.get("pooler", "none")) != "none" and not store.capabilities.notify:
+        return Check(
+            "wake-ups",
+            WARN,
+            "a connection pooler is between: nodes find work by looking, and a dead one by its lease alone",
+            "give nodes a URL that leads to the server itself; or ?pooler=session if each client keeps its connection",
+        )
+    if not store.capabilities.notify and store.capabilities.clock == "server":
+        return Check("wake-ups", OK_LEVEL, "this store has none: what is enqueued may wait two seconds for a look")
     clock, heard = SystemClock(), threading.Event()
     listener = store.sibling()
     begun = clock.monotonic()
