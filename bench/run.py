@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench.places import KINDS, open_places
 from bench.table import Row, Table, machine, markdown, say
 
-BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "stored", "idle", "lock")
+BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "herd", "crowd", "stored", "idle", "lock")
 BESIDE_PEERS = ("cadence", "takeover", "drain")
 
 
