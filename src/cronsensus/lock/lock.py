@@ -58,7 +58,7 @@ class Lock:
             (``file:///var/lock/app``), an open ``Store``, or a list of ``redis://`` URLs of independent masters. (Or a
             function that returns a ``Gate``.)
         name: of the lock, within ``namespace``.
-        ttl: how long it lasts once nobody renews it any more.
+        ttl: how long it lasts once nobody renews it any more. (On files: for as long as the process lives.)
         limit: how many may hold it.
         renew: renew it while it is held, at a third of ``ttl``.
         blocking: whether ``acquire`` waits, unless it is told otherwise.
