@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from cronsensus import InvalidOption, LeaseLost, Lock, StoreUnavailable
 from cronsensus.lock import opening
-from cronsensus.lock.masters import Round
+from cronsensus.lock.masters import SLOWEST, Round
 from tests.lock.test_set import Workers, workers
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
@@ -128,8 +129,6 @@ def test_a_master_that_was_restarted_empty_is_told_again(five):
 
 
 def _holds(server: RedisServer) -> bool:
-    import redis
-
     with redis.Redis(port=server.port) as client:
         return any(b":lock:name" in key for key in client.scan_iter())
 
@@ -162,6 +161,20 @@ def test_a_failed_try_leaves_nothing_behind(five):
     with Lock(urls(five), "name", ttl="1m"):
         pass
     assert time.monotonic() - begun < 5
+
+
+def test_who_has_too_few_masters_does_not_wait_for_slow_ones(five):
+    """He would keep all others from a majority meanwhile, as they would keep him: nobody would get anywhere."""
+    lock = Lock(urls(five), "name", blocking=False)
+    with lock:
+        pass  # connected
+    with redis.Redis(port=five[0].port) as client:
+        client.set(lock._gate()._keys("name")[0], "somebody else")  # type: ignore[attr-defined]
+    for server in five[3:]:
+        server.pause()
+    begun = time.monotonic()
+    assert not lock.acquire()
+    assert time.monotonic() - begun < SLOWEST
 
 
 # --- the set test -----------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ _log = logging.getLogger("cronsensus.lock")
 
 SLOWEST = 0.5
 """Seconds to wait for a server at most; the others have answered long before."""
+A_MOMENT = 0.02
+"""Seconds to wait for the slower servers when the faster ones do not agree."""
 
 
 class Script:
@@ -64,10 +66,19 @@ class Round:
         """How many have not answered yet."""
         return self.masters - len(self.said) - len(self.failed)
 
-    def wait(self, timeout: float) -> None:
-        """Wait until there is enough, or all have answered, or the time is up."""
+    def wait(self, timeout: float, *, most: int | None = None) -> None:
+        """Wait until there is enough, or all have answered, or the time is up.
+
+        Where ``most`` have answered, and it is not enough, the others have only a moment more.
+        """
+
+        def is_over() -> bool:
+            return self.enough(self) or not self.pending
+
         with self.changed:
-            self.changed.wait_for(lambda: self.enough(self) or not self.pending, max(0.0, timeout))
+            self.changed.wait_for(lambda: is_over() or (most is not None and len(self.said) >= most), max(0.0, timeout))
+            if most is not None and not is_over():
+                self.changed.wait_for(is_over, A_MOMENT)
             self.over = True
 
 
@@ -179,6 +190,7 @@ class Masters:
         *arguments: bytes,
         enough: Callable[[Round], bool],
         worth_asking_for: float = float("inf"),
+        hurried: bool = False,
     ) -> Round:
         """Ask all at once, and return when there is ``enough``; all do what they are asked, sooner or later.
 
@@ -188,12 +200,13 @@ class Masters:
             arguments: of the script.
             enough: says of the answers so far whether more could change anything.
             worth_asking_for: seconds after which a server that has not come to it need not be asked any more.
+            hurried: do not wait for slow ones once a majority has answered without agreeing.
         """
         asked = Round(len(self._all), enough)
         until = self._clock.monotonic() + worth_asking_for
         for master in self._all:
             master.ask((asked, script, keys, arguments, until))
-        asked.wait(2 * SLOWEST)
+        asked.wait(2 * SLOWEST, most=self.quorum if hurried else None)
         return asked
 
     def close(self) -> None:

@@ -48,7 +48,9 @@ from cronsensus.stores.lines import Line
 LOOK_AGAIN = 0.25
 """Seconds after which a waiter looks by himself: a hint may be lost, or the holder be dead."""
 AFTER_A_TIE = (0.003, 0.03)
-"""Seconds of which a random number passes before the next try when several had some masters each and nobody enough."""
+"""Seconds of which a random number passes before the next try when several had some masters each and nobody enough.
+The second doubles with each tie, or those who met would meet again."""
+MOST_TIES = 4
 TOKEN_KEPT = timedelta(days=7)
 """How long a server keeps the last token of a lock that nobody takes any more; then its clock stands in."""
 _MILLISECOND = timedelta(milliseconds=1)
@@ -135,9 +137,8 @@ class RedlockGate(Gate):
         lease, holders = self._try(wanted)
         if lease is None and self._bury(wanted.name, holders):
             lease, holders = self._try(wanted)
-        if lease is None and seat is not None:
-            somebody_has_it = max(holders.values(), default=0) >= self._masters.quorum
-            seat.at_most = LOOK_AGAIN if somebody_has_it else random.uniform(*AFTER_A_TIE)
+        if lease is None and isinstance(seat, MastersSeat):
+            seat.at_most = seat.after(tie=max(holders.values(), default=0) < self._masters.quorum)
         return lease
 
     def _try(self, wanted: Wanted) -> tuple[Lease | None, Counter[str]]:
@@ -146,8 +147,15 @@ class RedlockGate(Gate):
         asked_at = self.clock.monotonic()
         patience = _patience(wanted.ttl)
         keys, mine = self._keys(wanted.name), me.encode()
+        # Who has some masters, and waits for slow ones to have enough, keeps all others from having enough meanwhile.
         taken = self._masters.ask(
-            _TAKE, keys, mine, _millis(wanted.ttl), enough=self._decided(_granted), worth_asking_for=patience
+            _TAKE,
+            keys,
+            mine,
+            _millis(wanted.ttl),
+            enough=self._decided(_granted),
+            worth_asking_for=patience,
+            hurried=True,
         )
         granted = [int(answer[1]) for answer in taken.said.values() if _granted(answer)]
         if len(granted) >= self._masters.quorum:
@@ -265,7 +273,7 @@ class RedlockGate(Gate):
 
     def seat(self, name: str) -> Seat:
         """Return a place to wait in."""
-        return RoomSeat(self.clock, self._room, name, at_most=LOOK_AGAIN)
+        return MastersSeat(self.clock, self._room, name, at_most=LOOK_AGAIN)
 
     def line(self) -> Line:
         """Return a way to be told when a lock may be free, by one of the masters; by another one each time."""
@@ -328,6 +336,17 @@ class RedlockGate(Gate):
             f"{said} of {len(self._masters)} masters answered, and a majority is {quorum}; {what}. Without an answer: "
             f"{'; '.join(silent)}"
         )
+
+
+class MastersSeat(RoomSeat):
+    """A place of one who waits for a majority."""
+
+    _ties = 0
+
+    def after(self, *, tie: bool) -> float:
+        """Return the seconds until the next try: after a ``tie`` soon, but at another time than the others."""
+        self._ties = min(self._ties + 1, MOST_TIES) if tie else 0
+        return random.uniform(AFTER_A_TIE[0], AFTER_A_TIE[1] * 2 ** (self._ties - 1)) if tie else LOOK_AGAIN
 
 
 def _granted(answer: Any) -> bool:
