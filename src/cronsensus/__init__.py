@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         RunFailed,
         SchemaMismatch,
         Skip,
+        StillRunning,
         StoreBusy,
         StoreCorrupt,
         StoreError,
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
     from cronsensus.model.occurrence import Occurrence
     from cronsensus.model.states import Origin, State
     from cronsensus.node.run import Run, current_run
+    from cronsensus.once import Once
     from cronsensus.scheduler import Scheduler
+    from cronsensus.startup import StartupCoordinator
     from cronsensus.stores import open_store
     from cronsensus.stores.base import Store, StoreCapabilities
     from cronsensus.triggers import Trigger, any_of, at, cron, every
@@ -85,6 +88,7 @@ __all__ = [
     "NotTheHolder",
     "Occurrence",
     "OccurrenceTooOld",
+    "Once",
     "Origin",
     "Policies",
     "Retry",
@@ -94,7 +98,9 @@ __all__ = [
     "SchemaMismatch",
     "Settings",
     "Skip",
+    "StartupCoordinator",
     "State",
+    "StillRunning",
     "Store",
     "StoreBusy",
     "StoreCapabilities",
@@ -127,11 +133,13 @@ _ELSEWHERE = {
     "Lease": "lock",
     "Lock": "lock",
     "Occurrence": "model.occurrence",
+    "Once": "once",
     "Origin": "model.states",
     "Policies": "model.job",
     "Run": "node.run",
     "Scheduler": "scheduler",
     "Settings": "config",
+    "StartupCoordinator": "startup",
     "State": "model.states",
     "Store": "stores.base",
     "StoreCapabilities": "stores.base",

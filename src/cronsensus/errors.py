@@ -25,6 +25,7 @@
     ├── CoordinationError            another node was faster, or this one too slow
     │   ├── LeaseLost                the session or lock is no longer ours: stop working
     │   ├── LockHeld                 a ``with`` block whose lock was not to be had in time
+    │   ├── StillRunning             a guarded function that somebody else runs under this key now
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
@@ -142,6 +143,10 @@ class LeaseLost(CoordinationError):
 
 class LockHeld(CoordinationError):
     """Somebody else holds the lock, and did not release it in time."""
+
+
+class StillRunning(CoordinationError):
+    """Somebody else runs this under the same key now."""
 
 
 class InvalidTransition(CoordinationError):

@@ -31,6 +31,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.model.session import SessionSpec
 from cronsensus.participation import Participation, left_to_the_parent, on_fork
+from cronsensus.startup.tasks import Startups
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from cronsensus.lock import Lock
     from cronsensus.lock.in_store import StoreGate
     from cronsensus.node.node import Node
+    from cronsensus.once.claims import Claims
 
 _log = logging.getLogger("cronsensus.scheduler")
 
@@ -48,7 +50,7 @@ _ARGUMENTS = ("url", "namespace", "lease", "concurrency", "node", "release", "dr
 _all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
 
 
-class Scheduler(Definitions):
+class Scheduler(Startups, Definitions):
     """Jobs, the store that they are in, and, between ``start`` and ``stop``, a node that runs them.
 
     Start the same code on every replica: each occurrence is run by exactly one of them.
@@ -111,6 +113,7 @@ class Scheduler(Definitions):
         self._lock = threading.RLock()
         self._store: Store | None = None
         self._gate: StoreGate | None = None
+        self._claims: Claims | None = None
         self._opened = ("", "")
         self._crossed_a_fork = False
         self._migrated = False
@@ -174,6 +177,7 @@ class Scheduler(Definitions):
     def _close_store(self) -> None:
         """Let go of connections. What lives in this process's memory would be lost with its handle, so that is kept."""
         self._close_gate()
+        self._close_claims()
         store = self._store
         if store is None or store is self._given_store or store.capabilities.clock == "process":
             return
@@ -256,6 +260,30 @@ class Scheduler(Definitions):
         if gate is not None and gate.idle:
             self._gate = None
             gate.close()
+
+    # --- guarded functions -------------------------------------------------------------------------------------------
+
+    def _claims_here(self) -> Claims:
+        from cronsensus.once.claims import Claims
+
+        with self._lock:
+            if self._claims is None:
+                self._claims = Claims(
+                    self._ready(),
+                    self._clock or SystemClock(),
+                    name=self.node_name,
+                    release=lambda: self.release,
+                    lease=self.settings.lease,
+                    fast_evidence=self.settings.fast_evidence,
+                )
+            return self._claims
+
+    def _close_claims(self) -> None:
+        """Let go of what guarded functions use, unless one runs."""
+        claims = self._claims
+        if claims is not None and claims.idle:
+            self._claims = None
+            claims.close()
 
     # --- taking part -------------------------------------------------------------------------------------------------
 
@@ -350,6 +378,7 @@ class Scheduler(Definitions):
             _log.warning("%s", sentence)
         store, settings = self._ready(), self.settings
         self._release = self.release
+        self._start_up(loop)
         node = NodeSettings(
             name=self.node_name,
             lease=settings.lease,
@@ -433,8 +462,8 @@ class Scheduler(Definitions):
         self._lock = threading.RLock()
         self._part.forked()
         self._release = None
-        left_to_the_parent.extend((self._store, self._gate))
-        self._store = self._gate = None
+        left_to_the_parent.extend((self._store, self._gate, self._claims))
+        self._store = self._gate = self._claims = None
         if self._given_store is not None and self._given_store.capabilities.clock != "process":
             left_to_the_parent.append(self._given_store)
             self._crossed_a_fork = True

@@ -56,14 +56,16 @@ class Kept(Protocol):
 class Guest:
     """Holds one session at a time, while it is needed. Safe to share between threads; not for a forked child."""
 
-    def __init__(self, store: Store, clock: Clock, *, name: str) -> None:
+    def __init__(self, store: Store, clock: Clock, *, name: str, lease: timedelta = _SHORT_LEASE) -> None:
         """Make a guest of ``store``, of which it opens siblings; nothing is opened yet.
 
         Args:
             store: stays the caller's to close.
             clock: for waits and trust.
             name: for people.
+            lease: of the session while it holds runs; one that holds only locks, or nothing, has a long one.
         """
+        self._short = lease
         self._given = store
         self._clock = clock
         self._name = name
@@ -179,7 +181,7 @@ class Guest:
                     self._keeper = Keeper(
                         keepers_own,
                         self._clock,
-                        lease=_SHORT_LEASE,
+                        lease=self._short,
                         holds=lambda: False,
                         on_renewal=self._on_renewal,
                         on_trust_lost=self._on_trust_lost,

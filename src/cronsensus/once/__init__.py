@@ -1,0 +1,5 @@
+"""Run a function once for each key, whoever calls it, and however often. Floor 5."""
+
+from cronsensus.once.once import Once
+
+__all__ = ["Once"]

@@ -1,0 +1,273 @@
+"""Guard functions: the decorators of a ``Scheduler``. Floor 5."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal, Never, get_args, overload
+
+from cronsensus.durations import Duration, format_duration, parse_duration
+from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
+from cronsensus.functions import Function, look_at
+from cronsensus.model.job import JobSpec, OnCrash, Policies, unknown_option
+from cronsensus.once.claims import Claims, Wanted
+from cronsensus.once.keys import KeyOf
+from cronsensus.once.once import (
+    Guarded,
+    GuardedInTransaction,
+    GuardedOrSkipped,
+    GuardedOrSkippedInTransaction,
+    OnBusy,
+    Once,
+    OnError,
+    WantedOf,
+)
+from cronsensus.once.slots import read_trigger, slot_of
+from cronsensus.triggers import Trigger
+
+MOST_CRASHES = 10
+"""A call that kills its process must not kill all who call it again."""
+_PER_OPTIONS = {"name", "early", "keep", "on_busy", "on_error", "on_crash", "max_crashes", "wait_for"}
+_OPTIONS = (_PER_OPTIONS - {"early"}) | {"key", "transaction"}
+
+
+class Guards(ABC):
+    """The functions that a scheduler guards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guarded: dict[str, str] = {}
+
+    @abstractmethod
+    def _claims_here(self) -> Claims:
+        """Return what holds this process's claims in the store."""
+
+    @overload
+    def once(
+        self, key: str | Callable[..., str], *, on_busy: Literal["wait", "raise"] = ...,
+        transaction: Literal[False] = ...,
+        keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        wait_for: Duration | None = ..., name: str | None = ...,
+    ) -> Guarded: ...  # fmt: skip
+    @overload
+    def once(
+        self, key: str | Callable[..., str], *, on_busy: Literal["skip"], transaction: Literal[False] = ...,
+        keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        name: str | None = ...,
+    ) -> GuardedOrSkipped: ...  # fmt: skip
+    @overload
+    def once(
+        self, key: str | Callable[..., str], *, on_busy: Literal["wait", "raise"] = ..., transaction: Literal[True],
+        keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        wait_for: Duration | None = ..., name: str | None = ...,
+    ) -> GuardedInTransaction: ...  # fmt: skip
+    @overload
+    def once(
+        self, key: str | Callable[..., str], *, on_busy: Literal["skip"], transaction: Literal[True],
+        keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        name: str | None = ...,
+    ) -> GuardedOrSkippedInTransaction: ...  # fmt: skip
+    def once(
+        self,
+        key: str | Callable[..., str],
+        *,
+        keep: Duration = "7d",
+        on_busy: OnBusy = "wait",
+        on_error: OnError = "free",
+        transaction: bool = False,
+        on_crash: OnCrash = "retry",
+        max_crashes: int = MOST_CRASHES,
+        wait_for: Duration | None = None,
+        name: str | None = None,
+        **unknown: Never,
+    ) -> Any:
+        """Let a function run once for each key, whoever calls it; a repeat gets the recorded result.
+
+        For message handlers, webhooks, Celery tasks, any function, sync or async. No node need run. The result is kept
+        as JSON: a repeat gets a list where the function returned a tuple.
+
+        Not prevented: that a call whose process is frozen for longer than the lease goes on beside the one that took
+        its key over. Only the effects of ``transaction=True`` cannot happen twice.
+
+        Args:
+            key: a template over the function's arguments, such as ``"charge:{order_id}"``; or a function that is called
+                with the same arguments. It counts within this function only.
+            keep: how long a repeat gets the recorded result, at least.
+            on_busy: while another call runs under the key: ``"wait"`` for its result, ``"skip"`` (return ``None``), or
+                ``"raise"`` ``StillRunning``.
+            on_error: after an exception the key is ``"free"`` for the next call; or ``"keep"`` it: repeats raise
+                ``RunFailed``, which names the recorded error.
+            transaction: hand the function a connection, before its own arguments, and commit what it writes there
+                together with the key and the result. SQL stores only. An async function gets one to ``await``.
+            on_crash: of the process: let the next call, or one that waits, run it again (``"retry"``), or close the key
+                as failed (``"fail"``), for what must not be done twice whatever happens.
+            max_crashes: after so many the key is closed as failed.
+            wait_for: longest wait for another call; then ``StillRunning``. ``None``: for as long as it takes.
+            name: tells guarded functions apart. Defaults to the function's own.
+            unknown: refused, with what may have been meant.
+
+        Raises:
+            InvalidOption: an unknown or impossible option; a key that names an argument which the function has not.
+            DuplicateJob: the name is taken by another guarded function.
+            UnsupportedFunction: no function.
+        """
+        refuse_unknown(unknown, _OPTIONS, "once")
+        options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
+
+        def decorate(function: Callable[..., Any]) -> Once[..., Any]:
+            looked_at = look(function, name)
+            signature = _signature(looked_at, transaction=transaction)
+            key_of = KeyOf(key, looked_at.name, signature)
+
+            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
+                return Wanted(spec, key_of(args, kwargs))
+
+            return self._guard("once", looked_at, wanted, options, transaction=transaction)
+
+        return decorate
+
+    def once_per(
+        self,
+        period: Trigger | Duration,
+        *,
+        early: Duration = "10s",
+        keep: Duration = "30d",
+        on_busy: OnBusy = "skip",
+        on_error: OnError = "free",
+        on_crash: OnCrash = "retry",
+        max_crashes: int = MOST_CRASHES,
+        wait_for: Duration | None = None,
+        name: str | None = None,
+        **unknown: Never,
+    ) -> GuardedOrSkipped:
+        """Let a function run once for each slot of a trigger, for programs whose own timer calls it on every replica.
+
+        A slot reaches from one nominal time to the next, by the store's clock. A call in a slot that somebody had gets
+        the recorded result; one in a slot that somebody has returns ``None``.
+
+        Args:
+            period: a trigger, as the program's own timer has it; or a duration.
+            early: a call so much before the next nominal time means that one; at most half of the slot.
+            keep: how long slots are remembered. Defaults to 30 days.
+            on_busy: as for ``once``. Defaults to ``"skip"``.
+            on_error: as for ``once``: ``"free"`` lets another replica try in the same slot.
+            on_crash: as for ``once``.
+            max_crashes: likewise.
+            wait_for: likewise.
+            name: likewise.
+            unknown: likewise.
+
+        Raises:
+            InvalidTrigger, InvalidDuration: no trigger, and no duration.
+            InvalidOption, DuplicateJob, UnsupportedFunction: as ``once``.
+        """
+        refuse_unknown(unknown, _PER_OPTIONS, "once_per")
+        require_parentheses(period, "once_per", "'1h'")
+        trigger, ahead = read_trigger(period), parse_duration(early, what="early")
+        options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            looked_at = look(function, name)
+
+            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
+                return Wanted.slot(spec, slot_of(trigger, self._claims_here().store.now(), ahead))
+
+            return self._guard("once_per", looked_at, wanted, options)
+
+        return decorate
+
+    def _guard(
+        self, kind: str, looked_at: Function, wanted: WantedOf, options: dict[str, Any], *, transaction: bool = False
+    ) -> Once[..., Any]:
+        """Return the guarded function, under a name of its own."""
+        name = f"{kind}:{looked_at.name}"
+        if name in self._guarded:
+            raise DuplicateJob(
+                f"{looked_at.name!r} is guarded twice by @scheduler.{kind}, at {self._guarded[name]} and at "
+                f"{looked_at.place}; give one of them another name=…"
+            )
+        spec = JobSpec(
+            name=name,
+            # No node registers a function of this name: it runs where it is called.
+            function=name,
+            policies=options["policies"],
+            executor=looked_at.registered.executor,
+            source="runtime",
+        )
+        guarded: Once[..., Any] = Once(
+            looked_at.registered.function,
+            spec=lambda: spec,
+            claims=self._claims_here,
+            wanted=wanted,
+            on_busy=options["on_busy"],
+            on_error=options["on_error"],
+            wait_for=options["wait_for"],
+            transaction=transaction,
+        )
+        self._guarded[name] = looked_at.place
+        return guarded
+
+
+def look(function: Callable[..., Any], name: str | None) -> Function:
+    """Return what is to know of a function that is to be guarded."""
+    plain = getattr(function, "function", function) if isinstance(function, Once) else function
+    looked_at = look_at(plain, name=name, executor=None)
+    if looked_at.registered.run_parameter is not None:
+        raise UnsupportedFunction(
+            f"{looked_at.name} ({looked_at.place}) asks for a Run by {looked_at.registered.run_parameter!r}, but it is "
+            "its caller who passes arguments here; write current_run() in it instead"
+        )
+    return looked_at
+
+
+def _signature(looked_at: Function, *, transaction: bool) -> inspect.Signature | None:
+    """Return what callers pass."""
+    signature = looked_at.signature
+    if not transaction or signature is None:
+        return signature
+    parameters = list(signature.parameters.values())
+    first = parameters[0] if parameters else None
+    if first is None or first.kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        raise InvalidOption(
+            f"once(transaction=True): {looked_at.name}() ({looked_at.place}) needs a first parameter for the connection"
+        )
+    if first.name in {"self", "cls"}:
+        raise InvalidOption(
+            f"once(transaction=True): {looked_at.name}() ({looked_at.place}) is a method; guard a function that gets "
+            "the connection first"
+        )
+    return signature.replace(parameters=parameters[1:])
+
+
+def read_options(  # noqa: PLR0917 - as they are written
+    keep: Duration, on_busy: str, on_error: str, on_crash: str, max_crashes: int, wait_for: Duration | None
+) -> dict[str, Any]:
+    """Return checked options."""
+    for option, value, choices in (("on_busy", on_busy, get_args(OnBusy)), ("on_error", on_error, get_args(OnError))):
+        if value not in choices:
+            raise InvalidOption(f"{option}={value!r}: choose one of {', '.join(map(repr, choices))}")
+    kept = parse_duration(keep, what="keep")
+    if kept <= timedelta(0):
+        raise InvalidOption(f"keep={format_duration(kept)!r}: a key that is kept for no time protects nobody")
+    patience = None if wait_for is None else parse_duration(wait_for, what="wait_for")
+    if patience is not None and on_busy != "wait":
+        raise InvalidOption(f"wait_for says how long to wait, and on_busy={on_busy!r} does not; leave one of them out")
+    policies = {"keep": kept, "on_crash": on_crash, "max_crashes": max_crashes, "overlap": "allow"}
+    return {"policies": Policies.read(policies), "on_busy": on_busy, "on_error": on_error, "wait_for": patience}
+
+
+def refuse_unknown(unknown: dict[str, Any], known: set[str], where: str) -> None:
+    """Raise for options that a decorator does not have."""
+    for option in unknown:
+        raise unknown_option(option, known, where=where)
+
+
+def require_parentheses(first: object, decorator: str, example: str) -> None:
+    """Raise if a function stands where the decorator's first argument belongs."""
+    if inspect.isfunction(first):
+        raise InvalidOption(f"the decorator needs its parentheses; write @scheduler.{decorator}({example})")

@@ -1,0 +1,345 @@
+"""``Once``: a function that runs once for each key. Floor 5.
+
+::
+
+    call ──▶ key ──▶ won ──▶ the function runs ──▶ its result is recorded ──▶ returned
+              │                    └── raised: the key is free again (or kept), and the exception goes on
+              └──▶ somebody had it: the recorded result, or an error that names the recorded one
+              └──▶ somebody has it: wait, skip, or raise
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+
+from cronsensus.codec import dumps, loads
+from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning
+from cronsensus.functions import is_async
+from cronsensus.lock.working import on_worker
+from cronsensus.model.ending import Ending
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Occurrence, Outcome
+from cronsensus.model.states import State
+from cronsensus.node.effects import UNCOMMITTED
+from cronsensus.node.executors.ending import describe
+from cronsensus.node.run import current_run, enter_run
+from cronsensus.once.claims import FREED, Claims, Held, Wanted
+from cronsensus.once.winning import Got, adrive, drive, winning
+from cronsensus.stores.transacting import no_transactions
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from cronsensus.node.hopping import HoppingConnection
+
+_log = logging.getLogger("cronsensus.once")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+OnBusy = Literal["wait", "skip", "raise"]
+OnError = Literal["free", "keep"]
+
+WantedOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], Wanted]
+"""Says which occurrence a call asks for. May ask the store."""
+
+
+class Once(Generic[P, R_co]):
+    """A function that runs once for each key. Calling it runs it, or returns what was recorded.
+
+    Made by ``Scheduler.once``, ``Scheduler.once_per`` and ``Scheduler.startup``.
+
+    Attributes:
+        name: of the implicit job whose occurrences the keys are.
+        function: the function itself, without a guard.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        spec: Callable[[], JobSpec],
+        claims: Callable[[], Claims],
+        wanted: WantedOf,
+        on_busy: OnBusy,
+        on_error: OnError,
+        transaction: bool = False,
+        wait_for: timedelta | None = None,
+    ) -> None:
+        """Guard ``function``; see ``Scheduler.once``."""
+        functools.update_wrapper(self, function, updated=())
+        self.function = function
+        self.name = spec().name
+        self._spec = spec
+        self._claims = claims
+        self._wanted = wanted
+        self._on_busy = on_busy
+        self._on_error = on_error
+        self._transaction = transaction
+        self._patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
+        self.is_async = is_async(function)
+        if self.is_async:
+            # Frameworks ask before they call.
+            if sys.version_info >= (3, 12):
+                inspect.markcoroutinefunction(self)
+            else:
+                import asyncio
+
+                self._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run the function, unless it has run under this key; return its result, or the recorded one.
+
+        Raises:
+            RunFailed: it failed for good under this key; the message names the recorded error.
+            StillRunning: somebody runs it now, and this call is not to wait, or has waited long enough.
+            LeaseLost: it ran, but too long without a sign of life, and was taken over; its result is not recorded.
+            InvalidOption: the key cannot be made from these arguments.
+            InvalidPayload: the result is not JSON. The key is kept, because the work was done.
+            StoreError: the store cannot be asked, and nothing was run; or it could not record the result, which this
+                process goes on trying.
+        """
+        return cast("R_co", self.call(self._on_busy, self._patience, args, kwargs))
+
+    def call(
+        self, on_busy: OnBusy, patience: float | None, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Do what calling it does, with another way to go about those who have the key."""
+        if self.is_async:
+            return self._acall(on_busy, patience, args, kwargs or {})
+        return self._call(on_busy, patience, args, kwargs or {})
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return the method of an object, as a function does."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<Once {self.name!r}>"
+
+    # --- on this thread -----------------------------------------------------------------------------------------------
+
+    def _call(self, on_busy: OnBusy, patience: float | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        claims = self._claims()
+        wanted = self._asked_for(claims, args, kwargs)
+        got = drive(claims, winning(claims, wanted, patience))
+        if not isinstance(got, Held):
+            return self._answer(wanted, got, on_busy)
+        outer = current_run()
+        enter_run(got.run)
+        try:
+            if self._transaction:
+                with got.run.transaction() as connection:
+                    value = self.function(connection, *args, **kwargs)
+                    got.run.complete(value)
+            else:
+                value = self.function(*args, **kwargs)
+        except BaseException as error:
+            if self._recorded_anyway(got, error, self._settle(claims, got, self._raised(error))):
+                return self._result(claims, got)
+            raise
+        finally:
+            enter_run(outer)
+        return self._returned(claims, got, value)
+
+    # --- on an event loop ---------------------------------------------------------------------------------------------
+
+    async def _acall(
+        self, on_busy: OnBusy, patience: float | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        claims = await on_worker(self._claims)
+        # A context variable, which the threads of ``on_worker`` do not have.
+        outer = current_run()
+        wanted = await on_worker(lambda: self._asked_for(claims, args, kwargs, outer_key=_key_of_run(outer)))
+        got = await adrive(claims, winning(claims, wanted, patience))
+        if not isinstance(got, Held):
+            return self._answer(wanted, got, on_busy)
+        enter_run(got.run)
+        try:
+            if self._transaction:
+                async with got.run.atransaction() as connection:
+                    value = await self.function(connection, *args, **kwargs)
+                    got.run.complete(value)
+            else:
+                value = await self.function(*args, **kwargs)
+        except BaseException as error:
+            raised = self._raised(error)
+            if self._recorded_anyway(got, error, await _surely(lambda: self._settle(claims, got, raised))):
+                return await on_worker(lambda: self._result(claims, got))
+            raise
+        finally:
+            enter_run(outer)
+        return await _surely(lambda: self._returned(claims, got, value))
+
+    # --- what both do -------------------------------------------------------------------------------------------------
+
+    def _asked_for(
+        self,
+        claims: Claims,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        outer_key: tuple[str, str] | None = None,
+    ) -> Wanted:
+        if self._transaction and not claims.store.capabilities.transactional_finish:
+            raise no_transactions(claims.store.capabilities.name)
+        wanted = self._wanted(self._spec(), args, kwargs)
+        if wanted.name == (outer_key or _key_of_run(current_run())):
+            raise ConfigurationError(
+                f"{self.name!r} was called under the key {wanted.key!r} by the very run that has it, and would wait "
+                "for itself; call the function without its guard there, by `.function`"
+            )
+        return wanted
+
+    def _answer(self, wanted: Wanted, seen: Got, on_busy: OnBusy) -> Any:
+        """Return what was recorded, or say why there is nothing."""
+        if seen is None:
+            _log.info("%s: what became of %s is pruned; it is not run again", self.name, wanted.key)
+            return None
+        assert isinstance(seen, Occurrence)  # noqa: S101 - what was won is not asked about here
+        if seen.state is State.SUCCEEDED:
+            return None if seen.result is None else loads(seen.result)
+        if not seen.state.final:
+            if on_busy == "skip":
+                return None
+            by = f" by {seen.node}" if seen.node else ""
+            raise StillRunning(
+                f"{self.name!r} is being run under the key {wanted.key!r}{by}; try again later, or let it wait: "
+                "on_busy='wait'"
+            )
+        error = seen.error
+        why = f"{error.type}: {error.message}" if error is not None else seen.reason or "no reason given"
+        raise RunFailed(
+            f"{self.name!r} is {seen.state} under the key {wanted.key!r}, and is not run again: {why}; more with "
+            f"`cronsensus runs show {seen.id}`",
+            occurrence=seen,
+        )
+
+    def _returned(self, claims: Claims, held: Held, value: Any) -> Any:
+        """Record what the function returned, and return it."""
+        if held.run.committed:
+            claims.forget(held)
+            claims.care()
+            return value
+        try:
+            text = None if value is None else dumps(value, what=f"what {self.name!r} returned")
+        except InvalidPayload as error:
+            # Its work is done. To free the key would be to do it twice.
+            self._settle(claims, held, Ending(kind="raised", error=describe(error), hopeless=True))
+            raise
+        settled = self._settle(claims, held, Ending(kind="returned", result=text))
+        if settled is State.SUCCEEDED:
+            return value
+        if settled is None:
+            raise LeaseLost(
+                f"{self.name!r} ran to its end under the key {held.claim.key!r}, but its session had been given up for "
+                "dead, and the key was taken over: what it returned is not recorded"
+            )
+        raise RunFailed(f"{self.name!r} under the key {held.claim.key!r}: {UNCOMMITTED.message}")
+
+    def _raised(self, error: BaseException) -> Ending:
+        return Ending(kind="raised", error=describe(error))
+
+    def _recorded_anyway(self, held: Held, error: BaseException, stands: State | None) -> bool:
+        """Whether the store says that it succeeded although an exception came out: the answer to a commit was lost."""
+        if stands is State.SUCCEEDED:
+            _log.warning("%s under the key %s is committed, although it raised %r", self.name, held.claim.key, error)
+        return stands is State.SUCCEEDED and isinstance(error, Exception)
+
+    def _result(self, claims: Claims, held: Held) -> Any:
+        seen = claims.store.occurrence(held.claim.id)
+        return None if seen is None or seen.result is None else loads(seen.result)
+
+    def _settle(self, claims: Claims, held: Held, ending: Ending) -> State | None:
+        """Record an ending; return where that leaves the key, or ``None`` if it was somebody else's by then."""
+        ending = replace(held.run.ended(ending), elapsed=timedelta(seconds=claims.clock.monotonic() - held.started))
+        settled = claims.settle(held, self._outcome(held, ending))
+        claims.care()
+        if not settled.accepted:
+            _log.warning(
+                "%s under the key %s was taken over; how it ended here is not recorded", self.name, held.claim.key
+            )
+            return None
+        return settled.state
+
+    def _outcome(self, held: Held, ending: Ending) -> Outcome:
+        outcome = Outcome(
+            id=held.claim.id,
+            token=held.claim.token,
+            state=State.SUCCEEDED,
+            result=ending.result,
+            error=ending.error,
+            elapsed=ending.elapsed,
+        )
+        if ending.kind == "returned":
+            return outcome
+        if self._on_error == "keep" or ending.hopeless:
+            return replace(outcome, state=State.FAILED)
+        # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same.
+        return replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
+
+
+def _key_of_run(run: Any) -> tuple[str, str] | None:
+    return None if run is None else (run.job, run.key)
+
+
+async def _surely(act: Callable[[], T]) -> T:
+    """Do something on a thread that has to be done also when the task is cancelled in the middle."""
+    import asyncio
+
+    done = asyncio.ensure_future(on_worker(act))
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait([done])
+        raise
+
+
+# --- the types of the decorators -------------------------------------------------------------------------------------
+
+
+class Guarded(Protocol):
+    """What makes a ``Once`` of a function."""
+
+    def __call__(self, function: Callable[P, R]) -> Once[P, R]:
+        """Guard ``function``."""
+
+
+class GuardedOrSkipped(Protocol):
+    """The same where a call may be skipped, and returns ``None`` then."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Once[P, Coroutine[Any, Any, T | None]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Once[P, R | None]: ...
+
+
+class GuardedInTransaction(Protocol):
+    """The same for a function that gets a connection first, which its callers do not pass."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[HoppingConnection, P], Coroutine[Any, Any, T]]
+    ) -> Once[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Connection, P], R]) -> Once[P, R]: ...
+
+
+class GuardedOrSkippedInTransaction(Protocol):
+    """Both."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[HoppingConnection, P], Coroutine[Any, Any, T]]
+    ) -> Once[P, Coroutine[Any, Any, T | None]]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Connection, P], R]) -> Once[P, R | None]: ...

@@ -1,0 +1,34 @@
+"""Which slot of a trigger a moment belongs to. Floor 5."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from cronsensus.durations import Duration
+from cronsensus.errors import InvalidOption
+from cronsensus.triggers import Trigger, every
+
+_LONGEST_BACK = timedelta(days=366 * 10)
+
+
+def read_trigger(trigger: Trigger | Duration) -> Trigger:
+    """Return the trigger that a user means by a period."""
+    return trigger if isinstance(trigger, Trigger) else every(trigger)
+
+
+def slot_of(trigger: Trigger, now: datetime, early: timedelta) -> datetime:
+    """Return the nominal time of the slot that ``now`` lies in: from one nominal time to the next.
+
+    Whoever comes up to ``early`` before the next nominal time means that one: a timer on a host whose clock is a little
+    ahead of the store's. But never more than half of the slot.
+
+    Raises:
+        InvalidOption: the trigger has no nominal time up to now.
+    """
+    following = trigger.next_after(now)
+    latest = trigger.latest_until(now, now - _LONGEST_BACK)
+    if following is not None and following - now <= early and (latest is None or following - now < now - latest):
+        return following
+    if latest is None:
+        raise InvalidOption("this trigger has had no nominal time yet, so there is no slot to run in")
+    return latest

@@ -1,0 +1,185 @@
+"""``StartupCoordinator``: named locks for programs that decide at their start who does what. Floor 5.
+
+On one host it is two locks in one: on a file, which the kernel frees when its process dies, and in the store. So the
+guarantee never depends on the store there, also while some workers can reach it and others cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cronsensus.durations import Duration
+from cronsensus.errors import ConfigurationError, InvalidOption, StoreError, StoreUnavailable
+from cronsensus.lock import Lock
+
+_log = logging.getLogger("cronsensus.startup")
+
+LOCK_DIR = "TASK_LOCK_DIR"
+SINGLE_INSTANCE = "SINGLE_INSTANCE_MODE"
+_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+class StartupCoordinator:
+    """Gives a name to one worker at a time, until that releases it or dies.
+
+    It remembers nothing: who comes after the release gets the name again. What is to be done once is for
+    ``Scheduler.startup``.
+
+    Nothing is ever cleared by deleting keys. What a dead process of this host held is free at once, because its process
+    is seen to be gone; what one of another host held is free when its ``ttl`` is over.
+
+    Args:
+        where: the URL of a store such as ``redis://localhost``, or a client of redis-py (sync or asyncio). Any store's
+            URL will do.
+        lock_dir: of the lock files. Defaults to ``TASK_LOCK_DIR``, and else to a folder of this user's among the
+            system's temporary files.
+        fallback: ``"file"``: go on with files, and say so, when the store cannot be reached. ``None``: raise.
+        single_instance: all workers are on this host, so a dead one is seen at once. Defaults to
+            ``SINGLE_INSTANCE_MODE``, and else to true. ``False``: several hosts; the lock is the store's, and only its
+            TTL covers a crash.
+
+    Raises:
+        InvalidOption: no such place or option.
+    """
+
+    def __init__(
+        self,
+        where: Any,
+        lock_dir: str | os.PathLike[str] | None = None,
+        *,
+        fallback: str | None = "file",
+        single_instance: bool | None = None,
+    ) -> None:
+        if fallback not in {"file", None}:
+            raise InvalidOption(f"fallback={fallback!r}: choose 'file' or None")
+        self._url = where if isinstance(where, str) else url_of(where)
+        self._fallback = fallback
+        self._folder = Path(lock_dir or os.environ.get(LOCK_DIR) or _own_folder())
+        self.single_instance = _switch() if single_instance is None else single_instance
+        self._held: dict[str, list[Lock]] = {}
+        Lock(self._url, "checked now, used later")
+
+    async def acquire(self, name: str, ttl: Duration = "30s") -> bool:
+        """Return whether this worker has the name now; it keeps it until ``release``, or until it dies.
+
+        Args:
+            name: of the task.
+            ttl: how long a worker that is gone without a trace keeps it; renewed while this one lives.
+
+        Raises:
+            StoreUnavailable: the store cannot be reached, and there is no fallback.
+            InvalidOption, InvalidDuration: no such name or time.
+        """
+        if name in self._held:
+            return False
+        locks: list[Lock] = []
+        # Put down before the first wait: two tasks of one worker must not both go on from here.
+        self._held[name] = locks
+        try:
+            got = await self._acquire(name, ttl, locks)
+        except BaseException:
+            await asyncio.shield(self._release(name))
+            raise
+        if not got:
+            await self._release(name)
+        return got
+
+    async def release(self, name: str) -> bool:
+        """Give the name back; ``False`` if this worker does not have it, and then nothing changes.
+
+        Raises:
+            LeaseLost: it was somebody else's by now.
+            StoreError: the store cannot be asked; the name is free when its ``ttl`` is over.
+        """
+        return await self._release(name)
+
+    async def _acquire(self, name: str, ttl: Duration, locks: list[Lock]) -> bool:
+        # Where all are on one host, the file comes first, also while the store can be reached: of two workers one may
+        # reach it and the other not.
+        if self.single_instance and self._fallback is not None and not await self._acquire_file(name, ttl, locks):
+            return False
+        in_store = Lock(self._url, name, ttl=ttl, blocking=False)
+        try:
+            if not await in_store.aacquire():
+                return False
+        except StoreUnavailable as error:
+            if self._fallback is None:
+                raise
+            if not locks and not await self._acquire_file(name, ttl, locks):
+                return False
+            if not locks:
+                raise
+            _log.warning(
+                "the store cannot be reached, so %r is only kept from other workers on this host, not from those on "
+                "others: %s",
+                name, error,
+            )  # fmt: skip
+        else:
+            locks.append(in_store)
+        return True
+
+    async def _acquire_file(self, name: str, ttl: Duration, locks: list[Lock]) -> bool:
+        """Take the lock on a file; ``False``: another worker has it. Where files cannot be locked, go on without."""
+        on_file = Lock(f"file://{quote(str(self._folder))}", name, ttl=ttl, blocking=False)
+        try:
+            await asyncio.to_thread(self._folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+            if not await on_file.aacquire():
+                return False
+        except (StoreError, OSError) as error:
+            _log.warning("%s cannot hold lock files, so there is nothing to fall back on: %s", self._folder, error)
+        else:
+            locks.append(on_file)
+        return True
+
+    async def _release(self, name: str) -> bool:
+        locks = self._held.pop(name, None)
+        if not locks:
+            return False
+        first: Exception | None = None
+        for lock in reversed(locks):
+            try:
+                await lock.arelease()
+            except (StoreError, ConfigurationError) as error:
+                first = first or error
+        if first is not None:
+            raise first
+        return True
+
+
+def url_of(client: Any) -> str:
+    """Return the URL of the server that a client of redis-py talks to.
+
+    Raises:
+        InvalidOption: it is no such client, or one whose server cannot be named by a URL.
+    """
+    pool = getattr(client, "connection_pool", None)
+    given = getattr(pool, "connection_kwargs", None)
+    if not isinstance(given, dict) or "host" not in given:
+        raise InvalidOption(
+            f"{type(client).__name__} is no client of redis-py for one server; give the URL, such as redis://localhost"
+        )
+    scheme = "rediss" if "SSL" in getattr(pool, "connection_class", type(None)).__name__ else "redis"
+    user, password = given.get("username"), given.get("password")
+    who = f"{quote(user or '', safe='')}:{quote(password, safe='')}@" if password else ""
+    host = f"[{given['host']}]" if ":" in given["host"] else given["host"]
+    return f"{scheme}://{who}{host}:{given.get('port', 6379)}/{given.get('db', 0) or 0}"
+
+
+def _own_folder() -> str:
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return str(Path(tempfile.gettempdir()) / f"cronsensus-locks-{user}")
+
+
+def _switch() -> bool:
+    text = os.environ.get(SINGLE_INSTANCE, "").strip().lower()
+    if text in {"", *_YES}:
+        return True
+    if text in _NO:
+        return False
+    raise InvalidOption(f"{SINGLE_INSTANCE}={text!r}: write true or false")

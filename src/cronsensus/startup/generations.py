@@ -1,0 +1,94 @@
+"""Which start, deploy, or boot this process belongs to: the key of a start-up task; see ADR 12. Floor 5.
+
+A generation of workers is what one master has started: gunicorn, uvicorn or a pool of processes and all whom it starts
+later, in place of those that died. So it is named by that master: the oldest ancestor that runs the same program in
+the same process group. A shell, systemd or supervisord is another program, or puts what it starts into another group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+import psutil
+
+from cronsensus.errors import InvalidOption
+from cronsensus.node.evidence import host_identity, started_at
+
+Scope = Literal["start", "deploy", "host"]
+
+GENERATION = "CRONSENSUS_GENERATION"
+DEPLOY_ID = "CRONSENSUS_DEPLOY_ID"
+_FURTHEST = 50
+
+
+def generation_of(
+    scope: Scope, *, deploy_id: str | None, release: Callable[[], str], function: Callable[..., Any]
+) -> str:
+    """Return the key of what this process belongs to.
+
+    Args:
+        scope: ``"start"``, ``"deploy"`` or ``"host"``.
+        deploy_id: of this deploy; ``CRONSENSUS_DEPLOY_ID`` if it is not given, and else the version of the code as far
+            as it can be seen: ``release``, and the file that ``function`` is written in.
+        release: which version of the code declares its jobs.
+        function: the task.
+    """
+    if scope == "host":
+        return f"host:{host_identity().partition('/')[0]}"
+    if scope == "deploy":
+        named = deploy_id or os.environ.get(DEPLOY_ID)
+        return f"deploy:{_named(named, DEPLOY_ID)}" if named else f"code:{release()}+{_digest(function)}"
+    named = os.environ.get(GENERATION)
+    return f"start:{_named(named, GENERATION)}" if named else f"start:{master()}"
+
+
+def master() -> str:
+    """Return what names the process that started this generation of workers, never to be reused."""
+    pid = os.getpid()
+    program, group = _program(pid), _group(pid)
+    for _ in range(_FURTHEST):
+        parent = _parent(pid)
+        if parent is None or program is None or _program(parent) != program or _group(parent) != group:
+            break
+        pid = parent
+    return f"{host_identity()}:{pid}:{started_at(pid)}"
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        parent = psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None
+    return parent or None
+
+
+def _program(pid: int) -> str | None:
+    try:
+        return psutil.Process(pid).exe() or None
+    except psutil.Error:
+        return None
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid) if hasattr(os, "getpgid") else 0
+    except OSError:
+        return None
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    try:
+        source = inspect.findsource(inspect.unwrap(function))[0]
+    except (OSError, TypeError):
+        return "unknown"
+    return hashlib.blake2b("".join(source).encode(), digest_size=6).hexdigest()
+
+
+def _named(value: str, variable: str) -> str:
+    if len(value) > 200 or not value.isprintable():
+        raise InvalidOption(f"{variable}={value[:60]!r}: use at most 200 printable characters, such as a commit's hash")
+    return value

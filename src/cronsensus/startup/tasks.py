@@ -1,0 +1,176 @@
+"""Start-up tasks: of all who start together exactly one runs each. Floor 5.
+
+A task is a guarded function whose key is the generation of the workers, so nothing has to be cleared after a crash: the
+next generation has another key, and what a dead worker of this one held is taken over by whoever waits.
+
+Who does not wait goes on at once. But somebody must be there if the runner dies, so those watch from a thread of their
+own until it has succeeded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Never, get_args
+
+from cronsensus.durations import Duration
+from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
+from cronsensus.model.job import JobSpec
+from cronsensus.once.claims import Claims, Wanted
+from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
+from cronsensus.once.once import GuardedOrSkipped, Once, OnError
+from cronsensus.startup.generations import Scope, generation_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+_log = logging.getLogger("cronsensus.startup")
+
+KEEP = "3650d"
+"""A worker that is replaced months later must still find that its generation, or deploy, has done it."""
+_OPTIONS = {"scope", "wait", "deploy_id", "name", "on_error", "max_crashes", "keep"}
+
+
+class Startups(Guards):
+    """The start-up tasks of a scheduler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._startups: list[_Startup] = []
+
+    @property
+    @abstractmethod
+    def release(self) -> str:
+        """The release under which this process declares its jobs."""
+
+    def startup(
+        self,
+        scope: Scope = "start",
+        *,
+        wait: bool = False,
+        deploy_id: str | None = None,
+        on_error: OnError = "free",
+        max_crashes: int | None = None,
+        keep: Duration = KEEP,
+        name: str | None = None,
+        **unknown: Never,
+    ) -> GuardedOrSkipped:
+        """Let exactly one of the workers that start together run a function, when the scheduler starts.
+
+        Tasks run in the order in which they are declared, before any job. An exception ends the start of that worker,
+        and the task is free for another. Programs that start no node call ``run_startup``, or the function.
+
+        Not prevented: that two generations run it at the same time, as in a reload; use a lock in it if they must not.
+
+        Args:
+            scope: ``"start"``: once for each generation of workers, that is for all whom one master started, on one
+                host. ``"deploy"``: once for each deploy, on any number of hosts. ``"host"``: once for each boot of the
+                host.
+            wait: do not go on before it has succeeded; take it over if its runner dies. Without it the others go on at
+                once, and only watch.
+            deploy_id: which deploy this is. Defaults to ``CRONSENSUS_DEPLOY_ID``, and else to the code's version as far
+                as it can be seen.
+            on_error: ``"free"``: another worker may try; ``"keep"``: nobody of this generation tries again.
+            max_crashes: of the runner, after which it is failed. ``None``: no limit.
+            keep: how long it is remembered. Defaults to ten years.
+            name: tells tasks apart. Defaults to the function's own.
+            unknown: refused, with what may have been meant.
+
+        Raises:
+            InvalidOption: an unknown or impossible option.
+            DuplicateJob: the name is taken by another task.
+            UnsupportedFunction: no function.
+        """
+        refuse_unknown(unknown, _OPTIONS, "startup")
+        require_parentheses(scope, "startup", "scope='start'")
+        if scope not in get_args(Scope):
+            raise InvalidOption(f"scope={scope!r}: choose one of {', '.join(map(repr, get_args(Scope)))}")
+        if deploy_id is not None and (scope != "deploy" or not deploy_id.strip()):
+            raise InvalidOption(f"deploy_id={deploy_id!r}: some text, and only with scope='deploy'")
+        most = 2**31 - 1 if max_crashes is None else max_crashes
+        on_busy = "wait" if wait else "skip"
+        options = read_options(keep, on_busy, on_error, "retry", most, None)
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            looked_at = look(function, name)
+            try:
+                if looked_at.signature is not None:
+                    looked_at.signature.bind()
+            except TypeError as error:
+                raise InvalidOption(
+                    f"startup: {looked_at.name}() ({looked_at.place}) is called without arguments: {error}"
+                ) from None
+
+            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
+                plain = looked_at.registered.function
+                key = generation_of(scope, deploy_id=deploy_id, release=lambda: self.release, function=plain)
+                return Wanted(spec, key)
+
+            once = self._guard("startup", looked_at, wanted, options)
+            self._startups.append(_Startup(once, wait=wait))
+            return once
+
+        return decorate
+
+    def run_startup(self) -> None:
+        """Run the start-up tasks, as far as they are this process's to run; for programs that start no node.
+
+        Raises:
+            Exception: what a task raised here.
+            RunFailed: a task failed for good elsewhere (``on_error="keep"``).
+            StoreError: the store cannot be asked.
+        """
+        self._start_up(None)
+
+    async def arun_startup(self) -> None:
+        """Do what ``run_startup`` does without blocking the event loop, on which async tasks run."""
+        import asyncio
+
+        await asyncio.to_thread(self._start_up, asyncio.get_running_loop())
+
+    def _start_up(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        for task in self._startups:
+            task.run(loop)
+
+    @abstractmethod
+    def _claims_here(self) -> Claims: ...
+
+
+class _Startup:
+    """One task, as one worker goes about it."""
+
+    def __init__(self, once: Once[..., Any], *, wait: bool) -> None:
+        self._once = once
+        self._wait = wait
+
+    def run(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Run it, or wait for who does, or go on and watch."""
+        if self._wait:
+            self._call(loop, "wait", None)
+            return
+        try:
+            self._call(loop, "raise", 0.0)
+        except StillRunning:
+            _log.info("%s is being run by another worker; going on meanwhile", self._once.name)
+            threading.Thread(target=self._watch, args=(loop,), name="cronsensus-startup", daemon=True).start()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        try:
+            self._call(loop, "wait", None)
+        except CronsensusError as error:
+            _log.warning("%s: %s", self._once.name, error)
+        except Exception:  # noqa: BLE001 - logged; nobody else would hear of it
+            _log.exception("%s failed; it was taken over from a worker that failed, or died", self._once.name)
+
+    def _call(self, loop: asyncio.AbstractEventLoop | None, on_busy: Any, patience: float | None) -> None:
+        called = self._once.call(on_busy, patience)
+        if not self._once.is_async:
+            return
+        import asyncio
+
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(called, loop).result()
+        else:
+            asyncio.run(called)

@@ -1,0 +1,64 @@
+"""Where guarded functions are tested: each test in an empty store of its own, on every store."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from cronsensus import Scheduler
+
+IN_MEMORY = Path("/dev/shm")
+SQL = ["sqlite", "postgres", "mysql"]
+_names = count()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return an empty folder, where a sync costs nothing if there is such a place."""
+    with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as name:
+        yield Path(name)
+
+
+def _place(request: pytest.FixtureRequest, kind: str) -> str:
+    if kind == "memory":
+        return f"memory://once-{next(_names)}"
+    if kind == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('folder') / 'once.db'}"
+    url: str = request.getfixturevalue(f"{kind}_url")
+    return url
+
+
+@pytest.fixture(params=["memory", *SQL, "redis"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty store."""
+    return _place(request, request.param)
+
+
+@pytest.fixture(params=[*SQL, "redis"])
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty store that several processes can reach."""
+    return _place(request, request.param)
+
+
+@pytest.fixture(params=SQL)
+def sql_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty store whose database effects can commit in."""
+    return _place(request, request.param)
+
+
+@pytest.fixture
+def scheduler(url: str) -> Iterator[Scheduler]:
+    """Return a scheduler that is not started."""
+    made = Scheduler(url, lease="2s")
+    yield made
+    made._close_store()
+
+
+@pytest.fixture
+def local() -> Iterator[Scheduler]:
+    """Return a scheduler in memory, for what does not depend on the store."""
+    made = Scheduler(f"memory://once-{next(_names)}")
+    yield made
+    made._close_store()

@@ -1,0 +1,352 @@
+"""A function runs once for each key: results, failures, and those who come meanwhile. On every store."""
+
+import asyncio
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import Connection, NullPool, create_engine, make_url, text
+
+from cronsensus import (
+    ConfigurationError,
+    InvalidPayload,
+    LeaseLost,
+    RunFailed,
+    Scheduler,
+    State,
+    StillRunning,
+    StoreBusy,
+    UnsupportedTransaction,
+    current_run,
+)
+from cronsensus.model.occurrence import OccurrenceFilter
+
+
+def test_a_repeat_gets_the_recorded_result(scheduler):
+    ran = []
+
+    @scheduler.once("charge:{order_id}")
+    def charge(order_id: int, amount: float = 1.0) -> dict[str, float]:
+        ran.append(order_id)
+        return {"charged": amount}
+
+    assert charge(1, 9.5) == {"charged": 9.5}
+    assert charge(1, 100.0) == charge(order_id=1) == {"charged": 9.5}
+    assert charge(2) == {"charged": 1.0}
+    assert ran == [1, 2]
+    seen = scheduler.store.occurrences(OccurrenceFilter(job="once:charge"))
+    assert sorted((one.key, one.state) for one in seen) == [
+        ("charge:1", State.SUCCEEDED),
+        ("charge:2", State.SUCCEEDED),
+    ]
+
+
+def test_another_process_gets_it_too(shared_url):
+    for factor in (2, 3):
+        guarded = Scheduler(shared_url).once("x:{n}", name="f")(lambda n, factor=factor: n * factor)
+        assert guarded(21) == 42
+
+
+def test_concurrent_callers_wait_for_the_one_result(scheduler):
+    running, go, ran = threading.Event(), threading.Event(), []
+
+    @scheduler.once("k:{n}")
+    def work(n: int) -> int:
+        ran.append(n)
+        running.set()
+        assert go.wait(20)
+        return len(ran)
+
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(work, 1) for _ in range(8)]
+        assert running.wait(20)
+        go.set()
+        assert [call.result(20) for call in calls] == [1] * 8
+    assert ran == [1]
+
+
+def test_what_else_a_busy_key_may_do(scheduler):
+    running, go = threading.Event(), threading.Event()
+
+    def work() -> int:
+        running.set()
+        assert go.wait(20)
+        return 7
+
+    first = scheduler.once("k", name="w")(work)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(first)
+        assert running.wait(20)
+        for options, seen in [({"on_busy": "skip"}, None), ({"on_busy": "raise"}, "now"), ({"wait_for": 0.05}, "now")]:
+            scheduler._guarded.clear()
+            other = scheduler.once("k", name="w", **options)(work)
+            if seen is None:
+                assert other() is None
+            else:
+                with pytest.raises(StillRunning, match="'once:w' is being run under the key 'k'"):
+                    other()
+        go.set()
+        assert call.result(20) == other() == 7
+
+
+def test_a_failure_frees_the_key(scheduler):
+    tries = []
+
+    @scheduler.once("k")
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ValueError("not yet")
+        return "done"
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not yet"):
+            flaky()
+        waiting = scheduler.store.occurrences(OccurrenceFilter(job="once:flaky"))[0]
+        assert waiting.state is State.PENDING
+        assert waiting.error is not None
+        assert waiting.error.type == "ValueError"
+        assert not scheduler.store.due().backlog, "nodes would look again and again at what they cannot run"
+    assert flaky() == flaky() == "done"
+    assert [run.end for run in scheduler.store.runs(waiting.id)] == ["retry", "retry", "succeeded"]
+
+
+def test_a_failure_may_keep_the_key(scheduler):
+    ran = []
+
+    @scheduler.once("k", on_error="keep")
+    def bad() -> None:
+        ran.append(1)
+        raise ValueError("never again")
+
+    with pytest.raises(ValueError, match="never again"):
+        bad()
+    with pytest.raises(RunFailed, match=r"'once:bad' is failed under the key 'k'.*ValueError: never again") as failed:
+        bad()
+    assert failed.value.occurrence.state is State.FAILED
+    assert ran == [1]
+
+
+def test_a_result_that_is_no_json_keeps_the_key(scheduler):
+    ran = []
+
+    @scheduler.once("k")
+    def odd() -> object:
+        ran.append(1)
+        return object()
+
+    with pytest.raises(InvalidPayload, match="what 'once:odd' returned"):
+        odd()
+    with pytest.raises(RunFailed, match="InvalidPayload"):
+        odd()
+    assert ran == [1]
+
+
+def test_async_functions(scheduler):
+    ran = []
+
+    @scheduler.once("k:{n}")
+    async def work(n: int) -> int:
+        ran.append(n)
+        run = current_run()
+        assert run is not None
+        assert run.key == "k:1"
+        await asyncio.sleep(0.01)
+        return len(ran)
+
+    async def main() -> list[int]:
+        found = await asyncio.gather(*(work(1) for _ in range(10)))
+        assert current_run() is None
+        return [*found, await work(1)]
+
+    assert asyncio.iscoroutinefunction(work)
+    assert asyncio.run(main()) == [1] * 11
+
+
+def test_a_cancelled_call_frees_the_key(scheduler):
+    ran, running = [], asyncio.Event()
+
+    @scheduler.once("k")
+    async def work() -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            running.set()
+            await asyncio.Event().wait()
+        return 7
+
+    async def main() -> int:
+        call = asyncio.ensure_future(work())
+        await running.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return await work()
+
+    assert asyncio.run(main()) == 7
+
+
+def test_the_run_is_at_hand_and_gone_afterwards(scheduler):
+    @scheduler.once("k")
+    def work() -> int:
+        run = current_run()
+        assert run is not None
+        assert (run.job, run.key, run.attempt) == ("once:work", "k", 1)
+        run.check()
+        return run.token
+
+    assert work() > 0
+    assert current_run() is None
+
+
+def test_a_function_that_waits_for_itself_is_told(local):
+    @local.once("k")
+    def work() -> int:
+        return work()
+
+    with pytest.raises(ConfigurationError, match="would wait for itself"):
+        work()
+
+
+def test_a_node_of_the_same_scheduler_leaves_it_alone(scheduler):
+    @scheduler.once("k")
+    def work() -> int:
+        return 7
+
+    with scheduler:
+        assert work() == 7
+    assert work() == 7
+
+
+def test_methods(local):
+    class Shop:
+        ran = 0
+
+        @local.once("order:{order}")
+        def charge(self, order: int) -> int:
+            self.ran += 1
+            return order
+
+    shop = Shop()
+    assert [shop.charge(1), shop.charge(1), shop.ran] == [1, 1, 1]
+
+
+def test_what_nobody_asks_for_again_is_closed(local):
+    @local.once("k", keep="1ms")
+    def bad() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match=r"^no$"):
+        bad()
+    claims = local._claims_here()
+    claims._cared_at = -1e9
+    threading.Event().wait(0.01)
+    claims.care()
+    seen = local.store.occurrences(OccurrenceFilter(job="once:bad"))[0]
+    assert (seen.state, seen.reason) == (State.CANCELLED, "failed or cut off, and never asked for again")
+    with pytest.raises(RunFailed, match="never asked for again"):
+        bad()
+
+
+# --- effects that commit with the key --------------------------------------------------------------------------------
+
+
+class Effects:
+    """A table of the user's own in the store's database."""
+
+    def __init__(self, url: str) -> None:
+        own = make_url(url).difference_update_query(["schema"])
+        kind = own.drivername.partition("+")[0]
+        own = own.set(drivername={"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}.get(kind, kind))
+        self.engine = create_engine(own, poolclass=NullPool)
+        self.table = f"effects_{uuid.uuid4().hex[:8]}"
+        self.insert = text(f"INSERT INTO {self.table} VALUES (:what)")
+        with self.engine.begin() as conn:
+            conn.execute(text(f"CREATE TABLE {self.table} (what VARCHAR(100))"))
+
+    def all(self) -> list[str]:
+        with self.engine.begin() as conn:
+            return list(conn.execute(text(f"SELECT what FROM {self.table} ORDER BY what")).scalars())
+
+    def drop(self) -> None:
+        with self.engine.begin() as conn:
+            conn.execute(text(f"DROP TABLE {self.table}"))
+
+
+@pytest.fixture
+def effects(sql_url):
+    made = Effects(sql_url)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def shop(sql_url):
+    made = Scheduler(sql_url)
+    yield made
+    made._close_store()
+
+
+def test_effects_commit_with_the_key(shop, effects):
+    tries = []
+
+    @shop.once("k:{n}", transaction=True)
+    def work(conn: Connection, n: int) -> int:
+        tries.append(n)
+        conn.execute(effects.insert, {"what": f"{n}"})
+        if len(tries) == 1:
+            raise ValueError("undone")
+        return len(tries)
+
+    with pytest.raises(ValueError, match="undone"):
+        work(1)
+    assert [work(1), work(1), work(2)] == [2, 2, 3]
+    assert effects.all() == ["1", "2"]
+
+
+def test_effects_of_an_async_function(shop, effects):
+    @shop.once("k", transaction=True)
+    async def work(conn) -> int:
+        await conn.execute(effects.insert, {"what": "a"})
+        return 7
+
+    async def main() -> list[int]:
+        return list(await asyncio.gather(*(work() for _ in range(5))))
+
+    assert asyncio.run(main()) == [7] * 5
+    assert effects.all() == ["a"]
+
+
+def test_who_was_taken_over_commits_nothing(shop, effects):
+    """Its session is given up for dead in the middle: what it wrote is undone, and the next call does it."""
+    ran = []
+
+    @shop.once("k", transaction=True)
+    def work(conn: Connection) -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            run = current_run()
+            assert run is not None
+            # Before the first write: on SQLite nobody could end a session while the block has written.
+            shop.store.reclaim([run.session])
+        conn.execute(effects.insert, {"what": f"{len(ran)}"})
+        return len(ran)
+
+    with pytest.raises((LeaseLost, StoreBusy)):
+        work()
+    if not effects.all():
+        assert work() == 2
+    assert effects.all() == ["2"]
+
+
+def test_stores_without_transactions_say_so(scheduler):
+    @scheduler.once("k", transaction=True)
+    def work(conn: Connection) -> int:
+        assert conn is not None
+        return 1
+
+    if scheduler.store.capabilities.transactional_finish:
+        assert work() == 1
+    else:
+        with pytest.raises(UnsupportedTransaction, match="has no transaction that a job's effects could share"):
+            work()
