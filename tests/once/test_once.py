@@ -1,9 +1,12 @@
 """A function runs once for each key: results, failures, and those who come meanwhile. On every store."""
 
 import asyncio
+import inspect
+import sys
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
@@ -20,7 +23,7 @@ from cronsensus import (
     UnsupportedTransaction,
     current_run,
 )
-from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 
 
 def test_a_repeat_gets_the_recorded_result(scheduler):
@@ -78,14 +81,13 @@ def test_what_else_a_busy_key_may_do(scheduler):
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(first)
         assert running.wait(20)
-        for options, seen in [({"on_busy": "skip"}, None), ({"on_busy": "raise"}, "now"), ({"wait_for": 0.05}, "now")]:
+        scheduler._guarded.clear()
+        assert scheduler.once("k", name="w", on_busy="skip")(work)() is None
+        for decorate in (scheduler.once("k", name="w", on_busy="raise"), scheduler.once("k", name="w", wait_for=0.05)):
             scheduler._guarded.clear()
-            other = scheduler.once("k", name="w", **options)(work)
-            if seen is None:
-                assert other() is None
-            else:
-                with pytest.raises(StillRunning, match="'once:w' is being run under the key 'k'"):
-                    other()
+            other = decorate(work)
+            with pytest.raises(StillRunning, match="'once:w' is being run under the key 'k'"):
+                other()
         go.set()
         assert call.result(20) == other() == 7
 
@@ -124,6 +126,7 @@ def test_a_failure_may_keep_the_key(scheduler):
         bad()
     with pytest.raises(RunFailed, match=r"'once:bad' is failed under the key 'k'.*ValueError: never again") as failed:
         bad()
+    assert isinstance(failed.value.occurrence, Occurrence)
     assert failed.value.occurrence.state is State.FAILED
     assert ran == [1]
 
@@ -160,7 +163,7 @@ def test_async_functions(scheduler):
         assert current_run() is None
         return [*found, await work(1)]
 
-    assert asyncio.iscoroutinefunction(work)
+    assert inspect.iscoroutinefunction(work) or sys.version_info < (3, 12)
     assert asyncio.run(main()) == [1] * 11
 
 
@@ -175,7 +178,7 @@ def test_a_cancelled_call_frees_the_key(scheduler):
             await asyncio.Event().wait()
         return 7
 
-    async def main() -> int:
+    async def main() -> Any:
         call = asyncio.ensure_future(work())
         await running.wait()
         call.cancel()
@@ -201,7 +204,7 @@ def test_the_run_is_at_hand_and_gone_afterwards(scheduler):
 
 def test_a_function_that_waits_for_itself_is_told(local):
     @local.once("k")
-    def work() -> int:
+    def work() -> Any:
         return work()
 
     with pytest.raises(ConfigurationError, match="would wait for itself"):

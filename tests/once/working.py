@@ -5,6 +5,7 @@ writes what it saw as JSON. KIND: ``once``, ``effects`` (with a transaction), ``
 which killed workers are replaced only in the first).
 """
 
+import contextlib
 import json
 import os
 import random
@@ -62,7 +63,8 @@ def main() -> None:
             return
         try:
             for end in (go[1], stop[1], news[0]):
-                os.close(end)
+                with contextlib.suppress(OSError):  # a worker that replaces another finds them closed
+                    os.close(end)
             random.seed(os.getpid())
 
             def say(*words: object) -> None:
@@ -90,8 +92,10 @@ def main() -> None:
     signal.alarm(SECONDS)
     os.close(go[1])
     rest, is_over = b"", False
-    while alive:
-        if select.select([news[0]], [], [], 0.02)[0]:
+    heard = True
+    while alive or heard:
+        heard = bool(select.select([news[0]], [], [], 0.02)[0])
+        if heard:
             rest += os.read(news[0], 65536)
         *found, rest = rest.split(b"\n")
         for line in found:

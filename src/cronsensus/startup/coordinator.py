@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, InvalidOption, StoreError, StoreUnavailable
-from cronsensus.lock import Lock
+from cronsensus.lock import Lease, Lock
 
 _log = logging.getLogger("cronsensus.startup")
 
@@ -62,7 +62,7 @@ class StartupCoordinator:
         self._fallback = fallback
         self._folder = Path(lock_dir or os.environ.get(LOCK_DIR) or _own_folder())
         self.single_instance = _switch() if single_instance is None else single_instance
-        self._held: dict[str, list[Lock]] = {}
+        self._held: dict[str, list[Lease]] = {}
         Lock(self._url, "checked now, used later")
 
     async def acquire(self, name: str, ttl: Duration = "30s") -> bool:
@@ -78,7 +78,7 @@ class StartupCoordinator:
         """
         if name in self._held:
             return False
-        locks: list[Lock] = []
+        locks: list[Lease] = []
         # Put down before the first wait: two tasks of one worker must not both go on from here.
         self._held[name] = locks
         try:
@@ -99,14 +99,15 @@ class StartupCoordinator:
         """
         return await self._release(name)
 
-    async def _acquire(self, name: str, ttl: Duration, locks: list[Lock]) -> bool:
+    async def _acquire(self, name: str, ttl: Duration, locks: list[Lease]) -> bool:
         # Where all are on one host, the file comes first, also while the store can be reached: of two workers one may
         # reach it and the other not.
         if self.single_instance and self._fallback is not None and not await self._acquire_file(name, ttl, locks):
             return False
         in_store = Lock(self._url, name, ttl=ttl, blocking=False)
         try:
-            if not await in_store.aacquire():
+            lease = await _won(in_store)
+            if lease is None:
                 return False
         except StoreUnavailable as error:
             if self._fallback is None:
@@ -121,20 +122,21 @@ class StartupCoordinator:
                 name, error,
             )  # fmt: skip
         else:
-            locks.append(in_store)
+            locks.append(lease)
         return True
 
-    async def _acquire_file(self, name: str, ttl: Duration, locks: list[Lock]) -> bool:
+    async def _acquire_file(self, name: str, ttl: Duration, locks: list[Lease]) -> bool:
         """Take the lock on a file; ``False``: another worker has it. Where files cannot be locked, go on without."""
         on_file = Lock(f"file://{quote(str(self._folder))}", name, ttl=ttl, blocking=False)
         try:
             await asyncio.to_thread(self._folder.mkdir, mode=0o700, parents=True, exist_ok=True)
-            if not await on_file.aacquire():
+            lease = await _won(on_file)
+            if lease is None:
                 return False
         except (StoreError, OSError) as error:
             _log.warning("%s cannot hold lock files, so there is nothing to fall back on: %s", self._folder, error)
         else:
-            locks.append(on_file)
+            locks.append(lease)
         return True
 
     async def _release(self, name: str) -> bool:
@@ -150,6 +152,11 @@ class StartupCoordinator:
         if first is not None:
             raise first
         return True
+
+
+async def _won(lock: Lock) -> Lease | None:
+    """Return the lease, which, unlike the lock, may be released by any task of this worker."""
+    return lock.lease if await lock.aacquire() else None
 
 
 def url_of(client: Any) -> str:

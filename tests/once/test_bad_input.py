@@ -1,0 +1,132 @@
+"""What cannot work is refused where it is written, or where it is called, with what to write instead."""
+
+import pytest
+
+from cronsensus import (
+    DuplicateJob,
+    InvalidOption,
+    InvalidTrigger,
+    Run,
+    Scheduler,
+    UnsupportedFunction,
+)
+
+
+def charge(order_id, amount=1.0):
+    return order_id
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("charge:{order}", "charge\\(\\) has no argument 'order', it has order_id, amount; did you mean {order_id}"),
+        ("charge:{nothing.id}", "no argument 'nothing'"),
+        ("charge:{}", "name the argument"),
+        ("charge:{0}", "name the argument"),
+        ("charge:{order_id", "is no template"),
+        ("", "use 1 to 400 characters"),
+        ("@charge", "belong to nominal times"),
+        ("k" * 10_000, "use 1 to 400 characters"),
+        (None, "write a template"),
+        (7, "write a template"),
+    ],
+)
+def test_keys_that_cannot_be(local, key, says):
+    with pytest.raises(InvalidOption, match=says):
+        local.once(key)(charge)
+
+
+def test_keys_that_a_call_cannot_have(local):
+    guarded = local.once("charge:{order_id}")(charge)
+    with pytest.raises(InvalidOption, match="order_id is None here, and all such calls would be one"):
+        guarded(None)
+    with pytest.raises(InvalidOption, match=r"has no text of its own.*as in \{order_id\.id\}"):
+        guarded(object())
+    with pytest.raises(InvalidOption, match="use 1 to 400 characters"):
+        guarded("x" * 10_000)
+    with pytest.raises(TypeError, match="order_id"):
+        guarded()
+    by_part = local.once("{order_id.number}", name="by_part")(charge)
+    with pytest.raises(InvalidOption, match="cannot be filled in from this call: AttributeError"):
+        by_part(7)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"on_busy": "queue"}, "choose one of 'wait', 'skip', 'raise'"),
+        ({"on_error": "retry"}, "choose one of 'free', 'keep'"),
+        ({"on_crash": "again"}, "choose one of 'retry', 'fail'"),
+        ({"max_crashes": 0}, "at least 1"),
+        ({"keep": 0}, "protects nobody"),
+        ({"wait_for": "1s", "on_busy": "skip"}, "leave one of them out"),
+        ({"ttl": "30s"}, "unknown option 'ttl' for once"),
+        ({"on_bussy": "skip"}, "did you mean 'on_busy'"),
+    ],
+)
+def test_options_that_cannot_be(local, options, says):
+    with pytest.raises(InvalidOption, match=says):
+        local.once("k", **options)(charge)
+
+
+def test_functions_that_cannot_be(local):
+    with pytest.raises(UnsupportedFunction, match=r"write current_run\(\) in it instead"):
+
+        @local.once("k")
+        def wants_run(run: Run) -> None: ...
+
+    with pytest.raises(UnsupportedFunction, match="is a generator"):
+
+        @local.once("k")
+        def yields():
+            yield 1
+
+    with pytest.raises(UnsupportedFunction, match="is not a function"):
+        local.once("k")(7)
+    with pytest.raises(InvalidOption, match="needs a first parameter for the connection"):
+        local.once("k", transaction=True, name="none")(lambda: None)
+    with pytest.raises(InvalidOption, match="no argument 'conn'"):
+        local.once("{conn}", transaction=True, name="conn")(lambda conn: conn)
+
+
+def test_two_of_one_name(local):
+    local.once("a")(charge)
+    with pytest.raises(DuplicateJob, match=r"'charge' is guarded twice by @scheduler.once"):
+        local.once("b")(charge)
+
+
+@pytest.mark.parametrize("period", ["soon", 0, "-1h"])
+def test_periods_that_are_none(local, period):
+    with pytest.raises(InvalidTrigger):
+        local.once_per(period)
+
+
+def test_decorators_without_their_parentheses(local):
+    with pytest.raises(InvalidOption, match=r"write @scheduler.once_per\('1h'\)"):
+        local.once_per(charge)
+    with pytest.raises(InvalidOption, match=r"write @scheduler.startup\(scope='start'\)"):
+        local.startup(charge)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scope": "cluster"}, "choose one of 'start', 'deploy', 'host'"),
+        ({"deploy_id": "abc"}, "only with scope='deploy'"),
+        ({"deploy_id": " ", "scope": "deploy"}, "only with scope='deploy'"),
+        ({"on_error": "ignore"}, "choose one of 'free', 'keep'"),
+        ({"timeout": 5}, "unknown option 'timeout' for startup"),
+    ],
+)
+def test_startups_that_cannot_be(local, options, says):
+    with pytest.raises(InvalidOption, match=says):
+        local.startup(**options)(lambda: None)
+
+
+def test_a_startup_that_wants_arguments(local):
+    with pytest.raises(InvalidOption, match="is called without arguments"):
+        local.startup()(charge)
+
+
+def test_nothing_is_opened_where_it_is_declared(tmp_path):
+    Scheduler(f"sqlite:///{tmp_path / 'nowhere' / 'x.db'}").once("k")(charge)
