@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from cronsensus.model.occurrence import Occurrence
     from cronsensus.model.states import Origin, State
     from cronsensus.node.run import Run, current_run
-    from cronsensus.once import Once
+    from cronsensus.once.once import Once
     from cronsensus.scheduler import Scheduler
-    from cronsensus.startup import StartupCoordinator
+    from cronsensus.startup.coordinator import StartupCoordinator
     from cronsensus.stores import open_store
     from cronsensus.stores.base import Store, StoreCapabilities
     from cronsensus.triggers import Trigger, any_of, at, cron, every
@@ -133,13 +133,13 @@ _ELSEWHERE = {
     "Lease": "lock",
     "Lock": "lock",
     "Occurrence": "model.occurrence",
-    "Once": "once",
+    "Once": "once.once",
     "Origin": "model.states",
     "Policies": "model.job",
     "Run": "node.run",
     "Scheduler": "scheduler",
     "Settings": "config",
-    "StartupCoordinator": "startup",
+    "StartupCoordinator": "startup.coordinator",
     "State": "model.states",
     "Store": "stores.base",
     "StoreCapabilities": "stores.base",

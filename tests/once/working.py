@@ -46,6 +46,9 @@ def work(url: str, kind: str, table: str, say: Callable[..., None], stop: int) -
     scheduler.run_startup()
     say("started")
     os.read(stop, 1)
+    for thread in threading.enumerate():
+        if thread.name == "cronsensus-startup":
+            thread.join(20)  # it may be recording the end just now
 
 
 def main() -> None:

@@ -6,26 +6,27 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Literal, Never, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, get_args, overload
 
 from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.functions import Function, look_at
 from cronsensus.model.job import JobSpec, OnCrash, Policies, unknown_option
-from cronsensus.once.claims import Claims, Wanted
+from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.keys import KeyOf
-from cronsensus.once.once import (
-    Guarded,
-    GuardedInTransaction,
-    GuardedOrSkipped,
-    GuardedOrSkippedInTransaction,
-    OnBusy,
-    Once,
-    OnError,
-    WantedOf,
-)
 from cronsensus.once.slots import read_trigger, slot_of
 from cronsensus.triggers import Trigger
+
+if TYPE_CHECKING:
+    from cronsensus.once.claims import Claims, Wanted
+    from cronsensus.once.once import (
+        Guarded,
+        GuardedInTransaction,
+        GuardedOrSkipped,
+        GuardedOrSkippedInTransaction,
+        Once,
+        WantedOf,
+    )
 
 MOST_CRASHES = 10
 """A call that kills its process must not kill all who call it again."""
@@ -122,6 +123,8 @@ class Guards(ABC):
             key_of = KeyOf(key, looked_at.name, signature)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
+                from cronsensus.once.claims import Wanted
+
                 return Wanted(spec, key_of(args, kwargs))
 
             return self._guard("once", looked_at, wanted, options, transaction=transaction)
@@ -172,6 +175,8 @@ class Guards(ABC):
             looked_at = look(function, name)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
+                from cronsensus.once.claims import Wanted
+
                 return Wanted.slot(spec, slot_of(trigger, self._claims_here().store.now(), ahead))
 
             return self._guard("once_per", looked_at, wanted, options)
@@ -182,6 +187,8 @@ class Guards(ABC):
         self, kind: str, looked_at: Function, wanted: WantedOf, options: dict[str, Any], *, transaction: bool = False
     ) -> Once[..., Any]:
         """Return the guarded function, under a name of its own."""
+        from cronsensus.once.once import Once
+
         name = f"{kind}:{looked_at.name}"
         if name in self._guarded:
             raise DuplicateJob(
@@ -212,7 +219,9 @@ class Guards(ABC):
 
 def look(function: Callable[..., Any], name: str | None) -> Function:
     """Return what is to know of a function that is to be guarded."""
-    plain = getattr(function, "function", function) if isinstance(function, Once) else function
+    from cronsensus.once.once import Once
+
+    plain = function.function if isinstance(function, Once) else function
     looked_at = look_at(plain, name=name, executor=None)
     if looked_at.registered.run_parameter is not None:
         raise UnsupportedFunction(

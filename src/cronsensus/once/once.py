@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from cronsensus.codec import dumps, loads
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning
@@ -31,6 +31,7 @@ from cronsensus.model.states import State
 from cronsensus.node.effects import UNCOMMITTED
 from cronsensus.node.executors.ending import describe
 from cronsensus.node.run import current_run, enter_run
+from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims, Held, Wanted
 from cronsensus.once.winning import Got, adrive, drive, winning
 from cronsensus.stores.transacting import no_transactions
@@ -46,9 +47,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
-
-OnBusy = Literal["wait", "skip", "raise"]
-OnError = Literal["free", "keep"]
 
 WantedOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], Wanted]
 """Says which occurrence a call asks for. May ask the store."""

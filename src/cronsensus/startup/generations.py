@@ -11,14 +11,12 @@ import hashlib
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 
 from cronsensus.errors import InvalidOption
 from cronsensus.node.evidence import host_identity, started_at
-
-Scope = Literal["start", "deploy", "host"]
 
 GENERATION = "CRONSENSUS_GENERATION"
 DEPLOY_ID = "CRONSENSUS_DEPLOY_ID"
@@ -26,7 +24,7 @@ _FURTHEST = 50
 
 
 def generation_of(
-    scope: Scope, *, deploy_id: str | None, release: Callable[[], str], function: Callable[..., Any]
+    scope: str, *, deploy_id: str | None, release: Callable[[], str], function: Callable[..., Any]
 ) -> str:
     """Return the key of what this process belongs to.
 

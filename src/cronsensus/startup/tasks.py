@@ -13,20 +13,23 @@ import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Never, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
 from cronsensus.model.job import JobSpec
-from cronsensus.once.claims import Claims, Wanted
+from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
-from cronsensus.once.once import GuardedOrSkipped, Once, OnError
-from cronsensus.startup.generations import Scope, generation_of
 
 if TYPE_CHECKING:
     import asyncio
 
+    from cronsensus.once.claims import Claims, Wanted
+    from cronsensus.once.once import GuardedOrSkipped, Once
+
 _log = logging.getLogger("cronsensus.startup")
+
+Scope = Literal["start", "deploy", "host"]
 
 KEEP = "3650d"
 """A worker that is replaced months later must still find that its generation, or deploy, has done it."""
@@ -104,6 +107,9 @@ class Startups(Guards):
                 ) from None
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
+                from cronsensus.once.claims import Wanted
+                from cronsensus.startup.generations import generation_of
+
                 plain = looked_at.registered.function
                 key = generation_of(scope, deploy_id=deploy_id, release=lambda: self.release, function=plain)
                 return Wanted(spec, key)

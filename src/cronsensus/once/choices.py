@@ -1,0 +1,10 @@
+"""What a guarded function may do about others. Floor 5."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+OnBusy = Literal["wait", "skip", "raise"]
+"""While another call runs under the key."""
+OnError = Literal["free", "keep"]
+"""The key, after an exception."""
