@@ -20,7 +20,7 @@ CALLERS = 50
 WORKERS = 8
 
 
-def run(url: str, kind: str, workers: int, kills: int, seed: int, *, table: str = "-") -> Any:
+def run(url: str, kind: str, workers: int, kills: int, seed: int, *, table: str = "-", **env: str) -> Any:
     given = [url, kind, str(workers), str(kills), str(seed), table]
     done = subprocess.run(
         [sys.executable, "-m", "tests.once.working", *given],
@@ -28,6 +28,7 @@ def run(url: str, kind: str, workers: int, kills: int, seed: int, *, table: str 
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, **env},
         # A master has a process group of its own, as whoever starts services gives it one.
         start_new_session=True,
         timeout=90,
@@ -98,3 +99,13 @@ def test_those_who_do_not_wait_take_it_over_all_the_same(shared_url):
     seen = run(shared_url, "watch", WORKERS, 2, 3)
     assert recorded(shared_url, "startup:run") == [State.SUCCEEDED]
     assert seen["killed"]
+
+
+@pytest.mark.timeout(120)
+def test_where_nobody_sees_that_a_process_is_gone_the_key_is_taken_over_after_the_lease(folder):
+    url = f"sqlite:///{folder / 'once.db'}"
+    migrate(url)
+    seen = run(url, "once", WORKERS, 1, 4, CRONSENSUS_FAST_EVIDENCE="false", CRONSENSUS_LEASE="1s")
+    assert seen["killed"]
+    assert len(set(said(seen, "result"))) == 1
+    assert recorded(url, "once:run") == [State.SUCCEEDED]
