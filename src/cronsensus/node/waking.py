@@ -89,10 +89,6 @@ class Waking:
         if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
             waits.append(not_yet.total_seconds())
         else:
-            if self._expected is not None and self._expected <= glance.now and len(glance.sessions) > 1:
-                # Whoever stood before this node may have claimed just after this look. Without another one nobody would
-                # know that it runs something, nor notice its death before the next due time.
-                waits.append(watch)
             times = (glance.next_job, glance.next_pending, coming)
             self._expected = min((at for at in times if at is not None), default=None)
             if self._expected is not None:
