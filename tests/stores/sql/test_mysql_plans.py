@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from cronsensus.clock import ManualClock
 from cronsensus.instants import to_micros
@@ -99,8 +100,17 @@ class Watcher:
 
 
 @pytest.fixture(scope="module", params=["good statistics", "statistics of empty tables"])
-def big(request: pytest.FixtureRequest, mysql_server_url: str) -> Iterator[str]:
+def big(
+    request: pytest.FixtureRequest, mysql_server_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """One database for all tests here, with an hour's quiet before anything is due."""
+    # The workers of a run share the server and, if these tests are shared out among them, take turns here.
+    with FileLock(tmp_path_factory.getbasetemp().parent / "mysql_plans.lock"):
+        yield from filled(mysql_server_url, good=request.param == "good statistics")
+
+
+def filled(mysql_server_url: str, *, good: bool) -> Iterator[str]:
+    """Give the URL of a database that is there until it is no longer wanted."""
     name = "test_big"
     url = mysql_server_url.rpartition("/")[0] + f"/{name}"
     with mysql_connection(mysql_server_url) as connection:
@@ -119,7 +129,7 @@ def big(request: pytest.FixtureRequest, mysql_server_url: str) -> Iterator[str]:
             cursor.execute(f"ANALYZE TABLE cronsensus_{table}")
         for statement in filter(str.strip, FILL.split(";")):
             cursor.execute(statement)
-        if request.param == "good statistics":
+        if good:
             for table in OURS:
                 cursor.execute(f"ANALYZE TABLE cronsensus_{table}")
         yield url

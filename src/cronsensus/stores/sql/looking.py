@@ -25,6 +25,8 @@ _log = logging.getLogger("cronsensus.stores")
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64
+LOOKS = 5
+"""Times to look at most until two statements agree; then the next look is due at once."""
 
 _HERE = and_(_o.namespace == bindparam("space"), LISTED_PENDING)
 
@@ -102,8 +104,9 @@ SESSION_COLUMNS = (*_s, HELD_RUNS.label("held_runs"), HELD_LOCKS.label("held_loc
 def _glance(levels: CTE) -> Select[tuple[object, ...]]:
     # The first along the index, not the least of all: PostgreSQL might rather read all of a few, and keep to that.
     waking = select(_j.wake_at).where(_j.namespace == bindparam("space")).order_by(_j.wake_at).limit(1)
+    overdue = waking.where(_j.wake_at <= bindparam("now")).limit(bindparam("most")).subquery("overdue")
     seen = select(
-        waking.where(_j.wake_at <= bindparam("now")).scalar_subquery().label("due_job"),
+        select(func.count()).select_from(overdue).scalar_subquery().label("due_jobs"),
         waking.where(_j.wake_at > bindparam("now")).scalar_subquery().label("next_job"),
         select(literal_column("1"))
         .select_from(levels)
@@ -150,20 +153,23 @@ _PAUSES = (
 
 def due(tx: Transaction, limit: int) -> Glance:
     """Look: which jobs are due, what waits, who holds runs."""
-    rows = tx.look(GLANCE[tx.dialect.groups_by_seeking], space=tx.namespace)
-    seen = rows[0]
+    for _ in range(LOOKS):
+        rows = tx.look(GLANCE[tx.dialect.groups_by_seeking], space=tx.namespace, most=limit + 1)
+        seen = rows[0]
+        due_rows: Sequence[AnyRow] = ()
+        if seen.due_jobs:
+            due_rows = tx.rows(DUE_JOBS, space=tx.namespace, now=tx.now, limit=limit + 1)
+        agreed = len(due_rows) >= seen.due_jobs
+        if agreed:
+            break
+        # Without a snapshot, a job may be fired between the two statements: then the first did not see when it is due
+        # next nor who took it, and the second sees it no more. Who believed that would sleep through its next time.
     open_sessions = [row for row in rows if row.id is not None]
-    found: list[JobState] = []
-    more = False
-    if seen.due_job is not None:
-        due_rows = tx.rows(DUE_JOBS, space=tx.namespace, now=tx.now, limit=limit + 1)
-        more = len(due_rows) > limit
-        found = _states(tx, due_rows[:limit])
     return Glance(
         now=from_micros(tx.now),
-        jobs=tuple(found),
-        more=more,
-        next_job=instant(seen.next_job),
+        jobs=tuple(_states(tx, due_rows[:limit])),
+        more=len(due_rows) > limit,
+        next_job=instant(seen.next_job) if agreed else from_micros(tx.now),
         backlog=seen.backlog is not None,
         next_pending=instant(seen.next_pending),
         holders=tuple(session_view(tx, row) for row in open_sessions if row.held_runs),

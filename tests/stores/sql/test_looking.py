@@ -1,0 +1,77 @@
+"""A look is of one moment, also where it takes two statements and something is fired between them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec
+from cronsensus.planning import plan
+from cronsensus.stores.sql import looking
+from cronsensus.stores.sql.mysql import MysqlStore
+from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.triggers import every
+
+KINDS: dict[str, Callable[..., SqlStore]] = {"url": SqliteStore, "postgres_url": PostgresStore, "mysql_url": MysqlStore}
+LEASE = timedelta(minutes=5)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(params=KINDS, ids=["sqlite", "postgres", "mysql"])
+def two(request: pytest.FixtureRequest) -> Iterator[tuple[SqlStore, SqlStore, ManualClock]]:
+    """Two handles on a store in which one job is due, and their clock."""
+    clock = ManualClock(START)
+    url = request.getfixturevalue(request.param)
+    stores = KINDS[request.param](url, clock=clock), KINDS[request.param](url, clock=clock)
+    stores[0].migrate()
+    stores[0].put_jobs([JobSpec(name="job", function="f", trigger=every("1m", start=START))], release="r1")
+    stores[0].open_session(a_session("s1"), lease=LEASE)
+    stores[0].open_session(a_session("s2"), lease=LEASE)
+    clock.advance(90)
+    yield *stores, clock
+    for store in stores:
+        store.close()
+
+
+def fire_between(monkeypatch: pytest.MonkeyPatch, other: SqlStore, clock: ManualClock, times: int) -> None:
+    """Let another node fire what is due, and take it, each time that what is due is about to be read."""
+    rows, left = Transaction.rows, [times]
+
+    def meanwhile(self: Transaction, statement: Any, **parameters: Any) -> Sequence[Any]:
+        if statement is looking.DUE_JOBS and left[0]:
+            left[0] -= 1
+            monkeypatch.setattr(Transaction, "rows", rows)
+            seen = other.due().jobs
+            other.fire_and_claim([plan(job, clock.now()) for job in seen], "s2", 10, ["f"], lease=LEASE)
+            monkeypatch.setattr(Transaction, "rows", meanwhile)
+        return rows(self, statement, **parameters)
+
+    monkeypatch.setattr(Transaction, "rows", meanwhile)
+
+
+def test_what_is_fired_in_the_middle_of_a_look_is_seen_whole_or_not_at_all(two, monkeypatch):
+    store, other, clock = two
+    fire_between(monkeypatch, other, clock, 1)
+    seen = store.due()
+    if seen.jobs:  # a snapshot, of before
+        assert seen.next_job is None
+        assert not seen.holders
+    else:
+        assert seen.next_job == START + 2 * MINUTE
+        assert [holder.id for holder in seen.holders] == ["s2"]
+
+
+def test_who_never_sees_one_moment_is_to_look_again_at_once(two, monkeypatch):
+    store, _, clock = two
+    rows = Transaction.rows
+    gone = lambda self, statement, **given: [] if statement is looking.DUE_JOBS else rows(self, statement, **given)  # noqa: E731
+    monkeypatch.setattr(Transaction, "rows", gone)
+    seen = store.due()
+    assert seen.jobs == ()
+    assert seen.next_job == seen.now == clock.now()
