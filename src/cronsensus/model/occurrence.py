@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from cronsensus.errors import InvalidOption
-from cronsensus.instants import format_instant
+from cronsensus.instants import as_utc, format_instant
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin, State
 
@@ -39,6 +39,28 @@ def check_key(key: Any) -> str:
     except UnicodeEncodeError as error:
         raise InvalidOption(f"key {shown}: half a character (a lone surrogate) is no text") from error
     return key
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One occurrence of a job, by its key, which for a nominal time is made from it."""
+
+    key: str
+    scheduled_for: datetime | None
+
+
+def name_of(scheduled_for: datetime | None, key: str | None) -> Named:
+    """Return the occurrence that is asked for by its nominal time or by its key.
+
+    Raises:
+        InvalidOption: not exactly one of the two, or one that cannot be.
+    """
+    if scheduled_for is not None and key is None:
+        scheduled_for = as_utc(scheduled_for, what="scheduled_for")
+        return Named(scheduled_key(scheduled_for), scheduled_for)
+    if key is not None and scheduled_for is None:
+        return Named(check_key(key), None)
+    raise InvalidOption("acquire: give exactly one of scheduled_for and key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from cronsensus.errors import InvalidOption, OccurrenceTooOld
-from cronsensus.instants import as_utc, format_instant
+from cronsensus.errors import OccurrenceTooOld
+from cronsensus.instants import format_instant
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, check_key, scheduled_key
+from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, name_of, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
 from cronsensus.stores.base import Glance
@@ -198,13 +198,8 @@ class RoundVerbs(Handle):
         lease: timedelta,
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it."""
-        if scheduled_for is not None and key is None:
-            scheduled_for = as_utc(scheduled_for, what="scheduled_for")
-            name = scheduled_key(scheduled_for)
-        elif key is not None and scheduled_for is None:
-            name = check_key(key)
-        else:
-            raise InvalidOption("acquire: give exactly one of scheduled_for and key")
+        named = name_of(scheduled_for, key)
+        name, scheduled_for = named.key, named.scheduled_for
         with self._writing():
             holder = self._live_session(session)
             row = self._living_job(job)

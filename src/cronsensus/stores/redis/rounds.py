@@ -11,10 +11,10 @@ from typing import Any
 
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
-from cronsensus.errors import InvalidOption, OccurrenceTooOld, StoreCorrupt, StoreError
-from cronsensus.instants import as_utc, format_instant, from_micros
+from cronsensus.errors import OccurrenceTooOld, StoreCorrupt, StoreError
+from cronsensus.instants import format_instant, from_micros
 from cronsensus.model.job import JobSpec, JobState
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, check_key, scheduled_key
+from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, name_of, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State, require_transition
 from cronsensus.stores.base import Glance
@@ -136,18 +136,12 @@ class RoundVerbs(Handle):
         lease: timedelta,
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it; look, create and take in one script."""
-        if scheduled_for is not None and key is None:
-            scheduled_for = as_utc(scheduled_for, what="scheduled_for")
-            name = scheduled_key(scheduled_for)
-        elif key is not None and scheduled_for is None:
-            name = check_key(key)
-        else:
-            raise InvalidOption("acquire: give exactly one of scheduled_for and key")
+        named = name_of(scheduled_for, key)
         self._link.require_replicas()
         try:
-            taken = self._decide("acquire", session, job, name, micros(scheduled_for), length(lease))
+            taken = self._decide("acquire", session, job, named.key, micros(named.scheduled_for), length(lease))
         except Refusal as refused:
-            raise too_old(job, refused.rest, scheduled_for) from None
+            raise too_old(job, refused.rest, named.scheduled_for) from None
         except TooFewReplicas as short:
             self._give_back(unpack(short.answer)[1][-2])
             raise

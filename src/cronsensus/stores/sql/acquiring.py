@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam, or_, select, update
 
 from cronsensus.codec import write_payload
-from cronsensus.errors import InvalidOption, OccurrenceTooOld
-from cronsensus.instants import as_utc, format_instant, from_micros, to_micros
-from cronsensus.model.occurrence import Claim, check_key, scheduled_key
+from cronsensus.errors import OccurrenceTooOld
+from cronsensus.instants import format_instant, from_micros, to_micros
+from cronsensus.model.occurrence import Claim, Named
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.choosing import CLAIMED
 from cronsensus.stores.sql.claiming import expire, start
@@ -40,29 +39,7 @@ _MOVE_WATERMARK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be won: a key, which for a nominal time is made from it."""
-
-    key: str
-    scheduled_for: datetime | None
-
-
-def name_of(scheduled_for: datetime | None, key: str | None) -> Wanted:
-    """Return what the caller asks for.
-
-    Raises:
-        InvalidOption: not exactly one of the two, or one that cannot be.
-    """
-    if scheduled_for is not None and key is None:
-        scheduled_for = as_utc(scheduled_for, what="scheduled_for")
-        return Wanted(scheduled_key(scheduled_for), scheduled_for)
-    if key is not None and scheduled_for is None:
-        return Wanted(check_key(key), None)
-    raise InvalidOption("acquire: give exactly one of scheduled_for and key")
-
-
-def acquire(tx: Transaction, session: str, job: str, wanted: Wanted, lease: timedelta) -> Claim | None:
+def acquire(tx: Transaction, session: str, job: str, wanted: Named, lease: timedelta) -> Claim | None:
     """Win the occurrence, creating it if it is not there; ``None``: somebody else has or had it.
 
     Safe when two nodes want the same at the same instant: the unique key of (job, key) lets one INSERT in, and the

@@ -23,6 +23,7 @@ from cronsensus.model.occurrence import (
     RunView,
     Settled,
     Takeover,
+    name_of,
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
@@ -140,7 +141,7 @@ class SqlStore(SqlHandle):
         lease: timedelta,
     ) -> Claim | None:
         """Win one named occurrence now."""
-        wanted = acquiring.name_of(scheduled_for, key)
+        wanted = name_of(scheduled_for, key)
         with self._writing() as tx:
             return acquiring.acquire(tx, session, job, wanted, lease)
 
