@@ -23,38 +23,31 @@ from cronsensus.testing.simulation import Parts
 # --- the store ------------------------------------------------------------------------------------------------------
 
 
-def its_time_has_come(store, plan):
-    return plan.not_before is None or plan.not_before <= store.now()
+def its_time_has_come(plan, until):
+    return plan.not_before is None or plan.not_before <= until
 
 
 class NoWatermark(MemoryStore):
     """Carries out a plan although another node was faster."""
 
-    def _still_holds(self, plan, job):
-        return job.fires and plan.revision == job.revision and its_time_has_come(self, plan)
+    def _still_holds(self, plan, job, until):
+        return job.fires and plan.revision == job.revision and its_time_has_come(plan, until)
 
 
 class FiresWhilePaused(MemoryStore):
     """Carries out a plan although the job was paused or retired meanwhile."""
 
-    def _still_holds(self, plan, job):
+    def _still_holds(self, plan, job, until):
         seen = (plan.watermark_seen, plan.active_seen)
-        return seen == (job.watermark, job.active) and its_time_has_come(self, plan)
+        return seen == (job.watermark, job.active) and its_time_has_come(plan, until)
 
 
 class NoActiveCheck(MemoryStore):
     """Carries out a plan although other occurrences became active meanwhile."""
 
-    def _still_holds(self, plan, job):
+    def _still_holds(self, plan, job, until):
         seen = (plan.watermark_seen, plan.revision)
-        return job.fires and seen == (job.watermark, job.revision) and its_time_has_come(self, plan)
-
-
-class FiresAhead(MemoryStore):
-    """Carries out a plan that was made ahead, whatever the time is, by the word of a node's clock."""
-
-    def _still_holds(self, plan, job):
-        return super()._still_holds(dataclasses.replace(plan, not_before=None), job)
+        return job.fires and seen == (job.watermark, job.revision) and its_time_has_come(plan, until)
 
 
 class FiresInTwoSteps(MemoryStore):
@@ -194,8 +187,8 @@ class PrunesAboveTheWatermark(MemoryStore):
 class TokensRepeat(MemoryStore):
     """Counts tokens per occurrence, and gives one twice when a claim is given back."""
 
-    def _start(self, row, session, now):
-        claim = super()._start(row, session, now)
+    def _start(self, row, session, now, *, at):
+        claim = super()._start(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = dataclasses.replace(row.runs[-1], token=row.attempt)
         return dataclasses.replace(claim, token=row.attempt)
@@ -287,6 +280,13 @@ class TellsNobody(Holding):
         return 0
 
 
+class StartsAhead(Holding):
+    """Starts at once what was claimed ahead of its time."""
+
+    def begin_at(self, at, claim, lease):
+        self.begin(claim, lease)
+
+
 class AdoptsOnce(Claiming):
     """Asks what it holds right after an answer was lost, but not again when the claim is carried out later."""
 
@@ -344,7 +344,6 @@ STORES: list[type[MemoryStore]] = [
     NoWatermark,
     FiresWhilePaused,
     NoActiveCheck,
-    FiresAhead,
     FiresInTwoSteps,
     NoTokenCheck,
     ForgetsFirstAnswer,
@@ -374,6 +373,7 @@ MADE_IN: dict[str, list[type[Any]]] = {
         GivesUpResults,
         CancelsWhatItInterrupts,
         TellsNobody,
+        StartsAhead,
         AdoptsOnce,
         NeverAdopts,
         FiresAndForgets,

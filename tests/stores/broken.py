@@ -18,6 +18,7 @@ from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled,
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal
 from cronsensus.model.states import State
+from cronsensus.stores.base import AT_ONCE
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 
@@ -49,8 +50,8 @@ class NoWatermark(BrokenStore):
 
     rejected_by = "test_a_replica_that_slept_until_everything_was_pruned_repeats_nothing"
 
-    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
-        return super()._still_holds(replace(plan, watermark_seen=job.watermark, watermark=job.watermark), job)
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._still_holds(replace(plan, watermark_seen=job.watermark, watermark=job.watermark), job, until)
 
 
 class NoRevision(BrokenStore):
@@ -58,8 +59,8 @@ class NoRevision(BrokenStore):
 
     rejected_by = "test_a_plan_made_on_an_older_revision_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
-        return super()._still_holds(replace(plan, revision=job.revision), job)
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._still_holds(replace(plan, revision=job.revision), job, until)
 
 
 class NoActive(BrokenStore):
@@ -67,8 +68,8 @@ class NoActive(BrokenStore):
 
     rejected_by = "test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
-        return super()._still_holds(replace(plan, active_seen=job.active), job)
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._still_holds(replace(plan, active_seen=job.active), job, until)
 
 
 class FiresPausedJobs(BrokenStore):
@@ -76,10 +77,10 @@ class FiresPausedJobs(BrokenStore):
 
     rejected_by = "test_a_plan_for_a_paused_job_loses_whole"
 
-    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
         paused, job.paused_at = job.paused_at, None
         try:
-            return super()._still_holds(plan, job)
+            return super()._still_holds(plan, job, until)
         finally:
             job.paused_at = paused
 
@@ -91,12 +92,12 @@ class FiresInTwoSteps(BrokenStore):
     gap = Gap()
 
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
-        return [self._fire(plan) for plan in plans]
+        return [self._fire(plan, self._now()) for plan in plans]
 
-    def _fire(self, plan: Plan) -> bool:
+    def _fire(self, plan: Plan, until: datetime) -> bool:
         with self._changed:
             job = self._space.jobs_by_id.get(plan.job_id)
-            if job is None or not self._still_holds(plan, job):
+            if job is None or not self._still_holds(plan, job, until):
                 return False
             self._carry_out(plan, job)
         self.gap.wait_for_company()
@@ -111,10 +112,48 @@ class FiresForTheDead(BrokenStore):
     rejected_by = "test_a_dead_session_that_would_fire_and_claim_does_neither"
 
     def fire_and_claim(
-        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+        self,
+        plans: Sequence[Plan],
+        session: str,
+        limit: int,
+        functions: Collection[str],
+        *,
+        lease: timedelta,
+        ahead: timedelta = AT_ONCE,
     ) -> tuple[list[bool], list[Claim]]:
-        fired = self.fire(plans)
-        return fired, self.claim(session, limit, functions, lease=lease) if any(fired) else []
+        until = self._now() + ahead
+        fired = [self._fire(plan, until) for plan in plans]
+        return fired, self._claim(session, limit, functions, lease, until) if any(fired) else []
+
+
+class FiresTooEarly(BrokenStore):
+    """``fire`` carries out a plan that was made ahead, whatever the time is, by the word of a node's clock."""
+
+    rejected_by = "test_nothing_is_fired_or_claimed_further_ahead_than_asked"
+
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._still_holds(replace(plan, not_before=None), job, until)
+
+
+class StartsBeforeItIsDue(BrokenStore):
+    """What is claimed ahead counts as started when it was claimed."""
+
+    rejected_by = "test_what_was_claimed_ahead_starts_when_it_is_due_and_tells_when_it_was_claimed"
+
+    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        return super()._start(row, session, now, at=now)
+
+
+class BringsBackAtOnce(BrokenStore):
+    """What comes back is due now, although it was claimed ahead of its time."""
+
+    rejected_by = "test_what_was_claimed_ahead_and_comes_back_is_not_run_early"
+
+    def release(self, claims: Sequence[Claim]) -> list[bool]:
+        for claim in claims:
+            row = self._space.occurrences[claim.id]
+            row.due_at = min(row.due_at, self._now())
+        return super().release(claims)
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
@@ -180,7 +219,8 @@ class ClaimsWithoutGuard(BrokenStore):
             for row in chosen:
                 if row.state is State.RUNNING:
                     self._space.put_back(row, row.due_at)
-            return [self._start(row, holder, self._now()) for row in chosen]
+            now = self._now()
+            return [self._start(row, holder, now, at=now) for row in chosen]
 
 
 class ClaimsForTheDead(BrokenStore):
@@ -212,8 +252,8 @@ class TokensAreAttempts(BrokenStore):
 
     rejected_by = "test_every_holder_of_an_occurrence_has_a_greater_token"
 
-    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime) -> Claim:
-        claim = super()._start(row, session, now)
+    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        claim = super()._start(row, session, now, at=at)
         row.token = row.attempt
         row.runs[-1] = replace(row.runs[-1], token=row.attempt)
         return replace(claim, token=row.attempt)

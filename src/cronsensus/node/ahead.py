@@ -1,74 +1,56 @@
-"""Plan shortly before a due time what is to be fired at it. Floor 4.
+"""How long before its due time is a run decided, and when exactly does it start? Pure. Floor 4.
 
-Between a due time and the start of its run lie one look, one plan, and two small commits. The look and the plan need
-not wait for the due time: the node whose turn it is makes them ``LEAD`` before, and when the time has come it only
-fires. A plan that was made ahead is an ordinary plan: if anything that it rests on has changed meanwhile, ``fire``
-refuses it and the node looks again. The same if the node was wrong about the time: the store's clock decides.
+Between a due time and the start of its run lie a plan and a commit. Neither has to wait for the due time: the node
+whose turn it is makes both shortly before, and then holds a claim whose moment comes. A node that dies in between holds
+a claim like any other, and another takes it over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from cronsensus.model.plan import Plan
-from cronsensus.stores.base import Glance
-
-LEAD = 0.025
-"""Seconds before a due time at which its plans are made."""
-REHEARSAL = 0.0025
-"""Seconds before a due time at which a node tries what it will do then, where the store is in its own process.
-
-The store says that it is too early, and that is the point: after a second of sleep nothing of the way there is in the
-processor's caches, and who goes it first takes three times as long.
-"""
+FIRST_GUESS = 0.010
+BOUNDS = (0.005, 0.100)
+"""Least and most seconds before a due time at which a node decides. A pause that comes later than that is too late."""
+RESERVE = 1.5
+"""How many times what deciding took lately is allowed for it the next time."""
+FORGETS = 0.9
+"""What a slow time still counts for when the next comes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Plans that wait for their due time.
+class Reading(NamedTuple):
+    """The store's clock, as an answer brought it.
 
     Attributes:
-        instant: the due time, by the store's clock.
-        due_at: the same by this node's monotonic clock.
-        glance: what the node saw just before it planned.
+        now: what the store's clock said.
+        received_at: when this node had the answer, by its monotonic clock.
     """
 
-    instant: datetime
-    due_at: float
-    plans: Sequence[Plan]
-    glance: Glance
+    now: datetime
+    received_at: float
+
+    def begin_of(self, instant: datetime) -> float:
+        """Return when ``instant`` comes by this node's monotonic clock: not before, and later by the answer's way."""
+        return self.received_at + (instant - self.now).total_seconds()
 
 
-class Ahead:
-    """What a node has prepared for the next due time."""
+class Lead:
+    """How long before a due time to begin to decide: as long as it takes, so that a distant store is no later."""
 
     def __init__(self) -> None:
-        self._prepared: Prepared | None = None
-        self._rehearsed = False
+        self._slowest = FIRST_GUESS / RESERVE
 
-    def prepare(self, prepared: Prepared) -> None:
-        """Keep plans, instead of those before."""
-        self._prepared = prepared
-        self._rehearsed = False
+    @property
+    def seconds(self) -> float:
+        """Return it."""
+        return min(max(RESERVE * self._slowest, BOUNDS[0]), BOUNDS[1])
 
-    def is_for(self, instant: datetime) -> bool:
-        """Whether the plans for ``instant`` are made."""
-        return self._prepared is not None and self._prepared.instant == instant
+    @property
+    def duration(self) -> timedelta:
+        """Return it for the store."""
+        return timedelta(seconds=self.seconds)
 
-    def rehearse(self, now: float) -> Prepared | None:
-        """Return plans whose time is about to come at ``now`` (monotonic seconds), once."""
-        prepared = self._prepared
-        if prepared is None or self._rehearsed or not prepared.due_at - REHEARSAL <= now < prepared.due_at:
-            return None
-        self._rehearsed = True
-        return prepared if prepared.plans else None
-
-    def take(self, now: float) -> Prepared | None:
-        """Return plans whose time has come at ``now`` (monotonic seconds), once."""
-        prepared = self._prepared
-        if prepared is None or now < prepared.due_at:
-            return None
-        self._prepared = None
-        return prepared if prepared.plans else None
+    def took(self, seconds: float) -> None:
+        """Learn from one time."""
+        self._slowest = max(seconds, FORGETS * self._slowest)

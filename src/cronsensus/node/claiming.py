@@ -9,19 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
+from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.node.ahead import Reading
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
-from cronsensus.stores.base import Glance, Store
+from cronsensus.stores.base import AT_ONCE, Glance, Store
 
 _log = logging.getLogger("cronsensus.node")
 
@@ -34,6 +37,7 @@ class Claiming:
     def __init__(
         self,
         store: Store,
+        clock: Clock,
         settings: NodeSettings,
         holding: Holding,
         *,
@@ -41,6 +45,7 @@ class Claiming:
         telling: Telling,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._settings = settings
         self._holding = holding
         self._registry = registry
@@ -69,17 +74,29 @@ class Claiming:
             claims[:] = self._store.claim(lease.session, limit, tuple(self._registry), lease=self._settings.lease)
         return len(claims)
 
-    def fire_and_claim(self, lease: SessionLease, plans: Sequence[Plan], limit: int) -> tuple[list[bool], int]:
-        """Fire, and claim and start up to ``limit`` runs of that; return which plans won, and how many runs."""
+    def fire_and_claim(
+        self,
+        lease: SessionLease,
+        plans: Sequence[Plan],
+        limit: int,
+        *,
+        ahead: timedelta = AT_ONCE,
+        seen: Reading | None = None,
+    ) -> tuple[list[bool], int]:
+        """Fire, and claim and start up to ``limit`` runs of that; return which plans won, and how many runs.
+
+        What is taken ``ahead`` starts when it is due, by the better of two readings of the store's clock: that of the
+        last look (``seen``), and that of the claim itself, which came the longer way.
+        """
         won: list[bool] = []
-        with self._starting(lease) as claims:
+        with self._starting(lease, seen) as claims:
             won, claims[:] = self._store.fire_and_claim(
-                plans, lease.session, limit, tuple(self._registry), lease=self._settings.lease
+                plans, lease.session, limit, tuple(self._registry), lease=self._settings.lease, ahead=ahead
             )
         return won, len(claims)
 
     @contextmanager
-    def _starting(self, lease: SessionLease) -> Iterator[list[Claim]]:
+    def _starting(self, lease: SessionLease, seen: Reading | None = None) -> Iterator[list[Claim]]:
         """Start the claims that the body puts into the list; know what to think of the lease where it fails."""
         claims: list[Claim] = []
         asked = lease.ask()
@@ -99,10 +116,15 @@ class Claiming:
             raise
         if not claims:
             return
+        received_at = self._clock.monotonic()
         lease.claimed(asked, self._settings.lease)
         self._telling.started(claims)
         for claim in claims:
-            self._holding.begin(claim, lease)
+            if claim.due_at <= claim.claimed_at:
+                self._holding.begin(claim, lease)
+            else:
+                at = Reading(claim.claimed_at, received_at).begin_of(claim.due_at)
+                self._holding.begin_at(at if seen is None else min(at, seen.begin_of(claim.due_at)), claim, lease)
 
     def clear_doubt(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""

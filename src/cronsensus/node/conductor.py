@@ -26,6 +26,7 @@ from datetime import datetime, timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.model.session import SessionSpec, SessionView
+from cronsensus.node.ahead import Reading
 from cronsensus.node.care import Care
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.evidence import is_dead
@@ -97,7 +98,7 @@ class Conductor:
         self.holding = Holding(
             store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, telling=telling
         )
-        self._claiming = Claiming(store, settings, self.holding, registry=registry, telling=telling)
+        self._claiming = Claiming(store, clock, settings, self.holding, registry=registry, telling=telling)
         self._firing = Firing(store, clock, self._claiming, self._waking, telling)
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
         self._troubles = 0
@@ -127,14 +128,18 @@ class Conductor:
     def step(self) -> float:
         """Do one round; return the seconds until the next, if nobody wakes the node before."""
         self.tally.steps += 1
+        # Before anything that waits for the store: this is the moment that they were claimed ahead for.
+        self.holding.begin_due()
         try:
             wait = self._round()
         except StoreError as error:
-            return self._trouble(error)
-        if self._troubles:
-            _log.info("the store answers again after %d failed rounds", self._troubles)
-            self._troubles = 0
-        return wait
+            wait = self._trouble(error)
+        else:
+            if self._troubles:
+                _log.info("the store answers again after %d failed rounds", self._troubles)
+                self._troubles = 0
+        begins_in = self.holding.begins_in
+        return wait if begins_in is None else min(wait, begins_in)
 
     def _round(self) -> float:
         lease = self._trusted_session()
@@ -142,8 +147,6 @@ class Conductor:
         self._claiming.clear_doubt(lease)
         if self.draining:
             return self._watch_while_draining()
-        if (wait := self._firing.use_prepared(lease)) is not None:
-            return wait
         if self._backlog_seen and self._clock.monotonic() < min(self._looked_at + self._settings.watch, self._look_at):
             # The hot path of a long queue: while claims come back full there is no need to look around each time, but
             # for what is due to be fired.
@@ -152,7 +155,8 @@ class Conductor:
             self._backlog_seen = False
         asked = lease.ask()
         glance = self._store.due(MOST_DUE)
-        read_at = (asked.at + self._clock.monotonic()) / 2
+        received_at = self._clock.monotonic()
+        read_at = (asked.at + received_at) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
         self._care.note(glance, read_at)
@@ -173,7 +177,8 @@ class Conductor:
         again = self._care.take_over(lease, glance, read_at) or fired.again
         self._session.say_again()
         again |= self._care.prune()
-        return self._sleep(lease, glance, read_at, not_yet, fired.coming, again=again)
+        seen = Reading(glance.now, received_at)
+        return self._sleep(lease, glance, seen, not_yet, fired.coming, again=again)
 
     def _trusted_session(self) -> SessionLease:
         """Return a session that may work, opening a new one if the last is lost."""
@@ -200,15 +205,16 @@ class Conductor:
         self,
         lease: SessionLease,
         glance: Glance,
-        read_at: float,
+        seen: Reading,
         not_yet: timedelta,
         coming: datetime | None,
         *,
         again: bool,
     ) -> float:
-        """Return the seconds until something wants this node, by what it saw at ``read_at``."""
+        """Return the seconds until something wants this node, by what its last look saw."""
         if again or self.holding.unsettled or lease.lost:
             return 0.0
+        read_at = self._looked_at
         waits = [
             self._waking.wait(
                 lease.session,
@@ -231,7 +237,7 @@ class Conductor:
             self._on_work()
             waits.append(self._settings.watch)
         self._look_at = read_at + min(waits)
-        if (ahead := self._firing.prepare(glance, read_at)) is not None:
+        if (ahead := self._firing.fire_ahead(lease, glance, seen)) is not None:
             self._look_at = min(self._look_at, ahead)
         return max(0.0, self._look_at - self._clock.monotonic())
 

@@ -1,7 +1,7 @@
 """Who fires what, and when? Floor 4.
 
-What is due at a look is planned and fired in the same round. What this node is the first to fire next is planned
-shortly before, as ``ahead`` tells.
+What is due at a look is planned and fired in the same round. What this node is the first to fire next is planned, fired
+and claimed shortly before, as ``ahead`` tells; then its runs wait in ``holding`` for their moment.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
-from cronsensus.node.ahead import LEAD, REHEARSAL, Ahead, Prepared
+from cronsensus.node.ahead import Lead, Reading
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
-from cronsensus.stores.base import Glance, Store
+from cronsensus.stores.base import AT_ONCE, Glance, Store
 
 _log = logging.getLogger("cronsensus.node")
 
@@ -55,41 +55,35 @@ class Firing:
         self._claiming = claiming
         self._waking = waking
         self._telling = telling
-        self._ahead = Ahead()
-        self._one_host = store.capabilities.hosts == "one"
+        self._lead = Lead()
+        self._decided: datetime | None = None
 
     def fire(self, lease: SessionLease, glance: Glance) -> Fired:
         """Fire what a look found due."""
         return self._carry_out(lease, self._plans(glance.jobs, glance.now), glance)
 
-    def use_prepared(self, lease: SessionLease) -> float | None:
-        """Rehearse or fire what was planned ahead, if it is time to; return how long to wait if that was all."""
-        now = self._clock.monotonic()
-        if (prepared := self._ahead.rehearse(now)) is not None:
-            # Too early by the store's clock; where it is not, this was no rehearsal, and the look that follows claims.
-            if not any(self._store.fire(prepared.plans)) and not self._claiming.claim(lease):
-                return max(0.0, prepared.due_at - self._clock.monotonic())
-        elif (prepared := self._ahead.take(now)) is not None:
-            self._carry_out(lease, prepared.plans, prepared.glance)
-        return None
-
-    def prepare(self, glance: Glance, read_at: float) -> float | None:
-        """Shortly before the next due time, if it is this node's turn then, make the plans.
+    def fire_ahead(self, lease: SessionLease, glance: Glance, seen: Reading) -> float | None:
+        """Shortly before the next due time, if it is this node's turn then, fire and claim what comes due.
 
         Returns when to come back for that (monotonic seconds); ``None``: no sooner than without it.
         """
         instant = self._waking.ours
-        if instant is None or self._ahead.is_for(instant):
+        if instant is None or instant == self._decided:
             return None
-        due_at = read_at + (instant - glance.now).total_seconds()
-        if self._clock.monotonic() < due_at - LEAD:
-            return due_at - LEAD
-        if not self._claiming.free:
+        ahead = self._lead.duration
+        begins = seen.begin_of(instant) - ahead.total_seconds()
+        if (began_at := self._clock.monotonic()) < begins:
+            return begins
+        # Once: whatever comes of it, the rest is for the look at the due time.
+        self._decided = instant
+        if not self._claiming.may_claim(lease, self._claiming.free):
             return None
-        plans = self._plans(self._store.upcoming(instant, MOST_DUE), instant)
-        plans = [replace(each, not_before=instant) for each in plans]
-        self._ahead.prepare(Prepared(instant, due_at, plans, glance))
-        return due_at - REHEARSAL if self._one_host else None
+        jobs = [job for job in self._store.upcoming(instant, MOST_DUE) if _is_decided_by_time_alone(job)]
+        if jobs:
+            plans = [replace(each, not_before=instant) for each in self._plans(jobs, instant)]
+            self._carry_out(lease, plans, glance, ahead=ahead, seen=seen)
+            self._lead.took(self._clock.monotonic() - began_at)
+        return None
 
     def _plans(self, jobs: Sequence[JobState], now: datetime) -> list[Plan]:
         plans = []
@@ -101,11 +95,19 @@ class Firing:
                 _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
         return plans
 
-    def _carry_out(self, lease: SessionLease, plans: Sequence[Plan], glance: Glance) -> Fired:
+    def _carry_out(
+        self,
+        lease: SessionLease,
+        plans: Sequence[Plan],
+        glance: Glance,
+        *,
+        ahead: timedelta = AT_ONCE,
+        seen: Reading | None = None,
+    ) -> Fired:
         planned, claimed = sum(len(each.occurrences) for each in plans), 0
         limit = self._fair_share(planned, glance)
         if planned and self._claiming.may_claim(lease, limit):
-            answers, claimed = self._claiming.fire_and_claim(lease, plans, limit)
+            answers, claimed = self._claiming.fire_and_claim(lease, plans, limit, ahead=ahead, seen=seen)
             if lease.lost:
                 return Fired(again=True)
         else:
@@ -129,3 +131,11 @@ class Firing:
         if fired < SHARED_FROM or nodes < 2 or glance.backlog:
             return free
         return min(free, -(-fired // nodes))
+
+
+def _is_decided_by_time_alone(job: JobState) -> bool:
+    """Whether nothing that may yet happen before its due time has a say in what comes of it.
+
+    The occurrence before may be over by then, and overlap is judged at the due time.
+    """
+    return job.active == 0 or job.spec.policies.overlap == "allow"

@@ -2,9 +2,11 @@
 
 ::
 
-    begin(claim) ──▶ active ──▶ ended() ──▶ outcome ──▶ settle(): the store has it
-                       │                       ▲
-                       └── cut off ────────────┴──▶ given back, for others to run
+    begin_at() ──▶ waiting ──▶ begin_due()
+                                   │
+                     begin() ──▶ active ──▶ ended() ──▶ outcome ──▶ settle(): the store has it
+                                   │                       ▲
+                                   └── cut off ────────────┴──▶ given back, for others to run
 
 Endings stay here until the store has answered; ``finish`` is idempotent, so an answer that was lost is asked for again.
 Executors' threads, the keeper's and the node's own come here; what follows an ending is decided in the node's rounds.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.model.ending import Ending
@@ -33,6 +36,14 @@ _log = logging.getLogger("cronsensus.node")
 
 _Key = tuple[int, int]
 """Occurrence and token."""
+
+
+class _Waiting(NamedTuple):
+    """A claim that was made ahead, and when it begins."""
+
+    at: float
+    claim: Claim
+    lease: SessionLease
 
 
 class Holding:
@@ -57,6 +68,7 @@ class Holding:
         telling: Telling,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._registry = registry
         self._executors = executors
         self._wake = wake
@@ -64,6 +76,7 @@ class Holding:
         self._telling = telling
         self.in_doubt = False
         self.notes = Notes(clock, wake)
+        self._waiting: dict[_Key, _Waiting] = {}
         self._active: dict[_Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._outcomes: dict[_Key, Outcome] = {}
@@ -74,8 +87,8 @@ class Holding:
 
     @property
     def active(self) -> int:
-        """Return how many runs are started and not yet settled."""
-        return len(self._active) + len(self._outcomes)
+        """Return how many runs are started, or about to, and not yet settled."""
+        return len(self._waiting) + len(self._active) + len(self._outcomes)
 
     @property
     def slots(self) -> int:
@@ -83,7 +96,7 @@ class Holding:
 
         What was given up and cannot be stopped counts, or a job that hangs each time would take all of the host.
         """
-        return len(self._active) + self.given_up
+        return len(self._waiting) + len(self._active) + self.given_up
 
     @property
     def given_up(self) -> int:
@@ -97,7 +110,7 @@ class Holding:
 
     def __bool__(self) -> bool:
         """Whether there is anything that the lease protects."""
-        return bool(self._active or self._outcomes or self._given_back or self.in_doubt)
+        return bool(self._waiting or self._active or self._outcomes or self._given_back or self.in_doubt)
 
     @property
     def can_be_stopped(self) -> bool:
@@ -107,11 +120,13 @@ class Holding:
 
     def known(self) -> set[_Key]:
         """Return the (occurrence, token) of every claim."""
-        return self._active.keys() | self._outcomes.keys() | {(claim.id, claim.token) for claim in self._given_back}
+        back = {(claim.id, claim.token) for claim in self._given_back}
+        return self._waiting.keys() | self._active.keys() | self._outcomes.keys() | back
 
     def count(self, session: str) -> int:
         """Return how many claims ``session`` may have, as far as is known here."""
         running = sum(call.claim.session == session for call in self._active.values())
+        running += sum(waiting.claim.session == session for waiting in self._waiting.values())
         return running + len(self._outcomes) + len(self._given_back)
 
     def ended(self, call: Call, ending: Ending) -> None:
@@ -166,6 +181,31 @@ class Holding:
         if nothing_held:
             self._on_work()
 
+    def begin_at(self, at: float, claim: Claim, lease: SessionLease) -> None:
+        """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
+        nothing_held = not self
+        self._waiting[claim.id, claim.token] = _Waiting(at, claim, lease)
+        if nothing_held:
+            self._on_work()
+
+    def begin_due(self) -> None:
+        """Start what waits and whose time has come."""
+        if not self._waiting:
+            return
+        now = self._clock.monotonic()
+        for key, waiting in sorted(self._waiting.items(), key=lambda entry: entry[1].at):
+            if waiting.at > now:
+                return
+            del self._waiting[key]
+            self._begin(waiting.claim, waiting.lease)
+
+    @property
+    def begins_in(self) -> float | None:
+        """Return the seconds until ``begin_due`` has something to do; ``None``: nothing waits."""
+        if not self._waiting:
+            return None
+        return max(0.0, min(waiting.at for waiting in self._waiting.values()) - self._clock.monotonic())
+
     def _begin(self, claim: Claim, lease: SessionLease) -> None:
         registered = self._registry.get(claim.spec.function)
         if registered is None or not lease.trusted:
@@ -201,6 +241,8 @@ class Holding:
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
         self._collect()
+        self._given_back += [waiting.claim for waiting in self._waiting.values()]
+        self._waiting.clear()
         for call in self._active.values():
             self._cut_off(call)
         self._active.clear()

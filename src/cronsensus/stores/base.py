@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronsensus.errors import InvalidOption
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import (
@@ -40,6 +41,21 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State
 from cronsensus.stores.lines import Line
 from cronsensus.stores.transacting import RunTransaction, no_transactions
+
+AT_ONCE = timedelta(0)
+MOST_AHEAD = timedelta(seconds=1)
+"""The furthest that ``fire_and_claim`` looks ahead. What comes back is due when it was, and within this at the latest,
+where the clock was set back meanwhile."""
+
+
+def check_ahead(ahead: timedelta) -> int:
+    """Return ``ahead`` in microseconds; raise ``InvalidOption`` unless it lies between zero and ``MOST_AHEAD``."""
+    if not AT_ONCE <= ahead <= MOST_AHEAD:
+        raise InvalidOption(
+            f"ahead={ahead!r}: work is decided at most {MOST_AHEAD.total_seconds():g} s before its due time, and never "
+            "after it by this option; pass a timedelta between 0 and that"
+        )
+    return ahead // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,14 +265,28 @@ class Store(ABC):
 
     @abstractmethod
     def fire_and_claim(
-        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+        self,
+        plans: Sequence[Plan],
+        session: str,
+        limit: int,
+        functions: Collection[str],
+        *,
+        lease: timedelta,
+        ahead: timedelta = AT_ONCE,
     ) -> tuple[list[bool], list[Claim]]:
         """Do ``fire`` and, if any of the plans was carried out, ``claim``: what lies between a due time and its run.
 
+        ``ahead`` lets both look that much further than the store's now: a plan whose ``not_before``, and an occurrence
+        whose ``due_at``, comes within it counts as due. The commit then lies before the due time, not after it. The
+        caller starts nothing of that before its ``due_at``, and the attempt counts as started then; ``claimed_at``
+        tells when it really was claimed, so that the caller can tell how long to wait.
+
         Atomic: both in one step, which is one commit less to wait for than the two verbs.
+        Not prevented: a caller that starts a run before its due time; the store cannot see that.
 
         Raises:
             LeaseLost: the session is not alive although a plan could be carried out; then none was.
+            InvalidOption: ``ahead`` is negative or more than ``MOST_AHEAD``.
         """
 
     @abstractmethod
@@ -301,7 +331,7 @@ class Store(ABC):
 
     @abstractmethod
     def release(self, claims: Sequence[Claim]) -> list[bool]:
-        """Give claims back unstarted or interrupted by a drain: pending, due at once, the attempt given back."""
+        """Give claims back unstarted or interrupted by a drain: pending, due as before, the attempt given back."""
 
     @abstractmethod
     def note(self, notes: Sequence[Note]) -> list[bool]:

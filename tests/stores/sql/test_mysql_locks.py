@@ -99,7 +99,7 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
             # Short of the tokens, which are given to one after the other.
             from cronsensus.stores.sql.choosing import Choice, choose_at
 
-            theirs = Choice(frozenset({"f"}), 5)
+            theirs = Choice(frozenset({"f"}), 5, until=their.now)
             choose_at(their, theirs, 0)
         taken.extend([[row.key for row in mine.rows], [row.key for row in theirs.chosen]])
 

@@ -127,9 +127,9 @@ class Handle:
             )
         )
 
-    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime) -> Claim:
-        """Make a pending occurrence running for ``session``; return the claim."""
-        self._space.start(row, session, now)
+    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        """Make a pending occurrence running for ``session``, its attempt to start at ``at``; return the claim."""
+        self._space.start(row, session, at)
         args, kwargs = read_payload(row.payload)
         return Claim(
             id=row.id,

@@ -15,7 +15,7 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, name_of, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, check_ahead
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 
@@ -76,21 +76,21 @@ class RoundVerbs(Handle):
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out, one after the other under one lock."""
         with self._writing():
-            return [self._fire(plan) for plan in plans]
+            return [self._fire(plan, self._now()) for plan in plans]
 
-    def _fire(self, plan: Plan) -> bool:
+    def _fire(self, plan: Plan, until: datetime) -> bool:
         job = self._space.jobs_by_id.get(plan.job_id)
-        if job is None or not self._still_holds(plan, job):
+        if job is None or not self._still_holds(plan, job, until):
             return False
         self._carry_out(plan, job)
         self._move_watermark(plan, job)
         return True
 
-    def _still_holds(self, plan: Plan, job: JobRow) -> bool:
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
         """Whether everything that the plan rests on is as it was when the plan was made, and its time has come."""
         seen = (plan.watermark_seen, plan.revision, plan.active_seen)
         holds = job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
-        return holds and (plan.not_before is None or plan.not_before <= self._now())
+        return holds and (plan.not_before is None or plan.not_before <= until)
 
     def _carry_out(self, plan: Plan, job: JobRow) -> None:
         now = self._now()
@@ -131,30 +131,45 @@ class RoundVerbs(Handle):
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Choose and take under one lock."""
         with self._writing():
-            holder = self._live_session(session)
-            now = self._now()
-            self._space.expire(now)
-            claims = [self._start(row, holder, now) for row in self._choose(limit, frozenset(functions), now)]
-            if claims:
-                self._set_lease(holder, lease, now)
-            return claims
+            return self._claim(session, limit, functions, lease, self._now())
+
+    def _claim(
+        self, session: str, limit: int, functions: Collection[str], lease: timedelta, until: datetime
+    ) -> list[Claim]:
+        holder = self._live_session(session)
+        now = self._now()
+        self._space.expire(now)
+        chosen = self._choose(limit, frozenset(functions), until)
+        claims = [self._start(row, holder, now, at=max(now, row.due_at)) for row in chosen]
+        if claims:
+            self._set_lease(holder, lease, now)
+        return claims
 
     def fire_and_claim(
-        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+        self,
+        plans: Sequence[Plan],
+        session: str,
+        limit: int,
+        functions: Collection[str],
+        *,
+        lease: timedelta,
+        ahead: timedelta = AT_ONCE,
     ) -> tuple[list[bool], list[Claim]]:
         """Carry plans out and take work under one lock; whether the session lives is asked before any write."""
+        check_ahead(ahead)
         with self._writing():
+            until = self._now() + ahead
             jobs = self._space.jobs_by_id
-            if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id]) for plan in plans):
+            if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id], until) for plan in plans):
                 self._live_session(session)
-            fired = self.fire(plans)
-            return fired, self.claim(session, limit, functions, lease=lease) if any(fired) else []
+            fired = [self._fire(plan, until) for plan in plans]
+            return fired, self._claim(session, limit, functions, lease, until) if any(fired) else []
 
-    def _choose(self, limit: int, functions: frozenset[str], now: datetime) -> list[OccurrenceRow]:
+    def _choose(self, limit: int, functions: frozenset[str], until: datetime) -> list[OccurrenceRow]:
         """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
         chosen: list[OccurrenceRow] = []
         of_job: Counter[int] = Counter()
-        for row in self._waiting(now):
+        for row in self._waiting(until):
             if len(chosen) >= limit:
                 break
             job = row.job
@@ -163,11 +178,11 @@ class RoundVerbs(Handle):
                 of_job[job.id] += 1
         return chosen
 
-    def _waiting(self, now: datetime) -> Iterator[OccurrenceRow]:
+    def _waiting(self, until: datetime) -> Iterator[OccurrenceRow]:
         """Give pending occurrences that are due: highest priority first, then earliest due, then oldest."""
         for priority in sorted(self._space.pending, reverse=True):
             for due_at, occurrence in self._space.pending[priority]:
-                if due_at > now:
+                if due_at > until:
                     break
                 yield self._space.occurrences[occurrence]
 
@@ -220,7 +235,7 @@ class RoundVerbs(Handle):
             elif found.state is not State.PENDING:
                 return None
             self._set_lease(holder, lease, now)
-            claim = self._start(found, holder, now)
+            claim = self._start(found, holder, now, at=now)
             found.due_at = min(found.due_at, now)
             return replace(claim, due_at=found.due_at)
 
@@ -289,7 +304,7 @@ class RoundVerbs(Handle):
         if row.cancel is not None:
             self._space.close(row, State.CANCELLED, now, reason=row.cancel)
         else:
-            self._space.put_back(row, min(row.due_at, now))
+            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
         return True
 
     def note(self, notes: Sequence[Note]) -> list[bool]:

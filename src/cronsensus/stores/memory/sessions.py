@@ -10,6 +10,7 @@ from cronsensus.model.job import check_name
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
+from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
@@ -95,7 +96,7 @@ class SessionVerbs(Handle):
             self._space.close(row, State.FAILED, now, reason=reason)
         else:
             row.reason = reason if crashed else why
-            self._space.put_back(row, min(row.due_at, now))
+            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
         return Takeover(
             row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, reason if crashed else why
         )

@@ -263,14 +263,14 @@ class Space:
             if key not in job.keys:
                 return key
 
-    def start(self, row: OccurrenceRow, session: SessionRow, now: datetime) -> None:
+    def start(self, row: OccurrenceRow, session: SessionRow, at: datetime) -> None:
         """Make a pending occurrence running, for ``session``, under a new token."""
         self._leave(row, State.RUNNING)
         row.state = State.RUNNING
         row.attempt += 1
         row.token = self.world.next("token")
         row.session, row.node = session.spec.id, session.spec.node
-        row.started_at, row.progress = now, None
+        row.started_at, row.progress = at, None
         row.reason = row.error = None
         row.runs.append(
             RunView(
@@ -282,7 +282,7 @@ class Space:
                 token=row.token,
                 session=session.spec.id,
                 node=session.spec.node,
-                started_at=now,
+                started_at=at,
                 finished_at=None,
                 end=None,
             )

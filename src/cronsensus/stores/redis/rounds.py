@@ -17,7 +17,7 @@ from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, name_of, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State, require_transition
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import AT_ONCE, Glance, check_ahead
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -117,13 +117,21 @@ class RoundVerbs(Handle):
         return self._claims(session, taken)
 
     def fire_and_claim(
-        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+        self,
+        plans: Sequence[Plan],
+        session: str,
+        limit: int,
+        functions: Collection[str],
+        *,
+        lease: timedelta,
+        ahead: timedelta = AT_ONCE,
     ) -> tuple[list[bool], list[Claim]]:
         """Carry plans out and take work in one script; whether the session lives is asked before any write."""
+        further = check_ahead(ahead)
         if not plans:
             return [], []
         wanted = Wanted(session, limit, functions, lease)
-        won, *taken = self._take("fire_and_claim", (self._plans(plans),), wanted)
+        won, *taken = self._take("fire_and_claim", (further, self._plans(plans)), wanted)
         return won, self._claims(session, taken)
 
     def acquire(

@@ -111,7 +111,7 @@ def _page(*, further: bool) -> Select[tuple[Any, ...]]:
             _o.namespace == bindparam("space"),
             LISTED_PENDING,
             _o.priority == bindparam("level"),
-            _o.due_at <= bindparam("now"),
+            _o.due_at <= bindparam("until"),
             NOT_EXPIRED,
         )
         .order_by(_o.due_at, _o.id)
@@ -138,6 +138,8 @@ class Choice:
 
     functions: AbstractSet[str]
     limit: int
+    until: int
+    """The latest due time that counts, microseconds."""
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
@@ -184,7 +186,7 @@ class Choice:
 
 def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
     """Choose among the entries of one priority, page by page."""
-    here = {"space": tx.namespace, "level": level, "now": tx.now}
+    here = {"space": tx.namespace, "level": level, "now": tx.now, "until": choice.until}
     size = min(choice.wanted, MOST_PAGE)
     page = tx.rows(_page(further=False), **here, size=size)
     while page:

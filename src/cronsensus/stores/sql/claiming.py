@@ -68,7 +68,7 @@ _START = (
         token=bindparam("given"),
         session=bindparam("holder"),
         node=bindparam("on"),
-        started_at=bindparam("now"),
+        started_at=bindparam("begins"),
         reason=null(),
         error=null(),
         progress_done=null(),
@@ -79,7 +79,11 @@ _START = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Occurrences that were made running, in order, each under its token."""
+    """Occurrences that were made running, in order, each under its token.
+
+    Attributes:
+        now: the store's clock then; never later than it was, where what was taken may have to wait for its due time.
+    """
 
     rows: Sequence[AnyRow]
     tokens: Sequence[int]
@@ -96,8 +100,10 @@ class Taken:
         ]
 
 
-def claim(tx: Transaction, session: str, limit: int, functions: Collection[str], lease: timedelta) -> Taken | None:
-    """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
+def claim(
+    tx: Transaction, session: str, limit: int, functions: Collection[str], lease: timedelta, *, ahead: int = 0
+) -> Taken | None:
+    """Take up to ``limit`` pending occurrences of ``functions`` for ``session``, due now or within ``ahead`` (µs).
 
     Safe when two nodes claim at the same instant: an entry is taken by the UPDATE that asks once more for ``pending``,
     on rows that this transaction has locked. Safe when the session is ended at the same instant: the first SELECT locks
@@ -107,13 +113,15 @@ def claim(tx: Transaction, session: str, limit: int, functions: Collection[str],
         LeaseLost: the session is not alive.
     """
     found = tx.rows(
-        _OPENING[tx.dialect.groups_by_seeking], session=session, space=tx.namespace, now=tx.now, **tx.clocks
+        _OPENING[tx.dialect.groups_by_seeking], session=session, space=tx.namespace, now=tx.now + ahead, **tx.clocks
     )
     if not found or not tx.outlasts(found[0].lease_until):
         raise not_alive(session)
     if found[0].late:
         expire(tx)
-    choice = Choice(functions if isinstance(functions, AbstractSet) else frozenset(functions), limit)
+    choice = Choice(
+        functions if isinstance(functions, AbstractSet) else frozenset(functions), limit, until=tx.now + ahead
+    )
     for level in found:
         if level.priority is not None and choice.wanted > 0:
             choose_at(tx, choice, level.priority)
@@ -131,18 +139,18 @@ def expire(tx: Transaction) -> None:
 
 
 def start(tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec], session: str, node: str) -> Taken:
-    """Make pending occurrences running for ``session``, each under a new token."""
+    """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due."""
     tokens = tx.dialect.next_tokens(tx.connection, len(rows))
     # The end of the attempt before may have been written since this transaction began.
     now = tx.by_now
     started = tx.change_tuples(
         _START,
-        ("given", "holder", "on", "now", "occurrence"),
-        [(token, session, node, now, row.id) for row, token in zip(rows, tokens, strict=True)],
+        ("given", "holder", "on", "begins", "occurrence"),
+        [(token, session, node, max(now, row.due_at), row.id) for row, token in zip(rows, tokens, strict=True)],
     )
     if started != len(rows):
         raise StoreUnavailable("a claimed row changed under a lock; nothing was written; please report this")
-    return Taken(rows, tokens, specs, session, now)
+    return Taken(rows, tokens, specs, session, tx.now)
 
 
 def _claim(row: AnyRow, token: int, session: str, spec: JobSpec, now: datetime) -> Claim:

@@ -13,6 +13,7 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import to_micros
 from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
 from cronsensus.model.states import State, require_transition
+from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import logs, occurrences, runs
 from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, run_of
@@ -193,7 +194,7 @@ def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
         if row.cancel_reason is not None:
             cancelled.append({**change, "because": row.cancel_reason, "now": tx.now})
         else:
-            back.append({**change, "due": min(row.due_at, tx.now)})
+            back.append({**change, "due": min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND)})
         ended.append(run_of(row, tx.now, "released"))
         answers.append(True)
     _require_all(tx.change_many(_GIVE_BACK, back) + tx.change_many(_GIVE_UP, cancelled), len(done))

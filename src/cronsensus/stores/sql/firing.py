@@ -53,8 +53,10 @@ _ASK_RUNNING = (
 )
 
 
-def fire(tx: Transaction, plans: Sequence[Plan]) -> list[bool]:
+def fire(tx: Transaction, plans: Sequence[Plan], ahead: int = 0) -> list[bool]:
     """Carry out each plan that still rests on what is there; ``True`` where this caller won.
+
+    ``ahead``: microseconds by which a plan may come before its time.
 
     Safe when two nodes fire the same job at the same instant: the jobs' rows are locked (or the transaction has the one
     write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
@@ -68,18 +70,19 @@ def fire(tx: Transaction, plans: Sequence[Plan]) -> list[bool]:
         for place, plan in left:
             if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
                 later.append((place, plan))
-        carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()})
+        carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()}, ahead)
         for job, (place, _) in now.items():
             won[place] = job in carried_out
         left = later
     return won
 
 
-def _fire(tx: Transaction, plans: Mapping[int, Plan]) -> set[int]:
+def _fire(tx: Transaction, plans: Mapping[int, Plan], ahead: int) -> set[int]:
     """Carry out one plan each for some jobs; return the jobs of those that still held."""
     rows = tx.rows_in(_JOBS_LOCKED, "ids", sorted(plans), space=tx.namespace)
     active = {row.job_id: row.active for row in tx.rows_in(_ACTIVE, "ids", sorted(plans))}
-    held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0), tx.now)}
+    until = tx.now + ahead
+    held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0), until)}
     specs = specs_of(tx, {row.id: row.revision for row in held.values()})
     moved: list[dict[str, Any]] = []
     created: list[dict[str, Any]] = []
@@ -124,7 +127,7 @@ def _fire(tx: Transaction, plans: Mapping[int, Plan]) -> set[int]:
     return set(held)
 
 
-def _still_holds(plan: Plan, row: AnyRow, active: int, now: int) -> bool:
+def _still_holds(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
     """Whether all that the plan rests on is as it was when the plan was made, and whether its time has come."""
     seen = (to_micros(plan.watermark_seen), plan.revision, plan.active_seen)
     return (
@@ -132,7 +135,7 @@ def _still_holds(plan: Plan, row: AnyRow, active: int, now: int) -> bool:
         and row.retired_at is None
         and seen == (row.watermark, row.revision, active)
         and to_micros(plan.watermark) >= row.watermark
-        and (plan.not_before is None or to_micros(plan.not_before) <= now)
+        and (plan.not_before is None or to_micros(plan.not_before) <= until)
     )
 
 

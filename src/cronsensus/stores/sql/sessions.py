@@ -17,6 +17,7 @@ from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
+from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
@@ -332,7 +333,7 @@ def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> lis
             closed.append({**change, "became": "failed", "because": crash, "now": tx.now})
         else:
             became = State.PENDING
-            back.append({**change, "due": min(row.due_at, tx.now)})
+            back.append({**change, "due": min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND)})
         ended.append(run_of(row, tx.now, "crashed" if crashed else "released", reason))
         taken.append(Takeover(row.id, row.name, row.key, row.token, session, became, reason))
     tx.change_many(_TAKE_BACK, back)

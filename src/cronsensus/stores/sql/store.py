@@ -28,7 +28,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
-from cronsensus.stores.base import Glance, PutResult
+from cronsensus.stores.base import AT_ONCE, Glance, PutResult, check_ahead
 from cronsensus.stores.sql import (
     acquiring,
     borrowing,
@@ -120,14 +120,22 @@ class SqlStore(SqlHandle):
 
     @repeated
     def fire_and_claim(
-        self, plans: Sequence[Plan], session: str, limit: int, functions: Collection[str], *, lease: timedelta
+        self,
+        plans: Sequence[Plan],
+        session: str,
+        limit: int,
+        functions: Collection[str],
+        *,
+        lease: timedelta,
+        ahead: timedelta = AT_ONCE,
     ) -> tuple[list[bool], list[Claim]]:
         """Carry plans out and take work, in one transaction."""
+        further = check_ahead(ahead)
         if not plans:
             return [], []
         with self._writing() as tx:
-            fired = firing.fire(tx, plans)
-            taken = claiming.claim(tx, session, limit, functions, lease) if any(fired) else None
+            fired = firing.fire(tx, plans, further)
+            taken = claiming.claim(tx, session, limit, functions, lease, ahead=further) if any(fired) else None
         return fired, [] if taken is None else taken.claims()
 
     @repeated

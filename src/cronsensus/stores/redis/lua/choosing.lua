@@ -1,5 +1,5 @@
 -- Which pending occurrences a session may take: highest priority first, then earliest due, then oldest, within what
--- functions, concurrency and overlap allow. Chooses, writes nothing. The lines of one priority are merged by their
+-- functions, concurrency and overlap allow, of what is due by `til`. Chooses, writes nothing. The lines of one priority are merged by their
 -- heads; a line is looked into only when its head is next.
 -- needs: starting
 
@@ -9,7 +9,7 @@ local function comes_before(one, other)
   return one.due < other.due or (one.due == other.due and one.id < other.id)
 end
 
-local function choose(session, limit, left_out)
+local function choose(session, limit, left_out, til)
   local chosen, jobs, living = {}, {}, {}
 
   local function is_alive(holder)
@@ -73,7 +73,7 @@ local function choose(session, limit, left_out)
     end
     line.id, line.due = line.page[line.at + 1], tonumber(line.page[line.at + 2])
     line.at = line.at + 2
-    return line.due <= now
+    return line.due <= til
   end
 
   -- Look into the line that a head stands for; nil if nothing of it can be taken.
@@ -89,7 +89,7 @@ local function choose(session, limit, left_out)
       line.id, line.only = turn_of(number), true
       local at = line.id and call('ZSCORE', line.key, line.id)
       line.due = at and tonumber(at)
-      return line.due and line.due <= now and line or nil
+      return line.due and line.due <= til and line or nil
     end
     return advance(line) and line or nil
   end
@@ -109,7 +109,7 @@ local function choose(session, limit, left_out)
 
     local function peek()
       if at >= #heads then
-        heads = call('ZRANGEBYSCORE', level, '-inf', NOW, 'WITHSCORES', 'LIMIT', seen, PAGE)
+        heads = call('ZRANGEBYSCORE', level, '-inf', whole(til), 'WITHSCORES', 'LIMIT', seen, PAGE)
         seen, at = seen + #heads / 2, 0
       end
       local head = heads[at + 1]

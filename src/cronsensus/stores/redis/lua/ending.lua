@@ -14,7 +14,7 @@ local function take_over(id, session, why, crashed)
   elseif job.on_crash == 'fail' or (crashed and crashes >= tonumber(job.max_crashes)) then
     close(id, row, 'failed', { 'reason', reason, 'crashes', crashes })
   else
-    put_back(id, row, tonumber(row.due) < now and row.due or NOW, { 'reason', told, 'crashes', crashes })
+    put_back(id, row, due_again(row), { 'reason', told, 'crashes', crashes })
   end
   return { id, job.name, row.key, row.token, session, row.state, told }
 end

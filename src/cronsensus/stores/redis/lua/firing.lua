@@ -2,9 +2,9 @@
 -- cancel previous, {{nominal, key, due, expires}, …}, {{last, text of the range without its id}, …}}.
 -- needs: occurrences jobs
 
--- Whether everything that the plan rests on is as it was when the plan was made, and its time has come. Two nodes that
+-- Whether everything that the plan rests on is as it was when the plan was made, and its time comes by `til`. Two nodes that
 -- fire the same plan run one after the other, and the second finds another watermark.
-local function still_holds(plan)
+local function still_holds(plan, til)
   local job, name, revision, seen, active_seen, watermark, _, not_before = unpack(plan, 1, 8)
   local row = read(
     job_key(job),
@@ -14,12 +14,12 @@ local function still_holds(plan)
     and not row.paused_at and not row.retired_at
     and active(job, row.overlap) == active_seen
     and tonumber(watermark) >= tonumber(seen)
-    and (not not_before or tonumber(not_before) <= now)
+    and (not not_before or tonumber(not_before) <= til)
   return holds and row
 end
 
-local function fire_one(plan)
-  local row = still_holds(plan)
+local function fire_one(plan, til)
+  local row = still_holds(plan, til)
   if not row then
     return false
   end
@@ -47,13 +47,13 @@ local function fire_one(plan)
   return true
 end
 
-local function fire(plans)
+local function fire(plans, til)
   local won, any, fired = {}, false, {}
   for index, plan in ipairs(plans) do
     if fired[plan[1]] then
       send()
     end
-    won[index] = fire_one(plan)
+    won[index] = fire_one(plan, til)
     fired[plan[1]] = won[index]
     any = any or won[index]
   end

@@ -94,6 +94,13 @@ local function record_run(id, row, finish, reason, problem)
   }))
 end
 
+-- When what nobody finished is due again: as before, which is later than now if it was claimed ahead of its time, and
+-- never later than that where the clock was set back.
+local function due_again(row)
+  local latest = now + 1000000
+  return tonumber(row.due) < latest and row.due or whole(latest)
+end
+
 -- Make a running occurrence pending again. `changes` are further fields and values, in turns.
 local function put_back(id, row, due, changes)
   leave_running(id, row)

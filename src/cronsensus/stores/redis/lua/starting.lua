@@ -11,8 +11,8 @@ local function pending_row(id)
   return row
 end
 
--- Start occurrences for a live session and set its lease. Returns the claims, and the definitions that they are of.
-local function start(chosen, session, lease)
+-- Start occurrences for a live session and set its lease; taken `ahead`, each begins when it is due. Returns the claims, and the definitions that they are of.
+local function start(chosen, session, lease, ahead)
   local claims, specs, told = {}, {}, {}
   if #chosen == 0 then
     return claims, specs
@@ -24,12 +24,17 @@ local function start(chosen, session, lease)
     local key = occurrence_key(id)
     leave_pending(id, row)
     local attempt, given = (row.attempt or 0) + 1, whole(token)
-    if tonumber(row.due) > now then -- acquired before its time
-      row.due = NOW
+    local begins = NOW
+    if tonumber(row.due) > now then
+      if ahead then
+        begins = row.due
+      else -- acquired before its time
+        row.due = NOW
+      end
     end
     call(
       'HSET', key, 'state', 'running', 'due', row.due, 'attempt', attempt, 'token', given,
-      'session', session, 'node', holder.node, 'started', NOW
+      'session', session, 'node', holder.node, 'started', begins
     )
     if attempt > 1 then
       call('HDEL', key, 'reason', 'error')

@@ -56,7 +56,7 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
         """Look at the two halves; the second is there only if the first was."""
         plans, *asked = seen.args
         fired, claims = seen.answer
-        self.fire(Seen((plans,), {}, fired))
+        self.fire(Seen((plans,), seen.kwargs, fired))
         if any(fired):
             self.claim(Seen(tuple(asked), seen.kwargs, claims))
         elif claims:

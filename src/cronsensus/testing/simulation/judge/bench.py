@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cronsensus.model.states import ACTIVE, State
+from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.testing.simulation.judge.books import JobBook, Record, SessionBook
 from cronsensus.testing.simulation.stage import Stage
 
@@ -64,7 +65,7 @@ class Bench:
     def go_back(self, record: Record) -> None:
         """Put a running occurrence back; what was asked to stop does not come back."""
         record.state = State.CANCELLED if record.cancel else State.PENDING
-        record.due_at = min(record.due_at, self.now)
+        record.due_at = min(record.due_at, self.now + MOST_AHEAD)
 
     def ask_to_cancel(self, record: Record) -> None:
         """Cancel a pending occurrence, or note that a running one is asked to stop."""

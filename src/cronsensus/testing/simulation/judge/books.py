@@ -11,6 +11,8 @@ from cronsensus.testing.simulation.clocks import SECOND, START
 from cronsensus.triggers import Trigger
 
 MICROSECOND = timedelta(microseconds=1)
+EARLY = 4000
+"""Microseconds by which a clock that runs fast by four in a hundred ends a wait of a tenth of a second too soon."""
 LONG_BEFORE = START - timedelta(days=400)
 FUZZ = 1000
 """Microseconds within which the store's floats and the judge's integers may differ about the end of a lease."""
@@ -30,6 +32,7 @@ class Record:
         once: begun under ``on_crash="fail"``.
         begun: tokens under which work began that must not begin again.
         answers: what the store answered to each token that it accepted.
+        begins: when its last claim may begin to run, true microseconds.
         lines: what its attempts logged, each with the number of the attempt.
         adopted: made by hand ahead of its nominal time, which then came.
     """
@@ -46,6 +49,7 @@ class Record:
     token: int = 0
     session: str = ""
     attempts: int = 0
+    begins: int = 0
     failures: int = 0
     crashes: int = 0
     cancel: bool = False

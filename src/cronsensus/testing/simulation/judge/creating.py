@@ -8,6 +8,7 @@ from typing import Any
 from cronsensus.model.occurrence import Enqueued, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import ACTIVE, Origin, State
+from cronsensus.stores.base import AT_ONCE
 from cronsensus.testing.simulation.judge.bench import Bench, Seen
 from cronsensus.testing.simulation.judge.books import JobBook, Record
 
@@ -54,16 +55,16 @@ class CreatingRules(Bench):
         """Look at each plan that won."""
         for plan, won in zip(seen.args[0], seen.answer, strict=True):
             if won:
-                self._fired(plan)
+                self._fired(plan, self.now + seen.kwargs.get("ahead", AT_ONCE))
 
-    def _fired(self, plan: Plan) -> None:
+    def _fired(self, plan: Plan, until: datetime) -> None:
         job = self.jobs[plan.job]
         if job.paused or job.retired:
             self.broken("fire", f"{plan.job} fires although it is paused or retired")
         firsts = [planned.scheduled_for for planned in plan.occurrences] + [verdict.first for verdict in plan.verdicts]
         if plan.watermark < job.watermark or any(first <= job.watermark for first in firsts):
             self.broken("decided twice", f"{plan.job}: a plan from {plan.watermark_seen} after {job.watermark}")
-        if plan.watermark > self.now:
+        if plan.watermark > until:
             self.broken("early", f"{plan.job} is decided up to {plan.watermark}, and it is {self.now}")
         counted = 0 if job.spec.policies.overlap == "allow" else len(self.active(plan.job))
         if plan.active_seen != counted:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
 from cronsensus.model.states import State
+from cronsensus.stores.base import AT_ONCE
+from cronsensus.testing.simulation.clocks import SECOND
 from cronsensus.testing.simulation.judge.bench import Bench, Seen
-from cronsensus.testing.simulation.judge.books import FUZZ, Record, SessionBook, to_micros
+from cronsensus.testing.simulation.judge.books import EARLY, FUZZ, Record, SessionBook, to_micros
 from cronsensus.testing.simulation.stage import Attempt, Stage
 
 
@@ -34,7 +36,7 @@ class RunningRules(Bench):
             if record is None or (record.job, record.key) != (claim.job, claim.key):
                 self.broken("claim", f"{claim.job} {claim.key} was never created")
                 continue
-            self._may_claim(record, claim, session)
+            self._may_claim(record, claim, session, self.now + seen.kwargs.get("ahead", AT_ONCE))
             if claim.spec.function not in seen.args[2]:
                 self.broken("claim", f"{record} needs a function that its node does not have")
             self._give(record, claim, session)
@@ -54,14 +56,15 @@ class RunningRules(Bench):
             self.broken("acquire", f"{record} is {record.state}, and was given to {session.id}: {claim is not None}")
         if claim is not None:
             self._may_hold(record, claim, session)
-            self._give(record, claim, session)
             record.due_at = min(record.due_at, self.now)
+            self._give(record, claim, session)
             session.until = self.micros + to_micros(seen.kwargs["lease"])
 
     def _give(self, record: Record, claim: Claim, session: SessionBook) -> None:
         record.state, record.token, record.session = State.RUNNING, claim.token, session.id
         record.attempts += 1
         record.progress = None
+        record.begins = self.micros + to_micros(max(record.due_at - self.now, timedelta(0)))
         self._last_token = max(self._last_token, claim.token)
 
     def _expire(self) -> None:
@@ -71,10 +74,10 @@ class RunningRules(Bench):
             if expires_at < now and record.state is State.PENDING and record.attempts == 0:
                 record.state = State.MISSED
 
-    def _may_claim(self, record: Record, claim: Claim, session: SessionBook) -> None:
+    def _may_claim(self, record: Record, claim: Claim, session: SessionBook, until: datetime) -> None:
         if record.state is not State.PENDING:
             self.broken("claim", f"{record} is {record.state}, and was given to {session.id}")
-        if record.due_at > self.now:
+        if record.due_at > until:
             self.broken("early", f"{record} is due at {record.due_at} and was claimed at {self.now}")
         self._may_hold(record, claim, session)
         self._there_is_room(record)
@@ -114,6 +117,9 @@ class RunningRules(Bench):
             self.broken("trust", f"{record} was started on {work.node.name} after its lease had run out")
         elif record.state is not State.RUNNING or record.token != claim.token:
             self.broken("trust", f"{record} was started on {work.node.name} under the token {claim.token}, not current")
+        if self.micros < record.begins - EARLY:
+            early = (record.begins - self.micros) / SECOND
+            self.broken("early", f"{record} was started on {work.node.name} {early:g}s before it was due")
         # By the definition that its node has: one that adopts a claim may have a later one than the claim gave out.
         record.once = claim.spec.policies.on_crash == "fail"
         if record.once:

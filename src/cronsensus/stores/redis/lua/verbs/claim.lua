@@ -7,4 +7,4 @@ if not knows(session, digest, names) then
   return answer(false)
 end
 expire()
-return answer({ NOW, start(choose(session, limit, left_out), session, lease) })
+return answer({ NOW, start(choose(session, limit, left_out, now), session, lease) })

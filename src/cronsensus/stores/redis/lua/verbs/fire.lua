@@ -1,2 +1,2 @@
 -- needs: firing
-return answer((fire(args[1])))
+return answer((fire(args[1], now)))

@@ -10,7 +10,7 @@ for index, claim in ipairs(args[1]) do
     if row.cancel then
       close(id, row, 'cancelled', { 'reason', row.cancel, 'attempt', row.attempt })
     else
-      put_back(id, row, tonumber(row.due) < now and row.due or NOW, { 'attempt', row.attempt })
+      put_back(id, row, due_again(row), { 'attempt', row.attempt })
     end
   end
   answers[index] = current

@@ -1,0 +1,227 @@
+"""The node whose turn it is decides before a due time, and at the due time it only starts."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from cronsensus.audit import audit
+from cronsensus.clock import ManualClock
+from cronsensus.model.ending import Ending
+from cronsensus.model.ids import new_id
+from cronsensus.model.job import JobSpec, Overlap, Policies
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.node.ahead import BOUNDS, FIRST_GUESS, RESERVE, Lead
+from cronsensus.node.conductor import Conductor
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.settings import NodeSettings
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.triggers import every
+
+LEASE = timedelta(minutes=5)
+LEAD = FIRST_GUESS
+
+
+class Hands(Executor):
+    """Keeps calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def start(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    """One conductor with a job every half minute, which just looked for the first time."""
+
+    def __init__(self, *, overlap: Overlap = "allow", concurrency: int = 5) -> None:
+        self.overlap = overlap
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.hands = Hands()
+        self.verbs: list[str] = []
+        self.define("30s")
+        self.conductor = Conductor(
+            self.store,
+            self.clock,
+            NodeSettings(name="a", lease=LEASE, concurrency=concurrency),
+            registry={"work": Registered("work", lambda: None, "thread")},
+            executors={"thread": self.hands},
+            new_session=self._session,
+            declare=lambda _: False,
+        )
+        self.conductor.step()
+
+    def define(self, interval: str) -> None:
+        spec = JobSpec(name="work", function="work", trigger=every(interval), policies=Policies(overlap=self.overlap))
+        self.store.put_jobs([spec], release="1")
+
+    @staticmethod
+    def _session() -> SessionSpec:
+        return SessionSpec(
+            id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=5, version="0"
+        )
+
+    def step_at(self, seconds: float) -> float:
+        """Let time pass until ``seconds`` before the due time, and turn the crank."""
+        self.clock.advance(timedelta(seconds=30 - seconds) - (self.clock.now() - ManualClock().now()))
+        self.verbs.clear()
+        return self.conductor.step()
+
+    def end(self) -> None:
+        """Let every run succeed."""
+        for call in self.hands.calls:
+            self.conductor.holding.ended(call, Ending(kind="returned"))
+        self.conductor.step()
+
+    def started(self) -> list[Any]:
+        return [call.claim.scheduled_for for call in self.hands.calls]
+
+
+@pytest.fixture
+def bench(monkeypatch) -> Bench:
+    made = Bench()
+    for verb in ("due", "upcoming", "fire", "claim", "fire_and_claim"):
+        monkeypatch.setattr(made.store, verb, partial(_noted, made.verbs, verb, getattr(made.store, verb)))
+    return made
+
+
+def _noted(verbs: list[str], verb: str, do: Callable[..., Any], *args: Any, **more: Mapping[str, Any]) -> Any:
+    verbs.append(verb)
+    return do(*args, **more)
+
+
+def test_the_node_decides_shortly_before_the_due_time(bench):
+    assert bench.step_at(LEAD) == pytest.approx(LEAD)
+    assert bench.verbs == ["due", "upcoming", "fire_and_claim"]
+    assert bench.conductor.tally.fired == 1
+    assert bench.conductor.holding.active == 1
+
+
+def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
+    due_at = bench.clock.now() + timedelta(seconds=30)
+    bench.step_at(LEAD)
+    bench.step_at(0.001)
+    assert bench.started() == []
+    bench.step_at(0)
+    assert bench.started() == [due_at] == [bench.clock.now()]
+
+
+def test_it_starts_before_it_asks_the_store_anything(bench, monkeypatch):
+    bench.step_at(LEAD)
+    monkeypatch.setattr(bench.store, "due", partial(_noted, bench.verbs, "due", bench.store.due))
+    monkeypatch.setattr(bench.hands, "start", lambda _: bench.verbs.append("start"))
+    bench.step_at(0)
+    assert bench.verbs[0] == "start"
+
+
+def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
+    bench.step_at(1)
+    bench.clock.step(-1)  # the store's clock; the node counts on by the other
+    bench.clock.advance(1)
+    bench.conductor.step()
+    assert bench.started() == []
+    assert bench.conductor.tally.fired == 0
+
+
+def test_a_job_that_was_changed_shortly_before_is_run_as_it_is_now(bench, monkeypatch):
+    upcoming = bench.store.upcoming
+
+    def changed_after_the_look(*args):
+        found = upcoming(*args)
+        bench.define("15s")
+        return found
+
+    monkeypatch.setattr(bench.store, "upcoming", changed_after_the_look)
+    bench.step_at(LEAD)
+    assert bench.conductor.tally.lost_races == 1
+    bench.step_at(0)
+    assert bench.started() == [bench.clock.now()]
+
+
+def test_nothing_is_fired_for_a_job_that_was_paused_before_it_was_decided(bench):
+    bench.step_at(1)
+    bench.store.pause("work", by="ann", why="maintenance")
+    bench.step_at(LEAD)
+    bench.step_at(0)
+    assert bench.started() == []
+
+
+def test_a_pause_that_comes_after_the_decision_comes_after_the_run(bench):
+    bench.step_at(LEAD)
+    bench.store.pause("work", by="ann", why="maintenance")
+    bench.step_at(0)
+    assert bench.started() == [bench.clock.now()]
+    assert audit(bench.store).ok
+
+
+def test_what_the_occurrence_before_has_a_say_in_is_left_to_the_due_time():
+    bench = Bench(overlap="skip")
+    bench.step_at(0)
+    bench.step_at(LEAD - 30)
+    assert bench.conductor.tally.fired == 1
+    bench.end()
+    bench.step_at(-30)
+    assert len(bench.started()) == 2
+
+
+def test_a_node_without_a_free_hand_decides_nothing_ahead():
+    bench = Bench(concurrency=1)
+    bench.step_at(0)
+    bench.step_at(LEAD - 30)
+    assert bench.conductor.tally.fired == 1
+
+
+def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench):
+    bench.step_at(LEAD)
+    bench.store.reclaim([bench.conductor.lease.session])
+    bench.conductor.lease.lose()
+    bench.step_at(0)
+    assert bench.started() == [bench.clock.now()]
+    assert [call.claim.session for call in bench.hands.calls] == [bench.conductor.lease.session]
+
+
+def test_a_node_that_leaves_gives_back_what_has_not_begun(bench):
+    bench.step_at(LEAD)
+    bench.conductor.end()
+    [one] = bench.store.occurrences(OccurrenceFilter())
+    assert (one.state, one.attempt) == (State.PENDING, 0)
+
+
+def test_a_store_that_takes_its_time_is_asked_earlier(bench, monkeypatch):
+    fire_and_claim = bench.store.fire_and_claim
+
+    def slow(*args, **kwargs):
+        bench.clock.advance(0.02)
+        return fire_and_claim(*args, **kwargs)
+
+    monkeypatch.setattr(bench.store, "fire_and_claim", slow)
+    bench.step_at(LEAD)
+    bench.step_at(-1)
+    bench.end()
+    assert bench.conductor.step() == pytest.approx(29 - RESERVE * 0.02)
+
+
+@pytest.mark.parametrize(("took", "seconds"), [(0.0, BOUNDS[0]), (10.0, BOUNDS[1])])
+def test_the_lead_has_bounds(took, seconds):
+    lead = Lead()
+    for _ in range(50):
+        lead.took(took)
+    assert lead.seconds == seconds
+
+
+def test_one_slow_time_is_forgotten_step_by_step():
+    lead = Lead()
+    lead.took(0.05)
+    first = lead.seconds
+    lead.took(0.001)
+    assert BOUNDS[0] < lead.seconds < first
