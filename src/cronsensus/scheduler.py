@@ -365,6 +365,8 @@ class Scheduler(Startups, Definitions):
             self._left()
 
     def _left(self) -> None:
+        if not self.started:
+            self._end_watching()
         with self._lock:
             if not self.started:
                 self._release = None

@@ -1,37 +1,16 @@
-"""How a lock is acquired, written once for threads and for event loops. Floor 5.
-
-``acquiring`` is a conversation: it gives what is to be asked, or for how long to wait, and gets the answer. ``drive``
-has it on the caller's thread, ``adrive`` on an event loop.
-"""
+"""How a lock is acquired, written once for threads and for event loops: ``acquiring`` is a conversation. Floor 5."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Generator
 
+from cronsensus.lock.conversing import NAP, Conversation, Pause
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.seat import Seat
-from cronsensus.lock.working import on_worker
-
-NAP = 0.1
-"""Seconds between two looks for signs of death, which ask no store."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait in ``seat``; the answer is whether it was rung."""
-
-    seat: Seat
-    seconds: float
-
-
-Ask = Callable[[], Any]
-Conversation = Generator[Ask | Pause, Any, Lease | None]
-
-
-def acquiring(gate: Gate, wanted: Wanted, patience: float | None) -> Conversation:
+def acquiring(gate: Gate, wanted: Wanted, patience: float | None) -> Conversation[Lease | None]:
     """Take the lock, waiting up to ``patience`` seconds (``None``: for ever) while others hold it."""
     waits = patience is None or patience > 0
     lease: Lease | None = yield lambda: gate.take(wanted, look=not waits)
@@ -65,37 +44,7 @@ def _wait(gate: Gate, seat: Seat, until: float) -> Generator[Pause, bool, None]:
             return
 
 
-def drive(conversation: Conversation) -> Lease | None:
-    """Have the conversation on this thread."""
-    answer: Any = None
-    try:
-        while True:
-            step = conversation.send(answer)
-            answer = step.seat.wait(step.seconds) if isinstance(step, Pause) else step()
-    except StopIteration as end:
-        found: Lease | None = end.value
-        return found
-    finally:
-        conversation.close()
-
-
-async def adrive(conversation: Conversation) -> Lease | None:
-    """Have the conversation on an event loop. What it gets after its caller was cancelled is given back."""
-    answer: Any = None
-    try:
-        while True:
-            step = conversation.send(answer)
-            if isinstance(step, Pause):
-                answer = await step.seat.await_(step.seconds)
-            else:
-                answer = await on_worker(step, _give_back)
-    except StopIteration as end:
-        found: Lease | None = end.value
-        return found
-    finally:
-        conversation.close()
-
-
-def _give_back(answer: object) -> None:
+def give_back(answer: object) -> None:
+    """Free what was acquired for a caller who is gone."""
     if isinstance(answer, Lease):
         answer.abandon()

@@ -14,7 +14,7 @@ from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease
 from cronsensus.lock.seat import PollingSeat, Seat
-from cronsensus.lock.waiting import Room, RoomSeat
+from cronsensus.lock.waiting import Room, RoomSeat, tells
 from cronsensus.lock.watching import Watch
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.node.evidence import is_dead
@@ -46,7 +46,7 @@ class StoreGate(Gate):
         self._guest = Guest(store, clock, name=self._name)
         self._room = Room(lambda: self._guest.store)
         self._watch = Watch(clock)
-        self._tells = store.capabilities.notify or store.capabilities.clock == "process"
+        self._tells = tells(store)
 
     @property
     def idle(self) -> bool:

@@ -17,7 +17,8 @@ from typing import Never
 
 from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
-from cronsensus.lock.acquiring import acquiring, adrive, drive
+from cronsensus.lock.acquiring import acquiring, give_back
+from cronsensus.lock.conversing import adrive, drive
 from cronsensus.lock.gate import Wanted
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, gates_of
@@ -177,7 +178,7 @@ class Lock:
     async def _aacquire(self, patience: float | None) -> Lease | None:
         self._refuse_twice()
         gate = await on_worker(self._gate)
-        lease = await adrive(acquiring(gate, replace(self._wanted, bound=False), patience))
+        lease = await adrive(acquiring(gate, replace(self._wanted, bound=False), patience), give_back)
         return None if lease is None else self._take_in(lease)
 
     def _patience_of(self, blocking: bool | None, timeout: Duration | None) -> float | None:  # noqa: FBT001

@@ -218,6 +218,8 @@ class Masters:
 class MastersLine(Line):
     """Hears who frees a lock from the first of the masters that can be listened to."""
 
+    tells_all = True
+
     def __init__(self, urls: Sequence[RedisUrl], channel: bytes) -> None:
         """Listen to ``channel``; nothing is connected before the first ``join``."""
         super().__init__()

@@ -21,6 +21,7 @@ from typing import Protocol
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.lock.seat import Seat
+from cronsensus.stores.base import Store
 from cronsensus.stores.lines import Line
 
 _log = logging.getLogger("cronsensus.lock")
@@ -38,6 +39,11 @@ class Tells(Protocol):
 
     def call_next(self, name: str) -> None:
         """Tell one who waits."""
+
+
+def tells(store: Store) -> bool:
+    """Whether a line of ``store`` hears anything."""
+    return store.capabilities.notify or store.capabilities.clock == "process"
 
 
 class Room:
@@ -136,11 +142,12 @@ class Room:
             seat = waiting.popleft() if waiting else None
             others = bool(waiting)
         if seat is not None:
+            seat.told = not line.tells_all
             seat.ring()
             if others:
                 with self._moving:
                     line.join(name)
-        else:
+        elif not line.tells_all:
             self._place().call_next(name)
 
     def _left_alone(self) -> list[str]:
@@ -179,11 +186,16 @@ class Room:
 
 
 class RoomSeat(Seat):
-    """A place of one who is told when the lock may be free."""
+    """A place of one who is told when the lock may be free.
+
+    Attributes:
+        told: whether news came for him that went to nobody else.
+    """
 
     def __init__(self, clock: Clock, room: Room, name: str, *, at_most: float) -> None:
         super().__init__(clock, at_most=at_most)
         self.name = name
+        self.told = False
         self._room = room
 
     def stand(self) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cronsensus.clock import Clock
-from cronsensus.errors import LeaseLost, OccurrenceTooOld, StoreError
+from cronsensus.errors import LeaseLost, OccurrenceTooOld, StoreBusy, StoreError
 from cronsensus.lock.watching import Watch
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import (
@@ -42,6 +42,7 @@ from cronsensus.node.evidence import is_dead
 from cronsensus.node.guest import LONGEST_WAIT, Guest
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.run import Run
+from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
 
 _log = logging.getLogger("cronsensus.once")
@@ -50,6 +51,8 @@ AGAIN = 0.5
 """Seconds between two tries to record a result while the store is away."""
 PATIENCE = 3.0
 """Seconds that a caller waits for its result to be recorded; then the keeper's thread goes on trying."""
+TRIES = 3
+"""How often a busy store is asked for a claim, each time for as long as it lets others go first."""
 CARE = 300.0
 """Seconds between two looks for what was kept long enough."""
 MOST_PRUNED = 200
@@ -115,7 +118,7 @@ class Held:
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
             return AGAIN
-        self._claims.forget(self)
+        self._claims.done(self)
         return LONGEST_WAIT
 
 
@@ -149,8 +152,8 @@ class Claims:
         self._fast_evidence = fast_evidence
         self._guest = Guest(store, clock, name=name, lease=lease)
         self._watch = Watch(clock)
+        self.waiters = Waiters(clock, lambda: self._guest.store)
         self._lock = threading.Lock()
-        self._settled = threading.Condition(self._lock)
         self._held: dict[tuple[int, int], Held] = {}
         self._asking: Counter[tuple[str, str]] = Counter()
         self._defined: dict[str, JobSpec] = {}
@@ -163,11 +166,12 @@ class Claims:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held here."""
-        return self._guest.idle
+        """Whether nothing is held here, and nobody waits."""
+        return self._guest.idle and not self.waiters
 
     def close(self) -> None:
         """Let go of the session and of connections; what is still held goes back for others to take."""
+        self.waiters.close()
         self._guest.close()
         self._watch.close()
 
@@ -179,6 +183,17 @@ class Claims:
         Raises:
             StoreError: the store cannot be asked. What was won all the same is given back.
         """
+        for left in reversed(range(TRIES)):
+            try:
+                return self._take(wanted)
+            except StoreBusy as error:
+                # Many came in the same moment, and the store let others go first. Nothing was written.
+                if not left:
+                    raise
+                _log.debug("%s is asked for once more: %s", wanted.key, error)
+        raise AssertionError
+
+    def _take(self, wanted: Wanted) -> Held | Occurrence | None:
         self._define(wanted.spec)
         try:
             return self._try(wanted) or self.look(wanted)
@@ -245,9 +260,13 @@ class Claims:
         return seen.session == session.session
 
     def _define(self, spec: JobSpec) -> None:
-        if self._defined.get(spec.name) != spec:
+        if self._defined.get(spec.name) == spec:
+            return
+        # Looked at first: all who start together come by here, and a write would have them stand in line.
+        known = self.store.job(spec.name)
+        if known is None or known.spec != spec or known.retired_at is not None:
             self.store.put_jobs([spec], release=self._release(), by=self._name)
-            self._defined[spec.name] = spec
+        self._defined[spec.name] = spec
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
@@ -271,7 +290,7 @@ class Claims:
                     raise
             threading.Event().wait(pause)
             pause = min(AGAIN, pause * 2)
-        self.forget(held)
+        self.done(held)
         return settled
 
     def give_back(self, held: Held) -> None:
@@ -283,20 +302,21 @@ class Claims:
             held.unsettled = _given_back(held.claim.id, held.claim.token)
             self._guest.keep(held, AGAIN)
         else:
-            self.forget(held)
+            self.done(held)
+
+    def done(self, held: Held) -> None:
+        """Hold this no more, as the store knows, and tell whoever may wait for it."""
+        self.forget(held)
+        ran_for = self.clock.monotonic() - held.started
+        self.waiters.tell(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
 
     def forget(self, held: Held) -> None:
-        """Hold this no more, and tell those who wait here."""
+        """Hold this no more, and wake those who wait for it here."""
         self._watch.end(held)
         self._guest.forget(held)
-        with self._settled:
+        with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
-            self._settled.notify_all()
-
-    def pause(self, seconds: float) -> None:
-        """Wait, for no longer than until something that this process ran has ended."""
-        with self._settled:
-            self._settled.wait(seconds)
+        self.waiters.ring(held.claim.id)
 
     # --- those who hold it --------------------------------------------------------------------------------------------
 
@@ -304,12 +324,16 @@ class Claims:
         """Return a session; ``None``: it is over, or there are too many to see it."""
         return next((one for one in self.store.sessions() if one.id == session), None)
 
+    def is_gone(self, session: SessionView | None) -> bool:
+        """Whether a session's process is seen to be gone. Asks no store."""
+        return session is not None and self._fast_evidence and is_dead(session)
+
     def bury(self, session: SessionView | None) -> bool:
         """End what is over: this session if its process is gone, and all whose lease ran out; ``True``: something was.
 
         Asks the store only if there is a reason to.
         """
-        gone = session is not None and self._fast_evidence and is_dead(session)
+        gone = self.is_gone(session)
         if session is None or gone or session.expires_in <= timedelta(0):
             return bool(self.store.reclaim({session.id} if session is not None and gone else ()))
         return False

@@ -15,7 +15,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from cronsensus.codec import dumps, loads
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning
 from cronsensus.functions import is_async
+from cronsensus.lock.conversing import adrive, drive
 from cronsensus.lock.working import on_worker
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
@@ -33,7 +34,7 @@ from cronsensus.node.executors.ending import describe
 from cronsensus.node.run import current_run, enter_run
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims, Held, Wanted
-from cronsensus.once.winning import Got, adrive, drive, winning
+from cronsensus.once.winning import Got, give_back, winning
 from cronsensus.stores.transacting import no_transactions
 
 if TYPE_CHECKING:
@@ -50,6 +51,20 @@ T = TypeVar("T")
 
 WantedOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], Wanted]
 """Says which occurrence a call asks for. May ask the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a call goes about those who have the key.
+
+    Attributes:
+        patience: seconds of waiting for them; ``None``: for as long as it takes.
+        called_off: whether to wait no longer.
+    """
+
+    on_busy: OnBusy
+    patience: float | None
+    called_off: Callable[[], bool] | None = None
 
 
 class Once(Generic[P, R_co]):
@@ -81,10 +96,10 @@ class Once(Generic[P, R_co]):
         self._spec = spec
         self._claims = claims
         self._wanted = wanted
-        self._on_busy = on_busy
         self._on_error = on_error
         self._transaction = transaction
-        self._patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
+        patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
+        self._how = How(on_busy, patience)
         self.is_async = is_async(function)
         if self.is_async:
             # Frameworks ask before they call.
@@ -107,15 +122,13 @@ class Once(Generic[P, R_co]):
             StoreError: the store cannot be asked, and nothing was run; or it could not record the result, which this
                 process goes on trying.
         """
-        return cast("R_co", self.call(self._on_busy, self._patience, args, kwargs))
+        return cast("R_co", self.call(self._how, args, kwargs))
 
-    def call(
-        self, on_busy: OnBusy, patience: float | None, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def call(self, how: How, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Do what calling it does, with another way to go about those who have the key."""
         if self.is_async:
-            return self._acall(on_busy, patience, args, kwargs or {})
-        return self._call(on_busy, patience, args, kwargs or {})
+            return self._acall(how, args, kwargs or {})
+        return self._call(how, args, kwargs or {})
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an object, as a function does."""
@@ -126,12 +139,12 @@ class Once(Generic[P, R_co]):
 
     # --- on this thread -----------------------------------------------------------------------------------------------
 
-    def _call(self, on_busy: OnBusy, patience: float | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         claims = self._claims()
         wanted = self._asked_for(claims, args, kwargs)
-        got = drive(claims, winning(claims, wanted, patience))
+        got = drive(winning(claims, wanted, how.patience, how.called_off))
         if not isinstance(got, Held):
-            return self._answer(wanted, got, on_busy)
+            return self._answer(wanted, got, how.on_busy)
         outer = current_run()
         enter_run(got.run)
         try:
@@ -151,16 +164,15 @@ class Once(Generic[P, R_co]):
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
-    async def _acall(
-        self, on_busy: OnBusy, patience: float | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    async def _acall(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         claims = await on_worker(self._claims)
         # A context variable, which the threads of ``on_worker`` do not have.
         outer = current_run()
         wanted = await on_worker(lambda: self._asked_for(claims, args, kwargs, outer_key=_key_of_run(outer)))
-        got = await adrive(claims, winning(claims, wanted, patience))
+        conversation = winning(claims, wanted, how.patience, how.called_off)
+        got = await adrive(conversation, lambda answer: give_back(answer, claims))
         if not isinstance(got, Held):
-            return self._answer(wanted, got, on_busy)
+            return self._answer(wanted, got, how.on_busy)
         enter_run(got.run)
         try:
             if self._transaction:
@@ -225,7 +237,7 @@ class Once(Generic[P, R_co]):
     def _returned(self, claims: Claims, held: Held, value: Any) -> Any:
         """Record what the function returned, and return it."""
         if held.run.committed:
-            claims.forget(held)
+            claims.done(held)
             claims.care()
             return value
         try:

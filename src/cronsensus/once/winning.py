@@ -1,69 +1,115 @@
 """How a key is won, or waited for, written once for threads and for event loops. Floor 5.
 
-``winning`` is a conversation: it gives what is to be asked, or how long to wait, and gets the answer.
+::
+
+    take ──▶ won, or final: done
+      └──▶ look now and then, ever more seldom ──▶ after a while stand in line, look once more, wait to be told ──▶ look
+
+Whoever waits also sees when the process that has the key is gone, without asking the store, and takes it over.
 """
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any
+from typing import TypeGuard
 
-from cronsensus.lock.working import on_worker
+from cronsensus.errors import StoreError
+from cronsensus.lock.conversing import NAP, Conversation, Pause
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once.claims import Claims, Held, Wanted
+from cronsensus.once.waiters import STAND_AFTER
+
+_log = logging.getLogger("cronsensus.once")
 
 FIRST_PAUSE = 0.002
-LONGEST_PAUSE = 0.25
 GROWTH = 1.5
+LONGEST_PAUSE = 0.25
+"""Seconds between two looks of one who is not told."""
+LOOK_AGAIN = 0.5
+"""Seconds after which one who stands in line looks all the same: the news may be lost."""
 
 Got = Held | Occurrence | None
-Conversation = Generator[Callable[[], Any] | float, Any, Got]
 
 
-def winning(claims: Claims, wanted: Wanted, patience: float | None) -> Conversation:
+def winning(
+    claims: Claims, wanted: Wanted, patience: float | None, called_off: Callable[[], bool] | None = None
+) -> Conversation[Got]:
     """Win the occurrence; or return it as it stands: final, or still running after ``patience`` seconds.
 
-    ``None``: it lies below what was pruned. Who waits looks by itself, ever more seldom, and at once when something
-    ended in this process.
+    ``None``: it lies below what was pruned.
+
+    Args:
+        claims: of this process.
+        wanted: the occurrence.
+        patience: seconds; ``None``: for as long as it takes.
+        called_off: whether to wait no longer; asked after each look, and when ``Waiters.ring_all`` is called.
     """
-    until = float("inf") if patience is None else claims.clock.monotonic() + patience
     got: Got = yield lambda: claims.take(wanted)
-    watched = _Watched(claims)
-    pause = FIRST_PAUSE
-    while isinstance(got, Occurrence) and not got.state.final:
-        if (yield partial(watched.is_free, got)):
-            got = yield lambda: claims.take(wanted)
-            if not isinstance(got, Occurrence) or got.state.final:
+    if not _is_open(got):
+        return got
+    wait = _Wait(claims, got, patience, called_off)
+    try:
+        while _is_open(got):
+            if (yield partial(wait.is_free, got)):
+                got = yield lambda: claims.take(wanted)
+                if not _is_open(got):
+                    break
+            if wait.is_over:
                 break
-        left = until - claims.clock.monotonic()
-        if left <= 0:
-            break
-        yield min(pause, left)
-        pause = min(pause * GROWTH, LONGEST_PAUSE)
-        got = yield lambda: claims.look(wanted)
-        if got is None:
-            got = yield lambda: claims.take(wanted)
+            yield from wait.for_news()
+            got = yield lambda: claims.look(wanted)
+            if got is None:
+                got = yield lambda: claims.take(wanted)
+        if not isinstance(got, Held):  # who has it tells the others when it ends
+            yield wait.pass_on
+    finally:
+        wait.end()
     return got
 
 
-class _Watched:
-    """Who holds what is waited for, and whether that one lives, with few questions to the store."""
+def give_back(answer: object, claims: Claims) -> None:
+    """Let others have what was won for a caller who is gone."""
+    if isinstance(answer, Held):
+        claims.give_back(answer)
 
-    def __init__(self, claims: Claims) -> None:
+
+def _is_open(got: Got) -> TypeGuard[Occurrence]:
+    return isinstance(got, Occurrence) and not got.state.final
+
+
+class _Wait:
+    """One caller's wait for an occurrence that somebody else has."""
+
+    def __init__(
+        self, claims: Claims, seen: Occurrence, patience: float | None, called_off: Callable[[], bool] | None
+    ) -> None:
         self._claims = claims
+        self._clock = claims.clock
+        now = self._clock.monotonic()
+        self._until = float("inf") if patience is None else now + patience
+        self._called_off = called_off or (lambda: False)
+        self._seat = claims.waiters.sit(seen.id)
+        self._stands_at = now + STAND_AFTER if claims.waiters.can_be_told else float("inf")
+        self._stands = self._was_rung = False
+        self._pause = FIRST_PAUSE
         self._holder: SessionView | None = None
         self._of: str | None = None
         self._read_at = 0.0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the caller wants to wait no longer."""
+        return self._clock.monotonic() >= self._until or self._called_off()
+
     def is_free(self, seen: Occurrence) -> bool:
-        """Whether it may be taken: nobody holds it, or who did is over by now."""
+        """Whether it may be taken: nobody holds it, or who did is over by now. Few questions to the store."""
         if seen.state is State.PENDING:
             return True
-        now = self._claims.clock.monotonic()
+        now = self._clock.monotonic()
         holder = self._holder
         stale = holder is None or now >= self._read_at + holder.expires_in.total_seconds()
         if seen.session != self._of or stale:
@@ -71,43 +117,33 @@ class _Watched:
             self._holder = holder = self._claims.holder(seen.session)
         return self._claims.bury(holder)
 
+    def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
+        """Wait until there is a reason to look: told, the holder dead, time to look, or no time left."""
+        if not self._stands and self._clock.monotonic() >= self._stands_at:
+            yield self._stand
+            return  # it may have ended before anybody could have told us
+        look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._stands else self._pause))
+        self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
+        while (left := look_at - self._clock.monotonic()) > 0:
+            if (yield Pause(self._seat, min(left, NAP))):
+                self._was_rung, self._stands = True, False
+                return
+            if self._called_off() or self._claims.is_gone(self._holder):
+                return
 
-def drive(claims: Claims, conversation: Conversation) -> Got:
-    """Have the conversation on this thread."""
-    answer: Any = None
-    try:
-        while True:
-            step = conversation.send(answer)
-            if isinstance(step, float):
-                claims.pause(step)
-                answer = None
-            else:
-                answer = step()
-    except StopIteration as end:
-        got: Got = end.value
-        return got
-    finally:
-        conversation.close()
+    def _stand(self) -> None:
+        try:
+            self._seat.stand()
+            self._stands = True
+        except StoreError as error:
+            _log.debug("nobody can tell this process what it waits for; it looks by itself: %s", error)
+            self._stands_at = float("inf")
 
+    def pass_on(self) -> None:
+        """Tell the others who wait, if the news came to this one."""
+        if self._was_rung:
+            self._claims.waiters.pass_on(self._seat)
 
-async def adrive(claims: Claims, conversation: Conversation) -> Got:
-    """Have the conversation on an event loop. What it wins after its caller was cancelled is given back."""
-
-    def in_vain(answer: object) -> None:
-        if isinstance(answer, Held):
-            claims.give_back(answer)
-
-    answer: Any = None
-    try:
-        while True:
-            step = conversation.send(answer)
-            if isinstance(step, float):
-                await asyncio.sleep(step)
-                answer = None
-            else:
-                answer = await on_worker(step, in_vain)
-    except StopIteration as end:
-        got: Got = end.value
-        return got
-    finally:
-        conversation.close()
+    def end(self) -> None:
+        """Wait no more."""
+        self._claims.waiters.get_up(self._seat)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.once.claims import Claims, Wanted
-    from cronsensus.once.once import GuardedOrSkipped, Once
+    from cronsensus.once.once import GuardedOrSkipped, How, Once
 
 _log = logging.getLogger("cronsensus.startup")
 
@@ -33,6 +33,8 @@ Scope = Literal["start", "deploy", "host"]
 
 KEEP = "3650d"
 """A worker that is replaced months later must still find that its generation, or deploy, has done it."""
+_LEAVE = 2.0
+"""Seconds that a watcher which is asked to end may take; one that runs the task takes longer."""
 _OPTIONS = {"scope", "wait", "deploy_id", "name", "on_error", "max_crashes", "keep"}
 
 
@@ -42,6 +44,7 @@ class Startups(Guards):
     def __init__(self) -> None:
         super().__init__()
         self._startups: list[_Startup] = []
+        self._watchers: list[_Watcher] = []
 
     @property
     @abstractmethod
@@ -138,7 +141,20 @@ class Startups(Guards):
 
     def _start_up(self, loop: asyncio.AbstractEventLoop | None) -> None:
         for task in self._startups:
-            task.run(loop)
+            watcher = task.run(loop)
+            if watcher is not None:
+                self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
+                watcher.start()
+
+    def _end_watching(self) -> None:
+        """Let nobody of this process take over any more; a task that has been taken over goes on."""
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher.call_off()
+        if any(watcher.is_alive() for watcher in watchers):
+            self._claims_here().waiters.ring_all()
+        for watcher in watchers:
+            watcher.leave()
 
     @abstractmethod
     def _claims_here(self) -> Claims: ...
@@ -151,27 +167,27 @@ class _Startup:
         self._once = once
         self._wait = wait
 
-    def run(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Run it, or wait for who does, or go on and watch."""
-        if self._wait:
-            self._call(loop, "wait", None)
-            return
+    def run(self, loop: asyncio.AbstractEventLoop | None) -> _Watcher | None:
+        """Run it, or wait for who does; or, to go on meanwhile, return who watches."""
+        from cronsensus.once.once import How
+
         try:
-            self._call(loop, "raise", 0.0)
+            self.call(loop, How("wait", None) if self._wait else How("raise", 0.0))
         except StillRunning:
-            _log.info("%s is being run by another worker; going on meanwhile", self._once.name)
-            threading.Thread(target=self._watch, args=(loop,), name="cronsensus-startup", daemon=True).start()
+            if self._wait:
+                raise
+            _log.info("%s is being run by another worker; going on meanwhile", self.name)
+            return _Watcher(self, loop)
+        return None
 
-    def _watch(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        try:
-            self._call(loop, "wait", None)
-        except CronsensusError as error:
-            _log.warning("%s: %s", self._once.name, error)
-        except Exception:  # noqa: BLE001 - logged; nobody else would hear of it
-            _log.exception("%s failed; it was taken over from a worker that failed, or died", self._once.name)
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self._once.name
 
-    def _call(self, loop: asyncio.AbstractEventLoop | None, on_busy: Any, patience: float | None) -> None:
-        called = self._once.call(on_busy, patience)
+    def call(self, loop: asyncio.AbstractEventLoop | None, how: How) -> None:
+        """Call it, on an event loop if it is async."""
+        called = self._once.call(how)
         if not self._once.is_async:
             return
         import asyncio
@@ -180,3 +196,35 @@ class _Startup:
             asyncio.run_coroutine_threadsafe(called, loop).result()
         else:
             asyncio.run(called)
+
+
+class _Watcher(threading.Thread):
+    """Waits until somebody else has run the task, and takes it over if that one dies."""
+
+    def __init__(self, task: _Startup, loop: asyncio.AbstractEventLoop | None) -> None:
+        super().__init__(name="cronsensus-startup", daemon=True)
+        self._task = task
+        self._loop = loop
+        self._called_off = threading.Event()
+
+    def run(self) -> None:
+        """Watch."""
+        from cronsensus.once.once import How
+
+        try:
+            self._task.call(self._loop, How("raise", None, self._called_off.is_set))
+        except StillRunning:
+            _log.debug("%s is still being run by another worker; this one stops and watches no more", self._task.name)
+        except CronsensusError as error:
+            _log.warning("%s: %s", self._task.name, error)
+        except Exception:  # noqa: BLE001 - logged; nobody else would hear of it
+            _log.exception("%s failed; it was taken over from a worker that failed, or died", self._task.name)
+
+    def call_off(self) -> None:
+        """Watch no longer; ring those who wait to have it seen."""
+        self._called_off.set()
+
+    def leave(self) -> None:
+        """Wait for the thread's end, but not for a task that it has taken over."""
+        if self is not threading.current_thread():
+            self.join(_LEAVE)

@@ -14,7 +14,12 @@ class Line:
 
     Who was told by an unlock is out of that line, and joins again if it still waits. ``hear`` by one thread at a time;
     the others by any.
+
+    Attributes:
+        tells_all: news reach all who stand in line, so nobody has to be told by who was told.
     """
+
+    tells_all = False
 
     def __init__(self) -> None:
         self._closed = threading.Event()

@@ -25,6 +25,8 @@ _TELL = "SELECT pg_notify($1, $2)"
 class NotificationLine(Line):
     """One process's places in the lines for the locks of a namespace."""
 
+    tells_all = True
+
     def __init__(
         self,
         connect: Callable[[], BoundedConnection],

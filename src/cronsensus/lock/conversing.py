@@ -1,0 +1,62 @@
+"""How what asks and waits is written once for threads and for event loops. Floor 5.
+
+A conversation gives what is to be asked, or for how long to wait, and gets the answer. ``drive`` has it on the caller's
+thread, ``adrive`` on an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cronsensus.lock.seat import Seat
+from cronsensus.lock.working import on_worker
+
+NAP = 0.1
+"""Seconds between two looks for signs of death, which ask no store."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait in ``seat``; the answer is whether it was rung."""
+
+    seat: Seat
+    seconds: float
+
+
+Ask = Callable[[], Any]
+Conversation = Generator[Ask | Pause, Any, Found]
+
+
+def drive(conversation: Conversation[Found]) -> Found:
+    """Have the conversation on this thread."""
+    answer: Any = None
+    try:
+        while True:
+            step = conversation.send(answer)
+            answer = step.seat.wait(step.seconds) if isinstance(step, Pause) else step()
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    finally:
+        conversation.close()
+
+
+async def adrive(conversation: Conversation[Found], in_vain: Callable[[Any], object]) -> Found:
+    """Have the conversation on an event loop. Answers for a caller who was cancelled go to ``in_vain``."""
+    answer: Any = None
+    try:
+        while True:
+            step = conversation.send(answer)
+            if isinstance(step, Pause):
+                answer = await step.seat.await_(step.seconds)
+            else:
+                answer = await on_worker(step, in_vain)
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    finally:
+        conversation.close()
