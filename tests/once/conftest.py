@@ -42,6 +42,12 @@ def shared_url(request: pytest.FixtureRequest) -> str:
     return _place(request, request.param)
 
 
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def telling_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty store that can tell those who wait."""
+    return _place(request, request.param)
+
+
 @pytest.fixture(params=SQL)
 def sql_url(request: pytest.FixtureRequest) -> str:
     """Return the URL of an empty store whose database effects can commit in."""

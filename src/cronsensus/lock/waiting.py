@@ -141,8 +141,9 @@ class Room:
             waiting = self._waiting.get(name)
             seat = waiting.popleft() if waiting else None
             others = bool(waiting)
+            if seat is not None:
+                seat.told = not line.tells_all  # before he can leave, or he could not know that he has to pass it on
         if seat is not None:
-            seat.told = not line.tells_all
             seat.ring()
             if others:
                 with self._moving:

@@ -55,8 +55,13 @@ class Waiters:
             self._seats.setdefault(occurrence, set()).add(seat)
         return seat
 
-    def get_up(self, seat: RoomSeat) -> None:
-        """Wait no more."""
+    def get_up(self, seat: RoomSeat, *, pass_on: bool) -> None:
+        """Wait no more.
+
+        Args:
+            seat: from ``sit``.
+            pass_on: what was told in it: to all who wait here, and elsewhere to the next, if nobody else was told.
+        """
         seat.leave()
         occurrence = _waited_for(seat)
         with self._lock:
@@ -64,12 +69,10 @@ class Waiters:
             seats.discard(seat)
             if not seats:
                 self._seats.pop(occurrence, None)
-
-    def pass_on(self, seat: RoomSeat) -> None:
-        """Tell others what was told in ``seat``: all who wait here, and elsewhere the next, if nobody else was told."""
-        self.ring(_waited_for(seat))
-        if seat.told:
-            self._store().call_next(seat.name)
+        if pass_on:
+            self.ring(occurrence)
+            if seat.told:
+                self._store().call_next(seat.name)
 
     # --- who tells ----------------------------------------------------------------------------------------------------
 

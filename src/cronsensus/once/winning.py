@@ -17,6 +17,7 @@ from typing import TypeGuard
 
 from cronsensus.errors import StoreError
 from cronsensus.lock.conversing import NAP, Conversation, Pause
+from cronsensus.lock.working import submit
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
@@ -64,10 +65,12 @@ def winning(
             got = yield lambda: claims.look(wanted)
             if got is None:
                 got = yield lambda: claims.take(wanted)
-        if not isinstance(got, Held):  # who has it tells the others when it ends
-            yield wait.pass_on
+        if isinstance(got, Held):
+            wait.has_won()
+        yield wait.end
     finally:
-        wait.end()
+        if not wait.is_ended:  # the caller is gone
+            submit(wait.end)
     return got
 
 
@@ -94,7 +97,7 @@ class _Wait:
         self._called_off = called_off or (lambda: False)
         self._seat = claims.waiters.sit(seen.id)
         self._stands_at = now + STAND_AFTER if claims.waiters.can_be_told else float("inf")
-        self._stands = self._was_rung = False
+        self._stands = self._has_won = self.is_ended = False
         self._pause = FIRST_PAUSE
         self._holder: SessionView | None = None
         self._of: str | None = None
@@ -126,7 +129,7 @@ class _Wait:
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
         while (left := look_at - self._clock.monotonic()) > 0:
             if (yield Pause(self._seat, min(left, NAP))):
-                self._was_rung, self._stands = True, False
+                self._stands = False  # who was told is out of the line
                 return
             if self._called_off() or self._claims.is_gone(self._holder):
                 return
@@ -139,11 +142,11 @@ class _Wait:
             _log.debug("nobody can tell this process what it waits for; it looks by itself: %s", error)
             self._stands_at = float("inf")
 
-    def pass_on(self) -> None:
-        """Tell the others who wait, if the news came to this one."""
-        if self._was_rung:
-            self._claims.waiters.pass_on(self._seat)
+    def has_won(self) -> None:
+        """Be told that what is waited for is the caller's now; the others hear when it ends."""
+        self._has_won = True
 
     def end(self) -> None:
-        """Wait no more."""
-        self._claims.waiters.get_up(self._seat)
+        """Wait no more, and pass on what was told to this one only."""
+        self.is_ended = True
+        self._claims.waiters.get_up(self._seat, pass_on=not self._has_won)

@@ -1,0 +1,124 @@
+"""Those who wait for a guarded function are told of its end, also by another process; and they can be called off."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cronsensus import Scheduler, StoreUnavailable
+from cronsensus.lock.waiting import RoomSeat
+from cronsensus.once import winning
+
+PATIENCE = 20.0
+TOO_LATE = 60.0
+
+
+@pytest.fixture
+def stood(monkeypatch):
+    """Nobody who stands in line looks by himself for the length of a test. Released once by each who stands there."""
+    monkeypatch.setattr(winning, "LOOK_AGAIN", TOO_LATE)
+    in_line, stand = threading.Semaphore(0), winning._Wait._stand
+
+    def noted(self):
+        stand(self)
+        in_line.release()
+
+    monkeypatch.setattr(winning._Wait, "_stand", noted)
+    return in_line
+
+
+@pytest.fixture
+def schedulers(telling_url):
+    """Return three that share nothing but the store, as in three processes."""
+    made = [Scheduler(telling_url) for _ in range(3)]
+    yield made
+    for one in made:
+        one._close_store()
+
+
+class Work:
+    """A function that begins, waits to be let go, and counts."""
+
+    def __init__(self, *, fails: int = 0) -> None:
+        self.began, self.go, self.ran, self.fails = threading.Event(), threading.Event(), 0, fails
+
+    def __call__(self) -> int:
+        self.ran += 1
+        self.began.set()
+        assert self.go.wait(PATIENCE)
+        if self.ran <= self.fails:
+            raise ValueError("not yet")
+        return self.ran
+
+    async def twin(self) -> int:
+        return self()
+
+
+def test_who_waits_in_another_process_is_told_and_tells_the_next(schedulers, stood):
+    work = Work()
+    first, second, third = schedulers
+    guarded = [one.once("k", name="w")(work) for one in (first, second)]
+    other = third.once("k", name="w")(work.twin)
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(guarded[0])]
+        assert work.began.wait(PATIENCE)
+        calls += [pool.submit(guarded[1]), pool.submit(guarded[1]), pool.submit(lambda: asyncio.run(other()))]
+        for _ in range(3):
+            assert stood.acquire(timeout=PATIENCE)
+        work.go.set()
+        assert [call.result(PATIENCE) for call in calls] == [1] * 4
+
+
+def test_one_who_waits_takes_over_what_has_failed(schedulers, stood):
+    work = Work(fails=1)
+    guarded = [one.once("k", name="w")(work) for one in schedulers]
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(guarded[0])
+        assert work.began.wait(PATIENCE)
+        others = [pool.submit(one) for one in guarded[1:]]
+        for _ in others:
+            assert stood.acquire(timeout=PATIENCE)
+        work.go.set()
+        with pytest.raises(ValueError, match="not yet"):
+            first.result(PATIENCE)
+        assert [other.result(PATIENCE) for other in others] == [2, 2]
+
+
+def test_who_cannot_stand_in_line_looks_by_himself(local, monkeypatch):
+    tried = threading.Event()
+
+    def full(_seat: RoomSeat) -> None:
+        tried.set()
+        raise StoreUnavailable("too many connections")
+
+    monkeypatch.setattr(RoomSeat, "stand", full)
+    work = Work()
+    guarded = local.once("k", name="w")(work)
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(guarded), pool.submit(guarded)]
+        assert tried.wait(PATIENCE)
+        work.go.set()
+        assert [call.result(PATIENCE) for call in calls] == [1, 1]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stopped_scheduler_watches_no_start_up_task(schedulers, stood, is_async):
+    """The runner is another worker, and goes on; who only watched has nothing to wait for any more."""
+    work = Work()
+    runner, watcher, _ = schedulers
+    for one in (runner, watcher):
+        one.startup(name="w")(work.twin if is_async else work)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(runner.run_startup)
+        assert work.began.wait(PATIENCE)
+        before = set(threading.enumerate())
+        watcher.start()
+        assert stood.acquire(timeout=PATIENCE)
+        watcher.stop()
+        left = [one for one in threading.enumerate() if one not in before and one.name == "cronsensus-startup"]
+        assert left == []
+        assert watcher._claims is None, "what the watcher used is let go of"
+        work.go.set()
+        running.result(PATIENCE)
+    assert work.ran == 1
