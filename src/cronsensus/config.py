@@ -73,6 +73,8 @@ class Settings:
         log_level: the least serious records that the commands write.
         fast_evidence: whether a dead process on this host is taken for dead before its lease ends.
         keep: how long final occurrences are kept, for jobs that do not say otherwise.
+        deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
+        generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
     """
 
     url: str = "sqlite:///cronsensus.db"
@@ -87,6 +89,8 @@ class Settings:
     log_level: LogLevel = "info"
     fast_evidence: bool = True
     keep: timedelta = timedelta(days=30)
+    deploy_id: str | None = None
+    generation: str | None = None
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def value(self, name: str) -> Any:
@@ -320,4 +324,6 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "log_level": _choice(*get_args(LogLevel)),
     "fast_evidence": _switch,
     "keep": _duration,
+    "deploy_id": _name,
+    "generation": _name,
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cronsensus import LeaseLost, Scheduler, current_run
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import Origin, State
 from cronsensus.triggers import cron
@@ -89,7 +90,7 @@ def test_arguments_that_are_not_json_are_not_enqueued(cluster: Any, option: str,
 
 
 INVOICES = """
-from cronsensus import Scheduler
+from cronsensus import LeaseLost, Scheduler, current_run
 scheduler = Scheduler("sqlite:///jobs.db")
 @scheduler.job()
 def send_invoice(order: int): ...
@@ -336,3 +337,31 @@ def test_a_backfill_at_a_terminal_asks_first(
     assert "Run tick 3 times?" in answer.err
     assert len(cluster.store.occurrences(OccurrenceFilter())) == created
     assert cluster("jobs", "backfill", "tick", "--from", "2026-11-20 11:58", "--yes").code == 0
+
+
+def test_guarded_functions_are_shown_when_asked_for(cluster: Any) -> None:
+    cluster.declare("nightly", cron("30 2 * * *"))
+    guarded = Scheduler(cluster.store).once("k", name="charge")(lambda: 1)
+    guarded()
+    answer = cluster("jobs", "list")
+    assert "nightly" in answer.out
+    assert "once:charge" not in answer.text
+    assert "1 guarded function not shown; see them:" in answer.err
+    assert "jobs list --all" in answer.err
+    assert [one["name"] for one in cluster("jobs", "list", "-o", "json").data["jobs"]] == ["nightly"]
+    everything = cluster("jobs", "list", "--all")
+    assert "once:charge" in everything.out
+    assert "not shown" not in everything.err
+
+
+def test_a_key_that_was_cut_off_waits_for_its_next_call(cluster: Any) -> None:
+    @Scheduler(cluster.store).once("k")
+    def charge() -> None:
+        run = current_run()
+        assert run is not None
+        cluster.store.reclaim([run.session])
+
+    with pytest.raises(LeaseLost):
+        charge()
+    cluster.advance(600)
+    assert "It was cut off, and is free for the next call of the guarded function" in cluster("doctor").text

@@ -113,7 +113,8 @@ def test_decorators_without_their_parentheses(local):
     [
         ({"scope": "cluster"}, "choose one of 'start', 'deploy', 'host'"),
         ({"deploy_id": "abc"}, "only with scope='deploy'"),
-        ({"deploy_id": " ", "scope": "deploy"}, "only with scope='deploy'"),
+        ({"deploy_id": " ", "scope": "deploy"}, "deploy_id ' ': use 1 to 200 printable characters"),
+        ({"deploy_id": "x" * 10_000, "scope": "deploy"}, "deploy_id 'xxx.*…': use 1 to 200 printable characters"),
         ({"on_error": "ignore"}, "choose one of 'free', 'keep'"),
         ({"timeout": 5}, "unknown option 'timeout' for startup"),
     ],

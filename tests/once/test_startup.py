@@ -7,12 +7,20 @@ import sys
 
 import pytest
 
-from cronsensus import RunFailed
+from cronsensus import InvalidOption, RunFailed, Scheduler
+from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.startup.generations import generation_of, master
 
 
-def key(scope, **options):
-    return generation_of(scope, deploy_id=options.get("deploy_id"), release=lambda: "r1", function=key)
+def key(scope, deploy_id=None, generation=None):
+    return generation_of(scope, deploy_id=deploy_id, generation=generation, release=lambda: "r1", function=key)
+
+
+def keys(scheduler, **options):
+    """Return the key under which a start-up task of this scheduler has run."""
+    scheduler.startup(name="warm", **options)(lambda: None)
+    scheduler.run_startup()
+    return [one.key for one in scheduler.store.occurrences(OccurrenceFilter())]
 
 
 def test_it_runs_before_the_jobs_and_once(scheduler):
@@ -89,11 +97,18 @@ def test_async_tasks_without_a_loop(local):
     assert ran == [1]
 
 
-def test_a_deploy_is_named_by_whoever_knows_it(monkeypatch):
-    monkeypatch.setenv("CRONSENSUS_DEPLOY_ID", "sha-1")
-    assert key("deploy") == "deploy:sha-1"
-    assert key("deploy", deploy_id="sha-2") == "deploy:sha-2"
-    monkeypatch.delenv("CRONSENSUS_DEPLOY_ID")
+@pytest.mark.parametrize(
+    ("given", "option", "found"),
+    [("sha-1", None, "deploy:sha-1"), ("sha-1", "sha-2", "deploy:sha-2"), ("", None, "code:")],
+)
+def test_a_deploy_is_named_by_whoever_knows_it(monkeypatch, given, option, found):
+    monkeypatch.setenv("CRONSENSUS_DEPLOY_ID", given)
+    scheduler = Scheduler("memory://")
+    assert scheduler.settings.deploy_id == (given or None)
+    assert keys(scheduler, scope="deploy", deploy_id=option)[0].startswith(found)
+
+
+def test_a_deploy_that_nobody_names_is_the_code():
     assert key("deploy").startswith("code:r1+")
 
 
@@ -104,7 +119,10 @@ def test_a_host_is_its_boot():
 
 def test_a_generation_may_be_named(monkeypatch):
     monkeypatch.setenv("CRONSENSUS_GENERATION", "7")
-    assert key("start") == "start:7"
+    assert keys(Scheduler("memory://")) == ["start:7"]
+    monkeypatch.setenv("CRONSENSUS_GENERATION", "x" * 201)
+    with pytest.raises(InvalidOption, match=r"CRONSENSUS_GENERATION 'xxx.*…': use 1 to 200 printable characters"):
+        Scheduler("memory://")
 
 
 SHOW = "from cronsensus.startup.generations import master; print(master())"

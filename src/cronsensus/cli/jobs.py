@@ -58,33 +58,41 @@ jobs.add_command(enqueue)
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--paused", is_flag=True, help="Only paused jobs.")
 @click.option("--retired", is_flag=True, help="Retired jobs too.")
+@click.option("--all", "guarded", is_flag=True, help="Guarded functions too: what once, once_per and startup keep.")
 @click.option("--after", default="", metavar="NAME", help="Begin after this name: the next page.")
 @limited()
 @watchable
-def list_(*, text: str | None, paused: bool, retired: bool, after: str, limit: int, watch: bool) -> None:
+def list_(*, text: str | None, paused: bool, retired: bool, guarded: bool, after: str, limit: int, watch: bool) -> None:
     """List jobs: in words, when next, how the last one ended, whether paused and why.
 
     TEXT shows only names that contain it.
 
     cronsensus jobs list
     cronsensus jobs list invoice --paused
+    cronsensus jobs list --all
     """
     output = Output.current()
+    hidden: set[str] = set()
 
     def wanted(view: JobView) -> bool:
-        return not (paused and view.paused_at is None) and (text or "").lower() in view.spec.name.lower()
+        if (paused and view.paused_at is None) or (text or "").lower() not in view.spec.name.lower():
+            return False
+        if view.spec.guarded and not guarded:
+            hidden.add(view.spec.name)
+            return False
+        return True
 
     with opened_store() as store:
 
         def draw() -> None:
             found = list(islice(filter(wanted, every_job(store, after=after, retired=retired)), limit + 1))
             more = found[limit - 1].spec.name if len(found) > limit else None
-            _print_jobs(output, store, found[:limit], more)
+            _print_jobs(output, store, found[:limit], more, hidden)
 
         output.show(store, draw, again=watch)
 
 
-def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None) -> None:
+def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | None, hidden: set[str]) -> None:
     now = store.now()
     rows = []
     for view in found:
@@ -112,7 +120,9 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
     )
     if more is not None:
         message(f"there are more: cronsensus jobs list --after '{clean(more)}'")
-    if found and not alive(store):
+    if hidden:
+        message(f"{counted(len(hidden), 'guarded function')} not shown; see them: cronsensus jobs list --all")
+    if any(not view.spec.guarded for view in found) and not alive(store):
         message("no node is alive, so nothing runs; start one: cronsensus run MODULE:ATTR")
 
 

@@ -21,6 +21,11 @@ def alive(store: Store) -> list[SessionView]:
 
 def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) -> list[str]:
     """Return why a pending occurrence is not running, as sentences; the surest first."""
+    if view.spec.guarded:
+        was = f"failed {counted(one.failures, 'time')}" if one.failures else "was cut off"
+        return [
+            f"It {was}, and is free for the next call of the guarded function; if nobody calls, it is closed in time."
+        ]
     if one.due_at > now:
         cause = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return [f"It is due {relative(one.due_at, now)}{cause}."]

@@ -195,6 +195,10 @@ def _read_policy(name: str, value: Any) -> Any:
     return value
 
 
+GUARDED = ("once:", "once_per:", "startup:")
+"""How the names of jobs begin that stand for guarded functions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What the store keeps of a job: names and JSON, never code.
@@ -255,6 +259,11 @@ class JobSpec:
             executor=data["executor"],
             source=data["source"],
         )
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it stands for a guarded function: its occurrences are keys, which run where they are called."""
+        return self.source == "runtime" and self.function == self.name and self.name.startswith(GUARDED)
 
     @property
     def digest(self) -> str:

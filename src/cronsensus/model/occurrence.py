@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import InvalidOption, OccurrenceTooOld
 from cronsensus.instants import as_utc, format_instant
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin, State
@@ -19,6 +19,15 @@ SCHEDULED_KEY_PREFIX = "@"
 def scheduled_key(scheduled_for: datetime) -> str:
     """Return the key of the occurrence of a nominal time."""
     return SCHEDULED_KEY_PREFIX + format_instant(scheduled_for)
+
+
+def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> OccurrenceTooOld:
+    """Return the error for a nominal time at or below what was pruned."""
+    asked = "" if scheduled_for is None else f" at {format_instant(scheduled_for)}"
+    return OccurrenceTooOld(
+        f"{job!r}{asked}: everything up to {format_instant(horizon)} may have been pruned, so nobody can prove that it "
+        "never ran; take a later time"
+    )
 
 
 def check_key(key: Any) -> str:

@@ -145,12 +145,13 @@ class Guest:
             self._keeper = None
             thread, self._thread = self._thread, None
             handles, self._handles = self._handles, None
+            held = bool(self._kept)
         self._wake.set()
         if lease is not None:
             self._lose(lease, "this process let go of its session")
         if handles is not None:
             if lease is not None:
-                self._leave(handles[0], lease)
+                self._leave(handles[0], lease, held=held)
             if thread is not None and thread is not threading.current_thread():
                 thread.join(JOIN)
             for handle in handles:
@@ -210,11 +211,16 @@ class Guest:
             version=version("cronsensus"),
         )
 
-    def _leave(self, store: Store, lease: SessionLease) -> None:
+    def _leave(self, store: Store, lease: SessionLease, *, held: bool) -> None:
         try:
             store.close_session(lease.session)
         except StoreError as error:
-            _log.warning("a session that held locks could not be closed, it ends with its lease: %s", error)
+            if held:
+                _log.warning(
+                    "what this process held could not be given back, it is free when its lease ends: %s", error
+                )
+            else:
+                _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
         if not renewal.alive:
@@ -272,7 +278,7 @@ class Guest:
             self._thread = None
             handles = self._handles
         if lease is not None and handles is not None:
-            self._leave(handles[1], lease)
+            self._leave(handles[1], lease, held=False)
         return True
 
 

@@ -15,33 +15,34 @@ from typing import Any
 
 import psutil
 
-from cronsensus.errors import InvalidOption
 from cronsensus.node.evidence import host_identity, started_at
 
-GENERATION = "CRONSENSUS_GENERATION"
-DEPLOY_ID = "CRONSENSUS_DEPLOY_ID"
 _FURTHEST = 50
 
 
 def generation_of(
-    scope: str, *, deploy_id: str | None, release: Callable[[], str], function: Callable[..., Any]
+    scope: str,
+    *,
+    deploy_id: str | None,
+    generation: str | None,
+    release: Callable[[], str],
+    function: Callable[..., Any],
 ) -> str:
     """Return the key of what this process belongs to.
 
     Args:
         scope: ``"start"``, ``"deploy"`` or ``"host"``.
-        deploy_id: of this deploy; ``CRONSENSUS_DEPLOY_ID`` if it is not given, and else the version of the code as far
-            as it can be seen: ``release``, and the file that ``function`` is written in.
+        deploy_id: of this deploy; if nobody gives it, the version of the code as far as it can be seen: ``release``,
+            and the file that ``function`` is written in.
+        generation: of the workers; if nobody gives it, the process that started them.
         release: which version of the code declares its jobs.
         function: the task.
     """
     if scope == "host":
         return f"host:{host_identity().partition('/')[0]}"
     if scope == "deploy":
-        named = deploy_id or os.environ.get(DEPLOY_ID)
-        return f"deploy:{_named(named, DEPLOY_ID)}" if named else f"code:{release()}+{_digest(function)}"
-    named = os.environ.get(GENERATION)
-    return f"start:{_named(named, GENERATION)}" if named else f"start:{master()}"
+        return f"deploy:{deploy_id}" if deploy_id else f"code:{release()}+{_digest(function)}"
+    return f"start:{generation}" if generation else f"start:{master()}"
 
 
 def master() -> str:
@@ -84,9 +85,3 @@ def _digest(function: Callable[..., Any]) -> str:
     except (OSError, TypeError):
         return "unknown"
     return hashlib.blake2b("".join(source).encode(), digest_size=6).hexdigest()
-
-
-def _named(value: str, variable: str) -> str:
-    if len(value) > 200 or not value.isprintable():
-        raise InvalidOption(f"{variable}={value[:60]!r}: use at most 200 printable characters, such as a commit's hash")
-    return value

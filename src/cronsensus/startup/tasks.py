@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, check_name
 from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
 
 if TYPE_CHECKING:
     import asyncio
 
+    from cronsensus.config import Settings
     from cronsensus.once.claims import Claims, Wanted
     from cronsensus.once.once import GuardedOrSkipped, How, Once
 
@@ -45,6 +46,8 @@ class Startups(Guards):
         super().__init__()
         self._startups: list[_Startup] = []
         self._watchers: list[_Watcher] = []
+
+    settings: Settings
 
     @property
     @abstractmethod
@@ -76,8 +79,8 @@ class Startups(Guards):
                 host.
             wait: do not go on before it has succeeded; take it over if its runner dies. Without it the others go on at
                 once, and only watch.
-            deploy_id: which deploy this is. Defaults to ``CRONSENSUS_DEPLOY_ID``, and else to the code's version as far
-                as it can be seen.
+            deploy_id: which deploy this is. Defaults to the setting (``CRONSENSUS_DEPLOY_ID``), and else to the code's
+                version as far as it can be seen.
             on_error: ``"free"``: another worker may try; ``"keep"``: nobody of this generation tries again.
             max_crashes: of the runner, after which it is failed. ``None``: no limit.
             keep: how long it is remembered. Defaults to ten years.
@@ -93,8 +96,10 @@ class Startups(Guards):
         require_parentheses(scope, "startup", "scope='start'")
         if scope not in get_args(Scope):
             raise InvalidOption(f"scope={scope!r}: choose one of {', '.join(map(repr, get_args(Scope)))}")
-        if deploy_id is not None and (scope != "deploy" or not deploy_id.strip()):
-            raise InvalidOption(f"deploy_id={deploy_id!r}: some text, and only with scope='deploy'")
+        if deploy_id is not None and scope != "deploy":
+            raise InvalidOption(f"deploy_id={deploy_id!r}: only with scope='deploy'")
+        if deploy_id is not None:
+            check_name(deploy_id, what="deploy_id")
         most = 2**31 - 1 if max_crashes is None else max_crashes
         on_busy = "wait" if wait else "skip"
         options = read_options(keep, on_busy, on_error, "retry", most, None)
@@ -113,8 +118,13 @@ class Startups(Guards):
                 from cronsensus.once.claims import Wanted
                 from cronsensus.startup.generations import generation_of
 
-                plain = looked_at.registered.function
-                key = generation_of(scope, deploy_id=deploy_id, release=lambda: self.release, function=plain)
+                key = generation_of(
+                    scope,
+                    deploy_id=deploy_id or self.settings.deploy_id,
+                    generation=self.settings.generation,
+                    release=lambda: self.release,
+                    function=looked_at.registered.function,
+                )
                 return Wanted(spec, key)
 
             once = self._guard("startup", looked_at, wanted, options)

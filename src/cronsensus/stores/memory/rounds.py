@@ -8,11 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from cronsensus.errors import OccurrenceTooOld
-from cronsensus.instants import format_instant
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, name_of, scheduled_key
+from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, name_of, scheduled_key, too_old
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
 from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, check_ahead
@@ -326,10 +324,7 @@ class RoundVerbs(Handle):
 def refuse_pruned(job: JobRow, time: datetime) -> None:
     """Raise for a nominal time at or below the pruned horizon."""
     if job.horizon is not None and time <= job.horizon:
-        raise OccurrenceTooOld(
-            f"{job.spec.name!r} at {format_instant(time)}: everything up to {format_instant(job.horizon)} "
-            "may be pruned, so nobody can prove that it never ran"
-        )
+        raise too_old(job.spec.name, time, job.horizon)
 
 
 def job_state(job: JobRow) -> JobState:

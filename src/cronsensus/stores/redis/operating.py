@@ -10,11 +10,10 @@ from cronsensus.codec import LARGEST, clean, dumps
 from cronsensus.errors import InvalidPayload, InvalidTransition
 from cronsensus.instants import as_utc, from_micros
 from cronsensus.model.ids import new_id
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, too_old
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.rounds import too_old
 from cronsensus.stores.redis.wire import length, micros, occurrence_id
 
 
@@ -90,7 +89,7 @@ class OperatingVerbs(Handle):
             answers = self._decide("backfill", job, rows, clean(by), clean(why))
         except Refusal as refused:
             horizon, _, time = refused.rest.partition(" ")
-            raise too_old(job, horizon, from_micros(int(time))) from None
+            raise too_old(job, from_micros(int(time)), from_micros(int(horizon))) from None
         return [Enqueued(int(number), job, key, created, State(state)) for number, key, created, state in answers]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
-from cronsensus.errors import OccurrenceTooOld, StoreCorrupt, StoreError
-from cronsensus.instants import format_instant, from_micros
+from cronsensus.errors import StoreCorrupt, StoreError
+from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec, JobState
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, name_of, scheduled_key
+from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, name_of, scheduled_key, too_old
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State, require_transition
 from cronsensus.stores.base import AT_ONCE, Glance, check_ahead
@@ -149,7 +149,7 @@ class RoundVerbs(Handle):
         try:
             taken = self._decide("acquire", session, job, named.key, micros(named.scheduled_for), length(lease))
         except Refusal as refused:
-            raise too_old(job, refused.rest, named.scheduled_for) from None
+            raise too_old(job, named.scheduled_for, from_micros(int(refused.rest))) from None
         except TooFewReplicas as short:
             self._give_back(unpack(short.answer)[1][-2])
             raise
@@ -285,12 +285,3 @@ class RoundVerbs(Handle):
             ],
         )
         return answers
-
-
-def too_old(job: str, horizon: str, time: datetime | None) -> OccurrenceTooOld:
-    """Return the error for a nominal time at or below the pruned horizon."""
-    asked = "" if time is None else f" at {format_instant(time)}"
-    return OccurrenceTooOld(
-        f"{job!r}{asked}: everything up to {format_instant(from_micros(int(horizon)))} may be pruned, so nobody can "
-        "prove that it never ran"
-    )

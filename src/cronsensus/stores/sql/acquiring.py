@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import bindparam, or_, select, update
 
 from cronsensus.codec import write_payload
-from cronsensus.errors import OccurrenceTooOld
-from cronsensus.instants import format_instant, from_micros, to_micros
-from cronsensus.model.occurrence import Claim, Named
+from cronsensus.instants import from_micros, to_micros
+from cronsensus.model.occurrence import Claim, Named, too_old
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.choosing import CLAIMED
 from cronsensus.stores.sql.claiming import expire, start
@@ -86,7 +85,4 @@ def _is_kept_elsewhere(tx: Transaction, job: int, time: int) -> bool:
 def refuse_pruned(job: str, horizon: int | None, scheduled_for: datetime) -> None:
     """Raise if what is known of a nominal time may have been deleted."""
     if horizon is not None and to_micros(scheduled_for) <= horizon:
-        raise OccurrenceTooOld(
-            f"{job!r} at {format_instant(scheduled_for)}: everything up to {format_instant(from_micros(horizon))} "
-            "may have been pruned, so nobody can prove that it never ran"
-        )
+        raise too_old(job, scheduled_for, from_micros(horizon))
