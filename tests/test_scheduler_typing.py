@@ -17,9 +17,13 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
+from sqlalchemy import Connection, text
+
 from cronsensus import (
-    Handle, Job, JobDefaults, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at, cron, current_run, every,
+    Handle, Job, JobDefaults, Lock, Retry, Run, Scheduler, Settings, StartupCoordinator, State, Trigger, any_of, at,
+    cron, current_run, every,
 )
+from cronsensus.node.hopping import HoppingConnection
 
 scheduler = Scheduler("memory://", lease="5s", defaults=JobDefaults(timeout="10m", retries=2), concurrency=4)
 
@@ -113,9 +117,86 @@ async def operate_too(run: Run) -> None:
 
 
 def takes(job: Job[[str], None]) -> None: ...
+
+
+# --- guarded functions: what their callers pass, and what they get ---
+
+
+@scheduler.once("charge:{order}", keep="7d")
+def charge(order: int, *, amount: float = 1.0) -> dict[str, float]:
+    return {"charged": amount}
+
+
+@scheduler.once(lambda order: str(order), wait_for="10s")
+async def ship(order: int) -> str:
+    return "a"
+
+
+@scheduler.once("k:{order}", on_busy="skip")
+def perhaps(order: int) -> str:
+    return "a"
+
+
+@scheduler.once("k:{order}", on_busy="skip")
+async def perhaps_async(order: int) -> str:
+    return "a"
+
+
+@scheduler.once("book:{order}", transaction=True)
+def book(conn: Connection, order: int) -> int:
+    conn.execute(text("SELECT 1"))
+    return order
+
+
+@scheduler.once("book:{order}", transaction=True, on_busy="skip")
+async def book_async(conn: HoppingConnection, order: int) -> int:
+    await conn.execute(text("SELECT 1"))
+    return order
+
+
+@scheduler.once_per("1h", early="1m")
+def hourly(shop: str = "a") -> int:
+    return 1
+
+
+@scheduler.once_per(cron("0 3 * * *"))
+async def nightly() -> int:
+    return 1
+
+
+@scheduler.startup(scope="deploy", wait=True, deploy_id="sha")
+def migrate() -> None: ...
+
+
+@scheduler.startup()
+async def warm() -> int:
+    return 1
+
+
+async def guarded() -> None:
+    assert_type(charge(1, amount=2.0), dict[str, float])
+    assert_type(charge.function(1), Any)
+    assert_type(await ship(1), str)
+    assert_type(perhaps(1), str | None)
+    assert_type(await perhaps_async(1), str | None)
+    assert_type(book(1), int)
+    assert_type(await book_async(1), int | None)
+    assert_type(hourly("b"), int | None)
+    assert_type(await nightly(), int | None)
+    migrate()
+    assert_type(await warm(), int | None)
+    with scheduler.lock("a", ttl="5s", limit=3) as lease:
+        assert_type(lease.token, int)
+        assert_type(lease.lost.is_set(), bool)
+    async with Lock("memory://", "a") as lease:
+        assert_type(await lease.aextend(3), bool)
+    assert_type(await Lock(["redis://a", "redis://b", "redis://c"], "a").aacquire(blocking_timeout=1), bool)
+    assert_type(await StartupCoordinator("redis://a").acquire("warm", ttl="5s"), bool)
 """
 
 MISTAKES = """
+from sqlalchemy import Connection
+
 from cronsensus import Run, Scheduler, every
 
 scheduler = Scheduler("memory://", leese="5s")                  # 1
@@ -154,6 +235,52 @@ number: str = three.enqueue(1).result()                         # 15
 async def twins() -> None:
     await two.aenqueue(3)                                       # 16
     await three.aenqueue("a")                                   # 17
+
+
+@scheduler.once("k:{order}")
+def charge(order: int, *, amount: float = 1.0) -> int:
+    return order
+
+
+charge("a")                                                     # 18
+charge(1, amout=2.0)                                            # 19
+said: str = charge(1)                                           # 20
+
+
+@scheduler.once("k", keepp="7d")                                # 21
+def odd() -> None: ...
+
+
+@scheduler.once("k", on_busy="explode")                         # 22
+def busy() -> None: ...
+
+
+@scheduler.once("k", transaction=True)
+def book(conn: Connection, order: int) -> int:
+    return order
+
+
+book()                                                          # 23
+
+
+@scheduler.once("k", transaction=True)                          # 24
+def unbooked(order: int) -> int:
+    return order
+
+
+@scheduler.once_per("1h")
+def hourly() -> int:
+    return 1
+
+
+number_of: int = hourly()                                       # 25
+
+
+@scheduler.startup(scope="cluster")                             # 26
+def migrate() -> None: ...
+
+
+scheduler.lock("a", timeout=5)                                  # 27
 """
 
 

@@ -86,6 +86,12 @@ def shared(request: pytest.FixtureRequest) -> Iterator[str]:
     yield from _place(request, request.param)
 
 
+@pytest.fixture(params=[*SHARED_STORES, "files"])
+def shared_by_several(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return an empty place that several processes can reach, and where several may hold a lock."""
+    yield from _place(request, request.param)
+
+
 @pytest.fixture(params=[*SHARED_STORES, "redlock"])
 def shared_timed(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return an empty place that several processes can reach, and where a lock has a TTL."""

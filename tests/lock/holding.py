@@ -32,10 +32,20 @@ def main() -> None:
                 say(lock.acquire(blocking_timeout=30))
             elif command == "fork":
                 fork(lock, name)
+            elif command == "child":
+                say(child())
             elif command == "exit":
                 return
         except CronsensusError as error:
             say(f"{type(error).__name__}: {error}")
+
+
+def child() -> int:
+    """Fork a child that lives on, and return its pid."""
+    pid = os.fork()
+    while pid == 0:
+        threading.Event().wait()
+    return pid
 
 
 def fork(lock: Lock, name: str) -> None:

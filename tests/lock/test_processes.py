@@ -1,5 +1,6 @@
 """Holders that die, freeze, fork or leave, as real processes."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -138,3 +139,18 @@ def test_a_child_does_not_hold_what_its_parent_holds(shared, hold):
     assert not lock_at(shared, "name").acquire(blocking=False)
     assert holder.ask("release") == "released"
     assert lock_at(shared, "name").acquire(blocking=False)
+
+
+def test_what_a_dead_process_held_is_free_although_its_child_lives(shared, hold):
+    """A forked child has copies of its parent's files and connections."""
+    holder = hold(shared)
+    child = int(holder.ask("child"))
+    try:
+        holder.process.kill()
+        holder.process.wait()
+        lock = lock_at(shared, "name")
+        assert lock.acquire(blocking_timeout=PATIENCE / 4), "the child holds it"
+        assert lock.token > holder.token
+        lock.release()
+    finally:
+        os.kill(child, signal.SIGKILL)
