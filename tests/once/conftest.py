@@ -54,6 +54,18 @@ def sql_url(request: pytest.FixtureRequest) -> str:
     return _place(request, request.param)
 
 
+@pytest.fixture(params=["postgres", "mysql", "redis"])
+def server_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty store on a server."""
+    return _place(request, request.param)
+
+
+@pytest.fixture(params=["postgres", "mysql"])
+def sql_server_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty SQL store on a server."""
+    return _place(request, request.param)
+
+
 @pytest.fixture
 def scheduler(url: str) -> Iterator[Scheduler]:
     """Return a scheduler that is not started."""

@@ -1,7 +1,12 @@
 """``StartupCoordinator``: one worker at a time has a name, with a store, and without one."""
 
 import asyncio
+import contextlib
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import redis
@@ -10,6 +15,7 @@ from cronsensus import InvalidDuration, InvalidOption, StartupCoordinator, Store
 from cronsensus.lock import opening
 
 NOWHERE = "redis://127.0.0.1:1/0"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +93,91 @@ def test_bad_input(tmp_path):
         asyncio.run(coordinator.acquire("warm", ttl=0))
     assert asyncio.run(coordinator.acquire("warm"))
     assert asyncio.run(coordinator.release("warm"))
+
+
+# --- workers that die, restart, and are recycled ----------------------------------------------------------------------
+
+
+class Worker:
+    """A process with a coordinator."""
+
+    def __init__(self, where, folder, env):
+        given = [sys.executable, "-m", "tests.once.coordinating", where, str(folder)]
+        self.process = subprocess.Popen(
+            given, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env}
+        )
+        self.is_ready = False
+
+    def __call__(self, verb):
+        if not self.is_ready:  # now: others start meanwhile
+            assert self.process.stdout.readline() == "ready\n"
+            self.is_ready = True
+        self.process.stdin.write(f"{verb} warm\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip() == "True"
+
+    def kill(self):
+        self.process.kill()
+        self._gone()
+
+    def leave(self):
+        """End as a worker does that is recycled: its interpreter closes everything."""
+        self._gone()
+        assert self.process.returncode == 0
+
+    def _gone(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture(params=["redis", "nowhere", "redis, many hosts"])
+def start(request, tmp_path):
+    """Return what starts a worker."""
+    kind, _, many = request.param.partition(",")
+    where = NOWHERE if kind == "nowhere" else request.getfixturevalue(f"{kind}_url")
+    workers = []
+
+    def make():
+        workers.append(Worker(where, tmp_path / "locks", {"SINGLE_INSTANCE_MODE": "false" if many else "true"}))
+        return workers[-1]
+
+    yield make
+    for worker in workers:
+        worker.kill()
+
+
+def test_what_a_killed_worker_held_is_free_at_once(start):
+    holder, other = start(), start()
+    assert holder("acquire")
+    assert not other("acquire")
+    holder.kill()
+    assert other("acquire")
+
+
+def test_a_restart_is_not_blocked_by_what_was_left_behind(start):
+    first, again = [start(), start()], [start(), start()]
+    assert first[0]("acquire")
+    for worker in first:
+        worker.kill()
+    assert [worker("acquire") for worker in again] == [True, False]
+
+
+@pytest.mark.parametrize("how", ["kill", "leave"])
+def test_a_recycled_worker_clears_nothing_of_a_live_sibling(start, how):
+    holder, recycled, fresh = start(), start(), start()
+    assert holder("acquire")
+    assert not recycled("acquire")
+    assert not recycled("release")
+    getattr(recycled, how)()
+    assert not fresh("acquire"), "the sibling lives, and what it holds was cleared"
+    assert holder("release")
+    assert fresh("acquire")
+
+
+def test_a_worker_that_leaves_frees_what_it_held(start):
+    holder, other = start(), start()
+    assert holder("acquire")
+    holder.leave()
+    assert other("acquire")
