@@ -106,15 +106,18 @@ class Worker:
         self.process = subprocess.Popen(
             given, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env}
         )
+        assert self.process.stdin
+        assert self.process.stdout
+        self.asks, self.answers = self.process.stdin, self.process.stdout
         self.is_ready = False
 
     def __call__(self, verb):
         if not self.is_ready:  # now: others start meanwhile
-            assert self.process.stdout.readline() == "ready\n"
+            assert self.answers.readline() == "ready\n"
             self.is_ready = True
-        self.process.stdin.write(f"{verb} warm\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip() == "True"
+        self.asks.write(f"{verb} warm\n")
+        self.asks.flush()
+        return self.answers.readline().strip() == "True"
 
     def kill(self):
         self.process.kill()
@@ -127,9 +130,9 @@ class Worker:
 
     def _gone(self):
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+            self.asks.close()
         self.process.wait(30)
-        self.process.stdout.close()
+        self.answers.close()
 
 
 @pytest.fixture(params=["redis", "nowhere", "redis, many hosts"])
