@@ -17,11 +17,11 @@ class Stuck(MemoryStore):
     free = threading.Event()
     closed_by: list[int]
 
-    def due(self, limit=100):
+    def due(self, limit=100, share=None):
         if self.stuck.is_set():
             self.entered.set()
             self.free.wait(20)
-        return super().due(limit)
+        return super().due(limit, share)
 
     def close_session(self, session):
         self.closed_by.append(threading.get_ident())

@@ -18,7 +18,7 @@ from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled,
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal
 from cronsensus.model.states import State
-from cronsensus.stores.base import AT_ONCE
+from cronsensus.stores.base import AT_ONCE, Glance, Share
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 
@@ -154,6 +154,29 @@ class BringsBackAtOnce(BrokenStore):
             row = self._space.occurrences[claim.id]
             row.due_at = min(row.due_at, self._now())
         return super().release(claims)
+
+
+class LooksAtTheOldest(BrokenStore):
+    """``due`` shows what came last when all that came before is done."""
+
+    rejected_by = "test_what_came_last_does_not_wait_for_all_that_came_before"
+
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+        every_one = super().due(1000, share)
+        return replace(every_one, jobs=every_one.jobs[:limit], more=len(every_one.jobs) > limit)
+
+
+class SharesByPlace(BrokenStore):
+    """``due`` cuts the due jobs as they stand in line: as soon as one is fired, all shares are others."""
+
+    rejected_by = "test_a_job_stays_in_its_share"
+
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+        every_one = super().due(1000)
+        jobs = every_one.jobs if share is None else every_one.jobs[share.place :: share.of]
+        older = limit - limit // 4
+        shown = jobs if len(jobs) <= limit else jobs[:older] + jobs[older - limit :] if older < limit else jobs[:older]
+        return replace(every_one, jobs=shown, more=len(jobs) > limit)
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from cronsensus.node.care import Care
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Executor, Registered
-from cronsensus.node.firing import MOST_DUE, Fired, Firing
+from cronsensus.node.firing import Fired, Firing
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.session import OwnSession
@@ -153,8 +153,10 @@ class Conductor:
             if not self._claiming.free or (self._claiming.claim(lease) and not self._claiming.free):
                 return max(0.0, min(self._settings.watch, self._look_at - self._clock.monotonic()))
             self._backlog_seen = False
+        if (wait := self._firing.begin_what_waits(lease)) is not None:
+            return wait
         asked = lease.ask()
-        glance = self._store.due(MOST_DUE)
+        glance = self._store.due(self._firing.most, self._firing.share)
         received_at = self._clock.monotonic()
         read_at = (asked.at + received_at) / 2
         self._looked_at = read_at
@@ -165,7 +167,7 @@ class Conductor:
         fired = Fired()
         if not glance.jobs:
             self._waking.lost_in_a_row = 0
-        if glance.jobs and not_yet <= timedelta(0):
+        if (glance.jobs or self._firing.share) and not_yet <= timedelta(0):
             fired = self._firing.fire(lease, glance)
         claimed = fired.claimed
         if glance.backlog and not fired.created and not_yet <= timedelta(0):
@@ -213,6 +215,7 @@ class Conductor:
     ) -> float:
         """Return the seconds until something wants this node, by what its last look saw."""
         if again or self.holding.unsettled or lease.lost:
+            self._look_at = self._looked_at
             return 0.0
         read_at = self._looked_at
         waits = [

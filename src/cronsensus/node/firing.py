@@ -1,7 +1,8 @@
 """Who fires what, and when? Floor 4.
 
-What is due at a look is planned and fired in the same round. What this node is the first to fire next is planned, fired
-and claimed shortly before, as ``ahead`` tells; then its runs wait in ``holding`` for their moment.
+What is due at a look is planned and fired in the same round; of very much, each node takes its share, as ``sharing``
+tells. What this node is the first to fire next is planned, fired and claimed shortly before, as ``ahead`` tells; then
+its runs wait in ``holding`` for their moment.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from cronsensus.model.plan import Plan
 from cronsensus.node.ahead import Lead, Reading
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.lease import SessionLease
+from cronsensus.node.sharing import Sharing
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
-from cronsensus.stores.base import AT_ONCE, Glance, Store
+from cronsensus.stores.base import AT_ONCE, Glance, Share, Store
 
 _log = logging.getLogger("cronsensus.node")
 
 MOST_DUE = 200
+LEAST_DUE = 25
+"""Jobs that a node fires in a round of a herd, however few it could run now."""
+FULL = 0.05
+"""Seconds that a node waits for free slots before it fires more of a herd than it can start."""
 SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their share."""
 
@@ -38,12 +44,15 @@ class Fired(NamedTuple):
         claimed: how many of them it took.
         again: whether more is due already.
         coming: when the next of what it fired is due: the glance was taken before and cannot know.
+        won, lost: how many of the plans were carried out, and how many were not.
     """
 
     created: int = 0
     claimed: int = 0
     again: bool = False
     coming: datetime | None = None
+    won: int = 0
+    lost: int = 0
 
 
 class Firing:
@@ -57,10 +66,40 @@ class Firing:
         self._telling = telling
         self._lead = Lead()
         self._decided: datetime | None = None
+        self._sharing = Sharing()
+        self._fired_at = -1e9
+        self._waits = False
+
+    @property
+    def share(self) -> Share | None:
+        """Return the part of the due jobs that this node looks at next; ``None``: all."""
+        return self._sharing.share
+
+    def begin_what_waits(self, lease: SessionLease) -> float | None:
+        """In a herd, start what waits before more is fired; return how long to wait for slots if too few are free.
+
+        What is created and waits would be in the way of what is due later: it is begun in the order of due times.
+        """
+        if self.share is None:
+            return None
+        if self._waits:
+            self._waits = self._claiming.claim(lease) > 0
+        left = self._fired_at + FULL - self._clock.monotonic()
+        return left if left > 0 and self._claiming.free < LEAST_DUE else None
+
+    @property
+    def most(self) -> int:
+        """Return how many due jobs to look at next: of a herd no more than the node can start now."""
+        return MOST_DUE if self.share is None else min(MOST_DUE, max(LEAST_DUE, self._claiming.free))
 
     def fire(self, lease: SessionLease, glance: Glance) -> Fired:
-        """Fire what a look found due."""
-        return self._carry_out(lease, self._plans(glance.jobs, glance.now), glance)
+        """Fire what a look found due; or nothing, if it found so much that it has to be shared first."""
+        if self._sharing.begins(lease.session, glance):
+            return Fired(again=True)
+        fired = self._carry_out(lease, self._plans(glance.jobs, glance.now), glance) if glance.jobs else Fired()
+        self._fired_at = self._clock.monotonic()
+        self._waits = glance.backlog or fired.created > fired.claimed
+        return fired._replace(again=self._sharing.fired(glance, fired.won, fired.lost) or fired.again)
 
     def fire_ahead(self, lease: SessionLease, glance: Glance, seen: Reading) -> float | None:
         """Shortly before the next due time, if it is this node's turn then, fire and claim what comes due.
@@ -120,15 +159,15 @@ class Firing:
         coming += [one.due_at for each in won for one in each.occurrences if one.due_at > glance.now]
         # Whoever won the others knows when they are due next; this node has to look.
         self._waking.lost_in_a_row = self._waking.lost_in_a_row + 1 if lost else 0
-        again = (bool(won) and glance.more) or any(at <= glance.now for at in coming)
+        again = any(at <= glance.now for at in coming)
         if created > claimed:
             self._store.notify()
-        return Fired(created, claimed, again, min(coming, default=None))
+        return Fired(created, claimed, again, min(coming, default=None), len(won), lost)
 
     def _fair_share(self, fired: int, glance: Glance) -> int:
         """Return how many occurrences to claim of those just fired: all of a few, a share of many."""
         nodes, free = len(glance.sessions), self._claiming.free
-        if fired < SHARED_FROM or nodes < 2 or glance.backlog:
+        if fired < SHARED_FROM or nodes < 2 or glance.backlog or self.share is not None:
             return free
         return min(free, -(-fired // nodes))
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
@@ -99,13 +99,21 @@ class PutResult:
     kept: tuple[str, ...] = ()
 
 
+class Share(NamedTuple):
+    """One of ``of`` parts of all jobs: part ``place``, counted from 0. Which job is in which part, the store says."""
+
+    place: int
+    of: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
     """What ``due`` saw in one moment.
 
     Attributes:
         now: the store's clock.
-        jobs: jobs whose next due time has come, most overdue first, at most ``limit``.
+        jobs: jobs whose next due time has come, at most ``limit``, most overdue first. Where there are more of them, a
+            quarter of ``limit`` are the ones that came last: they do not wait until those before are done.
         more: there are more of them than ``limit``.
         next_job: the earliest due time still to come of any job; ``None``: there is none.
         backlog: pending occurrences are due now, claimable or not.
@@ -125,6 +133,11 @@ class Glance:
     holders: tuple[SessionView, ...]
     sessions: tuple[str, ...]
     absent: tuple[str, ...] = ()
+
+
+def newest_of(limit: int) -> int:
+    """Return how many of ``limit`` due jobs are those that came last, where there are more."""
+    return limit // 4
 
 
 class Store(ABC):
@@ -217,8 +230,11 @@ class Store(ABC):
     # --- the scheduling round --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def due(self, limit: int = 100) -> Glance:
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody.
+
+        With a ``share``, ``jobs`` and ``more`` tell of that part of the due jobs alone, so that nodes that look at
+        different shares do not plan the same. Each job is in exactly one of the shares of a number, always the same.
 
         One statement when no job is due, so that looking is cheap.
         """

@@ -13,7 +13,7 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, name_of, scheduled_key, too_old
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
-from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, check_ahead
+from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, Share, check_ahead, newest_of
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 
@@ -34,26 +34,23 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def due(self, limit: int = 100) -> Glance:
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         """Look, along the indexes; jobs that are not due are not touched."""
         with self._changed:
             now, space = self._now(), self._space
             here = (now, _NEVER)
-            jobs: list[JobState] = []
-            more = False
-            for at, job in space.due:
-                if at > now:
-                    break
-                if len(jobs) >= limit:
-                    more = True
-                    break
-                jobs.append(job_state(space.jobs_by_id[job]))
+            due = takewhile(lambda entry: entry[0] <= now, space.due)
+            jobs = [job for _, job in due if share is None or job % share.of == share.place]
+            more = len(jobs) > limit
+            if more:
+                newest = newest_of(limit)
+                jobs = jobs[: limit - newest] + jobs[len(jobs) - newest :]
             heads = [waiting.first() for waiting in space.pending.values()]
             later = [next(waiting.after(here), None) for waiting in space.pending.values()]
             open_sessions = space.open.values()
             return Glance(
                 now=now,
-                jobs=tuple(jobs),
+                jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
                 more=more,
                 next_job=next((at for at, _ in space.due.after(here)), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),

@@ -17,7 +17,7 @@ from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, name_of, scheduled_key, too_old
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State, require_transition
-from cronsensus.stores.base import AT_ONCE, Glance, check_ahead
+from cronsensus.stores.base import AT_ONCE, Glance, Share, check_ahead, newest_of
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -65,9 +65,11 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def due(self, limit: int = 100) -> Glance:
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         """Look, along the indexes; jobs that are not due are not touched."""
-        now, jobs, more, next_job, backlog, next_pending, holders, alive, guests = self._read("due", limit)
+        now, jobs, more, next_job, backlog, next_pending, holders, alive, guests = self._read(
+            "due", limit, newest_of(limit), *(share or (0, 1))
+        )
         return Glance(
             now=from_micros(int(now)),
             jobs=tuple(self._states(jobs)),

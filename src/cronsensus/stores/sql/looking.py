@@ -13,7 +13,7 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import Glance, Share, newest_of
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import eras_after, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, SERIAL, instant
@@ -101,10 +101,14 @@ HELD_LOCKS = (
 SESSION_COLUMNS = (*_s, HELD_RUNS.label("held_runs"), HELD_LOCKS.label("held_locks"))
 
 
-def _glance(levels: CTE) -> Select[tuple[object, ...]]:
+_OF_SHARE = _j.id % bindparam("of") == bindparam("place")
+
+
+def _glance(levels: CTE, *, shared: bool) -> Select[tuple[object, ...]]:
     # The first along the index, not the least of all: PostgreSQL might rather read all of a few, and keep to that.
     waking = select(_j.wake_at).where(_j.namespace == bindparam("space")).order_by(_j.wake_at).limit(1)
-    overdue = waking.where(_j.wake_at <= bindparam("now")).limit(bindparam("most")).subquery("overdue")
+    due_now = waking.where(_j.wake_at <= bindparam("now"))
+    overdue = (due_now.where(_OF_SHARE) if shared else due_now).limit(bindparam("most")).subquery("overdue")
     seen = select(
         select(func.count()).select_from(overdue).scalar_subquery().label("due_jobs"),
         waking.where(_j.wake_at > bindparam("now")).scalar_subquery().label("next_job"),
@@ -124,7 +128,12 @@ def _glance(levels: CTE) -> Select[tuple[object, ...]]:
     )
 
 
-GLANCE = {grouping: _glance(levels) for grouping, levels in LEVELS.items()}
+GLANCE = {
+    (grouping, shared): _glance(levels, shared=shared)
+    for grouping, levels in LEVELS.items()
+    for shared in (False, True)
+}
+"""By whether the database groups by seeking, and whether it is a share that is looked at."""
 
 _ACTIVE = (
     select(func.count())
@@ -135,12 +144,14 @@ _ACTIVE = (
     .scalar_subquery()
 )
 STATE_COLUMNS = (_j.id, _j.name, _j.revision, _j.watermark, _j.pause_ended_at, _ACTIVE.label("active"))
-DUE_JOBS = (
+_DUE = (
     select(*STATE_COLUMNS)
     .where(_j.namespace == bindparam("space"), _j.wake_at <= bindparam("now"))
-    .order_by(_j.wake_at, _j.id)
     .limit(bindparam("limit"))
 )
+DUE_JOBS = _DUE.order_by(_j.wake_at, _j.id)
+_NEWEST = _DUE.order_by(_j.wake_at.desc(), _j.id.desc())
+_DUE_OF_SHARE, _NEWEST_OF_SHARE = DUE_JOBS.where(_OF_SHARE), _NEWEST.where(_OF_SHARE)
 _ONE_JOB = select(*STATE_COLUMNS).where(
     _j.namespace == bindparam("space"), _j.name == bindparam("name"), _j.paused_at.is_(None), _j.retired_at.is_(None)
 )
@@ -151,24 +162,31 @@ _PAUSES = (
 )
 
 
-def due(tx: Transaction, limit: int) -> Glance:
+def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
     """Look: which jobs are due, what waits, who holds runs."""
+    part = {} if share is None else share._asdict()
     for _ in range(LOOKS):
-        rows = tx.look(GLANCE[tx.dialect.groups_by_seeking], space=tx.namespace, most=limit + 1)
+        rows = tx.look(GLANCE[tx.dialect.groups_by_seeking, bool(part)], space=tx.namespace, most=limit + 1, **part)
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.due_jobs:
-            due_rows = tx.rows(DUE_JOBS, space=tx.namespace, now=tx.now, limit=limit + 1)
+            due_jobs = _DUE_OF_SHARE if part else DUE_JOBS
+            due_rows = tx.rows(due_jobs, space=tx.namespace, now=tx.now, limit=limit + 1, **part)
         agreed = len(due_rows) >= seen.due_jobs
         if agreed:
             break
         # Without a snapshot, a job may be fired between the two statements: then the first did not see when it is due
         # next nor who took it, and the second sees it no more. Who believed that would sleep through its next time.
+    more = len(due_rows) > limit
+    if more and (newest := newest_of(limit)):
+        last = tx.rows(_NEWEST_OF_SHARE if part else _NEWEST, space=tx.namespace, now=tx.now, limit=newest, **part)
+        # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
+        due_rows = list({row.id: row for row in (*due_rows[: limit - newest], *reversed(last))}.values())
     open_sessions = [row for row in rows if row.id is not None]
     return Glance(
         now=from_micros(tx.now),
         jobs=tuple(_states(tx, due_rows[:limit])),
-        more=len(due_rows) > limit,
+        more=more,
         next_job=instant(seen.next_job) if agreed else from_micros(tx.now),
         backlog=seen.backlog is not None,
         next_pending=instant(seen.next_pending),

@@ -192,7 +192,7 @@ jobs = Table(
     Column("created_at", Big, nullable=False),
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
-    Index("cronsensus_jobs_waking", "namespace", "wake_at", postgresql_where=text("wake_at IS NOT NULL")),
+    Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
 )

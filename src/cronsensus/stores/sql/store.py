@@ -28,7 +28,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
-from cronsensus.stores.base import AT_ONCE, Glance, PutResult, check_ahead
+from cronsensus.stores.base import AT_ONCE, Glance, PutResult, Share, check_ahead
 from cronsensus.stores.sql import (
     acquiring,
     borrowing,
@@ -92,10 +92,10 @@ class SqlStore(SqlHandle):
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
     @repeated
-    def due(self, limit: int = 100) -> Glance:
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         """Look, in one statement when no job is due."""
         with self._glancing() as tx:
-            return looking.due(tx, limit)
+            return looking.due(tx, limit, share)
 
     @repeated
     def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:

@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import Claim, OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.base import AT_ONCE, MOST_AHEAD
+from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Share
 from cronsensus.testing.conformance.scene import (
     DAY,
     EVERY_MINUTE,
@@ -488,6 +488,55 @@ class Looking(Scene):
             glance = self.store.due(limit)
             assert (min(limit, 5), more) == (len(glance.jobs), more)
             assert more == glance.more
+
+    def test_what_came_last_does_not_wait_for_all_that_came_before(self) -> None:
+        names = [f"{number:02}" for number in range(20)]
+        for number, name in enumerate(names):
+            self.define(self.job(name, trigger=every("1h", start=minute(number + 1))))
+        self.clock.advance(20 * MINUTE)
+        for limit, newest in ((3, 0), (4, 1), (8, 2), (19, 4)):
+            seen = [job.spec.name for job in self.store.due(limit).jobs]
+            assert [*names[: limit - newest], *names[20 - newest :]] == seen
+        assert names == [job.spec.name for job in self.store.due(20).jobs]
+
+    def test_each_due_job_is_in_one_share(self) -> None:
+        for number in range(40):
+            self.define(self.job(str(number)))
+        self.clock.advance(MINUTE)
+        every_one = {job.spec.name for job in self.store.due(40).jobs}
+        assert 40 == len(every_one)
+        for of in (1, 2, 3, 4):
+            looks = [self.store.due(40, Share(place, of)) for place in range(of)]
+            assert not any(look.more for look in looks)
+            shares = [{job.spec.name for job in look.jobs} for look in looks]
+            assert 40 == sum(map(len, shares))
+            assert every_one == set().union(*shares)
+            assert min(map(len, shares)) >= 40 // of // 2, "shares of very different size"
+            for place, share in enumerate(shares):
+                fewer = self.store.due(4, Share(place, of))
+                assert fewer.more
+                assert 4 == len({job.spec.name for job in fewer.jobs} & share)
+
+    def test_a_job_stays_in_its_share(self) -> None:
+        for number in range(9):
+            self.define(self.job(str(number)))
+        self.clock.advance(MINUTE)
+        before = [{job.spec.name for job in self.store.due(9, Share(place, 3)).jobs} for place in range(3)]
+        gone = self.store.due(9, Share(0, 3)).jobs[0]
+        assert [True] == self.store.fire([plan_of(gone, self.store.now())])
+        after = [{job.spec.name for job in self.store.due(9, Share(place, 3)).jobs} for place in range(3)]
+        assert [share - {gone.spec.name} for share in before] == after
+
+    def test_a_share_hides_nothing_but_the_due_jobs_of_others(self) -> None:
+        self.define(
+            self.job("due"), self.job("later", trigger=every("10m", start=START)), self.job("queue", trigger=None)
+        )
+        self.enqueue(job="queue")
+        self.session()
+        self.clock.advance(MINUTE)
+        looks = [self.store.due(100, Share(place, 2)) for place in range(2)]
+        assert [0, 1] == sorted(len(look.jobs) for look in looks)
+        assert [self.store.due()] * 2 == [replace(look, jobs=self.store.due().jobs) for look in looks]
 
     def test_the_next_job_is_the_earliest_still_to_come(self) -> None:
         self.define(self.job("due"), self.job("late", trigger=every("1h", start=START)))

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from cronsensus.clock import Clock
 from cronsensus.model.job import check_name
 from cronsensus.model.session import LockGrant, SessionSpec
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import Glance, Share
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks, looking
 from cronsensus.stores.sql.handle import repeated
@@ -119,10 +119,10 @@ class PostgresStore(SqlStore):
         return super().open_session(session, lease=lease)
 
     @repeated
-    def due(self, limit: int = 100) -> Glance:
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         """Look, also for signs of life of those who hold runs."""
         with self._glancing() as tx:
-            glance = looking.due(tx, limit)
+            glance = looking.due(tx, limit, share)
             holding = {one.id for one in glance.holders if one.expires_in > _NO_TIME} - {self._own_session}
             others = holding.union(glance.sessions) - {self._own_session}
             if self._postgres.pooled or not others:

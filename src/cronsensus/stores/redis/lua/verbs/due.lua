@@ -1,14 +1,36 @@
 -- needs: sessions jobs
-local limit = args[1]
+local limit, newest, place, of = unpack(args, 1, 4)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
+local PAGE, FARTHEST = 500, 20000
 
-local jobs = {}
-for _, job in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, limit + 1)) do
-  jobs[#jobs + 1] = job
+-- Up to `most` due jobs of the share asked for, from the one end of the index or from the other.
+local function find(most, command, from, to)
+  local found, seen, size = {}, 0, of == 1 and most or PAGE
+  while #found < most and seen < FARTHEST do
+    local page = call(command, DUE, from, to, 'LIMIT', seen, size)
+    for _, job in ipairs(page) do
+      if #found < most and job % of == place then
+        found[#found + 1] = job
+      end
+    end
+    seen = seen + #page
+    if #page < size then
+      return found, false
+    end
+  end
+  return found, #found < most
 end
-local more = #jobs > limit
+
+local jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', NOW)
+local more = #jobs > limit or farther
+if #jobs > limit then
+  for index, job in ipairs(find(newest, 'ZREVRANGEBYSCORE', NOW, '-inf')) do
+    jobs[limit + 1 - index] = job
+  end
+  jobs[limit + 1] = nil
+end
 for index, job in ipairs(jobs) do
-  jobs[index] = index <= limit and state_row(job) or nil
+  jobs[index] = state_row(job)
 end
 
 local next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]

@@ -1,0 +1,191 @@
+"""Very much due at once, on nodes whose cranks are turned by hand: who plans what, and what need not wait."""
+
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from cronsensus import JobSpec, at
+from cronsensus.clock import ManualClock
+from cronsensus.model.ending import Ending
+from cronsensus.model.ids import new_id
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.session import SessionSpec
+from cronsensus.node.conductor import Conductor
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.firing import MOST_DUE
+from cronsensus.node.settings import NodeSettings
+from cronsensus.node.sharing import Sharing, share_of
+from cronsensus.stores.base import Glance, Share
+from cronsensus.stores.memory import MemoryStore
+
+LEASE = timedelta(seconds=10)
+LEAD = timedelta(milliseconds=10)
+"""Before midnight: when one node plans ahead."""
+MIDNIGHT = timedelta(seconds=60)
+SECOND = timedelta(seconds=1)
+HERD = 6 * MOST_DUE
+MANY_ROUNDS = 400
+
+
+class Hands(Executor):
+    """Begins calls, and ends them when the test says so."""
+
+    abandoned = 0
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def start(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Watched(MemoryStore):
+    """A store that notes which shares are looked at."""
+
+    shares: list[Share | None]
+
+    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+        self.shares.append(share)
+        return super().due(limit, share)
+
+
+class Nodes:
+    """Nodes on one store, that take turns: in each round, each does one step, and then all that runs has ended."""
+
+    def __init__(self, count: int, *, concurrency: int = 100) -> None:
+        self.clock = ManualClock()
+        self.store = Watched(clock=self.clock)
+        self.store.shares = []
+        self.concurrency = concurrency
+        self.hands = [Hands() for _ in range(count)]
+        self.nodes = [self._node(number, hands) for number, hands in enumerate(self.hands)]
+        self.midnight = self.clock.now() + MIDNIGHT
+
+    def _node(self, number: int, hands: Hands) -> Conductor:
+        node = Conductor(
+            self.store,
+            self.clock,
+            NodeSettings(name=str(number), lease=LEASE, concurrency=self.concurrency),
+            registry={"noop": Registered("noop", lambda: None, "thread")},
+            executors={"thread": hands},
+            new_session=partial(self._session, number),
+            declare=lambda _: False,
+        )
+        node.begin()
+        return node
+
+    def _session(self, number: int) -> SessionSpec:
+        return SessionSpec(
+            id=new_id(), node=str(number), host="h", pid=1 + number, pid_started=1, release="1", version="0",
+            concurrency=self.concurrency,
+        )  # fmt: skip
+
+    def put(self, name: str, count: int, after: timedelta = MIDNIGHT) -> None:
+        due = self.clock.now() + after
+        specs = [JobSpec(name=f"{name}-{i}", function="noop", trigger=at(due), source="runtime") for i in range(count)]
+        self.store.put_jobs(specs, release="1")
+
+    def turn(self, *, only: range | None = None, ending: bool = True) -> None:
+        for number in only or range(len(self.nodes)):
+            node, hands = self.nodes[number], self.hands[number]
+            node.step()
+            if ending:
+                for call in hands.calls:
+                    node.holding.ended(call, Ending(kind="returned"))
+                hands.calls.clear()
+        self.clock.advance(0.005)
+
+    @property
+    def fired(self) -> list[int]:
+        return [node.tally.fired for node in self.nodes]
+
+    def until_all_ran(self, count: int, *, only: range | None = None) -> int:
+        for rounds in range(MANY_ROUNDS):
+            if sum(node.tally.settled for node in self.nodes) >= count:
+                return rounds
+            self.turn(only=only)
+        raise AssertionError(f"{self.fired} fired, {[node.tally.settled for node in self.nodes]} ran")
+
+
+def test_a_herd_is_planned_once_and_by_all():
+    nodes = Nodes(4)
+    nodes.put("herd", HERD)
+    nodes.turn()
+    nodes.clock.advance(MIDNIGHT + SECOND)  # it is the turn of each
+    nodes.until_all_ran(HERD)
+    assert sum(nodes.fired) == HERD
+    assert min(nodes.fired) > HERD // 8, nodes.fired
+    assert {Share(place, 4) for place in range(4)} <= set(nodes.store.shares)
+    looks = Counter(share is None for share in nodes.store.shares[4:])
+    assert looks[True] <= 4 * 4, "all look at everything, and plan the same"
+    ran = Counter(one.job for one in nodes.store.occurrences(OccurrenceFilter(), limit=2 * HERD))
+    assert set(ran.values()) == {1}
+    assert len(ran) == HERD
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_is_due_later_does_not_wait_for_the_herd(count):
+    nodes = Nodes(count, concurrency=50)
+    nodes.put("herd", 2 * HERD)
+    nodes.put("behind", 1, MIDNIGHT + timedelta(milliseconds=1))
+    nodes.turn()
+    nodes.clock.advance(MIDNIGHT - LEAD)
+    nodes.turn()
+    nodes.clock.advance(LEAD)
+    nodes.turn()  # one fires what it planned ahead: more than it can begin
+    nodes.clock.advance(SECOND)
+    for _ in range(8):
+        nodes.turn()
+    (behind,) = nodes.store.occurrences(OccurrenceFilter(job="behind-0"))
+    assert behind.started_at is not None, "created, and waits behind the herd"
+    assert sum(nodes.fired) < 2 * HERD, "the herd was over by then"
+    nodes.until_all_ran(2 * HERD + 1)
+
+
+def test_the_share_of_a_dead_node_is_taken_by_the_others():
+    nodes = Nodes(4)
+    nodes.put("herd", HERD)
+    nodes.turn()
+    nodes.clock.advance(MIDNIGHT)
+    nodes.until_all_ran(HERD, only=range(1, 4))
+    assert nodes.fired[0] == 0
+    assert sum(nodes.fired) == HERD
+
+
+def test_a_herd_is_fired_also_while_no_slot_is_free():
+    nodes = Nodes(2, concurrency=5)
+    nodes.put("herd", HERD)
+    nodes.turn()
+    nodes.clock.advance(MIDNIGHT)
+    rounds = 0
+    while sum(nodes.fired) < HERD:
+        nodes.turn(ending=False)
+        rounds += 1
+        assert rounds < MANY_ROUNDS * 3, nodes.fired
+    assert [len(hands.calls) for hands in nodes.hands] == [5, 5]
+
+
+def test_a_node_alone_shares_with_nobody():
+    assert share_of("a", ["a"]) == Share(0, 1)
+    assert share_of("x", ["a", "b"]) == Share(0, 1), "more nodes than a look shows"
+    assert share_of("b", ["a", "b", "c"]) == Share(1, 3)
+
+
+def test_a_share_that_leads_nowhere_is_left():
+    """Jobs that cannot be planned stay due: who asked for more of them at once, again and again, would never sleep."""
+    glance = Glance(
+        now=ManualClock().now(), jobs=(), more=True, next_job=None, backlog=False, next_pending=None, holders=(),
+        sessions=("a", "b"),
+    )  # fmt: skip
+    sharing = Sharing()
+    assert sharing.begins("a", glance)
+    assert not sharing.begins("a", glance)
+    assert sharing.fired(glance, 0, 0), "at everything, once"
+    assert not sharing.begins("a", glance)
+    assert not sharing.fired(glance, 0, 0)
