@@ -37,7 +37,7 @@ CREATE TABLE many (i INT PRIMARY KEY) SELECT 1 + a.d + 10 * b.d + 100 * c.d + 10
 
 INSERT INTO cronsensus_jobs (namespace, name, `function`, source, digest, spec, revision, overlap, keep,
     watermark, next_due, wake_at, created_at)
-SELECT namespace, CONCAT('many ', i), `function`, source, digest, spec, revision, overlap, keep,
+SELECT namespace, CONCAT('many ', i), `function`, 'runtime', digest, spec, revision, overlap, keep,
     watermark, {HOUR} + next_due + i, {HOUR} + wake_at + i, created_at
 FROM cronsensus_jobs, many WHERE name = 'hourly' AND i <= {JOBS};
 

@@ -31,10 +31,16 @@ HOUR = 3_600_000_000
 FEW = 250
 """Most entries of indexes that a verb may read; each reads or writes a handful of rows."""
 
+DECLARED = [
+    *(JobSpec(name=f"many {number}", function="f") for number in range(12)),
+    JobSpec(name="limited", function="f", policies=Policies(concurrency=50)),
+    JobSpec(name="hourly", function="f", trigger=every("1h", start=START)),
+    JobSpec(name="queue", function="f"),
+]
 FILL = f"""
 INSERT INTO cronsensus_jobs (namespace, name, function, source, digest, spec, revision, overlap, keep,
     watermark, next_due, wake_at, created_at)
-SELECT namespace, 'many ' || i, function, source, digest, spec, revision, overlap, keep,
+SELECT namespace, 'many ' || i, function, 'runtime', digest, spec, revision, overlap, keep,
     watermark, {HOUR} * 100 + next_due + i, {HOUR} * 100 + wake_at + i, created_at
 FROM cronsensus_jobs, generate_series(100, {JOBS}) AS i WHERE name = 'hourly';
 INSERT INTO cronsensus_eras (job_id, since, revision, trigger)
@@ -126,6 +132,8 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     done("pause", lambda: (store.pause("many 9", by="ann", why=""), store.resume("many 9", by="ann")))
     done("job_state", lambda: store.job_state("many 9"))
     done("put", lambda: store.put_jobs([JobSpec(name="many 10", function=f"g{now:%H}")], release="r1"))
+    done("declare", lambda: store.put_jobs(DECLARED, release="r1", complete=True))
+    done("declare again", lambda: store.put_jobs(DECLARED, release="r1", complete=True))
     done("open", lambda: store.open_session(a_session(f"s {now}"), lease=LEASE))
     done("close", lambda: store.close_session(f"s {now}"))
     done("reclaim", store.reclaim)
@@ -147,10 +155,7 @@ def prepare(server: PostgresServer, schema: str) -> tuple[PostgresStore, ManualC
     clock = ManualClock(START)
     store = PostgresStore(with_query(server.url, schema=schema), clock=clock)
     store.migrate()
-    few = [JobSpec(name=f"many {number}", function="f") for number in range(12)]
-    limited = JobSpec(name="limited", function="f", policies=Policies(concurrency=50))
-    hourly = JobSpec(name="hourly", function="f", trigger=every("1h", start=START))
-    store.put_jobs([*few, limited, hourly, JobSpec(name="queue", function="f")], release="r1")
+    store.put_jobs(DECLARED, release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="queue", key="model", delay=timedelta(days=1000))])
     return store, clock

@@ -42,7 +42,7 @@ def fill(connection: sqlite3.Connection) -> None:
 
         INSERT INTO cronsensus_jobs (namespace, name, function, source, digest, spec, revision, overlap, keep,
             watermark, next_due, wake_at, created_at)
-        SELECT namespace, 'many ' || i, function, source, digest, spec, revision, overlap, keep,
+        SELECT namespace, 'many ' || i, function, 'runtime', digest, spec, revision, overlap, keep,
             watermark, {hour} + next_due + i, {hour} + wake_at + i, created_at
         FROM cronsensus_jobs, many WHERE name = 'hourly' AND i <= {JOBS};
 
@@ -193,6 +193,15 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     store.job_state("many 9")
     store.put_jobs([JobSpec(name="many 10", function="g")], release="r1")
     store.retire("many 11", by="ann", why="")
+    store.put_jobs(
+        [
+            JobSpec(name="hourly", function="f", trigger=every("1h", start=START)),
+            JobSpec(name="queue", function="f"),
+            JobSpec(name="many 10", function="g"),
+        ],
+        release="r1",
+        complete=True,
+    )
     store.reclaim(["s1"])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, exists, select, update
+from sqlalchemy import and_, bindparam, exists, literal_column, select, update
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import DuplicateJob, StoreUnavailable
@@ -39,7 +39,8 @@ _STANDING = select(_j.id, _j.name, _j.digest, _j.revision, _j.overlap, _j.waterm
 _STANDING_LOCKED = _STANDING.order_by(_j.id).with_for_update()
 _ALL_CODE = (
     select(_j.id, _j.name, _j.revision, _j.watermark)
-    .where(_IN_NAMESPACE, _j.source == "code", _j.retired_at.is_(None))
+    # In its own words, not as a parameter: the index has only what is declared in code.
+    .where(_IN_NAMESPACE, _j.source == literal_column("'code'"), _j.retired_at.is_(None))
     .order_by(_j.id)
 )
 _IDS = select(_j.id, _j.name).where(_IN_NAMESPACE, _j.name.in_(bindparam("names", expanding=True)))

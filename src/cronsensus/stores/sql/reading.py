@@ -19,8 +19,8 @@ from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
 from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_view
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, instant, is_id
+from cronsensus.stores.sql.schema import along, listed
 from cronsensus.stores.sql.schema import jobs as jobs_table
-from cronsensus.stores.sql.schema import listed
 from cronsensus.stores.sql.schema import locks as locks_table
 from cronsensus.stores.sql.schema import logs as logs_table
 from cronsensus.stores.sql.schema import occurrences as occurrences_table
@@ -127,6 +127,10 @@ def occurrences(
         query = query.where(_o.scheduled_for >= to_micros(where.scheduled_from))
     if where.scheduled_until is not None:
         query = query.where(_o.scheduled_for <= to_micros(where.scheduled_until))
+    if where.job is None and len(where.states) == 1:
+        query = query.with_hint(*along("failed"))  # without a condition, on MySQL, it has every state
+    elif where.job is not None and where.key is None and (where.scheduled_from or where.scheduled_until):
+        query = query.with_hint(*along("nominal"))
     if newest_first:
         query = query.where(_o.id < (_NEWEST if after is None else after), listed(_o.id)).order_by(_o.id.desc())
     else:

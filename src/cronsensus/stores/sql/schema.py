@@ -193,6 +193,14 @@ jobs = Table(
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
     Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
+    # What a release that declares all of its jobs is compared with, however many were stored at run time.
+    *_partial(
+        "cronsensus_jobs_declared",
+        "namespace",
+        "id",
+        where="source = 'code' AND retired_at IS NULL",
+        mysql=("namespace", "source", "retired_at", "id"),
+    ),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
 )
