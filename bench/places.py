@@ -73,6 +73,23 @@ class Postgres(Places):
         assert row is not None
         return int(row[0])
 
+    def spent(self, url: str) -> tuple[int, float]:
+        """Return what ``sent`` does, and the milliseconds that the server took for it."""
+        row = self._connection.execute(
+            "SELECT coalesce(sum(calls), 0), coalesce(sum(total_exec_time), 0) FROM pg_stat_statements s"
+            " JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s",
+            (urlsplit(url).path.lstrip("/"),),
+        ).fetchone()
+        assert row is not None
+        return int(row[0]), float(row[1])
+
+    def run(self, url: str, text: str) -> None:
+        """Run statements in a place."""
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(text.encode())
+
     def forget(self, url: str) -> None:
         """Begin to count anew: what was sent to make the place and to wait for its nodes is nobody's cost."""
         self._connection.execute(
@@ -178,9 +195,9 @@ def open_places(kind: str) -> Iterator[Places]:
         ) as postgres:
             yield Postgres(postgres.url)
     elif kind == "mysql":
-        from tests.servers.mariadb import MariadbServer
+        from tests.servers.mysql import mysql_or_mariadb
 
-        with MariadbServer() as mariadb:
+        with mysql_or_mariadb() as mariadb:
             yield Mysql(mariadb.url)
     else:
         from tests.servers.redis import RedisServer

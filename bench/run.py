@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("benches", nargs="*", default=None, help=", ".join(BENCHES))
     parser.add_argument("--store", choices=KINDS, default="sqlite", help="where: a server is started for it")
     parser.add_argument("--peers", action="store_true", help=f"beside other libraries: {', '.join(BESIDE_PEERS)}")
+    parser.add_argument("--jobs", type=int, help="how many jobs `stored` stores: 1000000 on postgres")
     parser.add_argument("--quick", action="store_true", help="a short look; its figures are not for quoting")
     options = parser.parse_args()
     known = BESIDE_PEERS if options.peers else BENCHES
@@ -38,7 +39,8 @@ def main() -> int:
         for name in options.benches or known:
             say(f"{name} on {options.store} …")
             module = importlib.import_module(f"bench.peers.{name}" if options.peers else f"bench.{name}")
-            measured = module.bench(places, quick=options.quick)
+            more = {"jobs": options.jobs} if name == "stored" else {}
+            measured = module.bench(places, quick=options.quick, **more)
             say(markdown(measured))
             results += measured
     print(f"\n{machine()}, {options.store}{' (quick)' if options.quick else ''}\n\n{markdown(results)}")

@@ -20,7 +20,7 @@ from redis.retry import Retry
 from tests.chaos.cluster import Cluster
 from tests.faults.watching import LEASE, NAMES
 from tests.servers.fixtures import mysql_connection
-from tests.servers.mariadb import MariadbServer
+from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
@@ -69,7 +69,9 @@ KINDS = {
         psycopg.connect,
         psycopg.OperationalError,
     ),
-    "mysql": Kind(MariadbServer, b"\x03COMMIT", {"max-connections": "20"}, mysql_connection, pymysql.OperationalError),
+    "mysql": Kind(
+        mysql_or_mariadb, b"\x03COMMIT", {"max-connections": "20"}, mysql_connection, pymysql.OperationalError
+    ),
     "redis": Kind(RedisServer, b"EVALSHA", {"maxclients": "20"}, redis_connection, redis.RedisError),
 }
 

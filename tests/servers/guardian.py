@@ -24,7 +24,10 @@ from typing import NoReturn
 
 import psutil
 
-PROGRAMS = {"postgres", "initdb", "mariadbd", "mysqld", "redis-server", "redis-check-rdb", "valkey-server", "pgbouncer"}
+PROGRAMS = {
+    "postgres", "initdb", "mariadbd", "mysqld", "redis-server", "redis-check-rdb", "valkey-server", "valkey-check-rdb",
+    "pgbouncer",
+}  # fmt: skip
 PATIENCE = 3.0
 """Seconds for a server to leave by itself."""
 

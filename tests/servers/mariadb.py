@@ -26,9 +26,17 @@ class MariadbServer(Server):
         folder: Path | None = None,
     ) -> None:
         self.settings = dict(settings or {})
-        self.program = program("mariadb-server", "mariadbd", "mysqld")
-        self.installer = program("mariadb-server", "mariadb-install-db", "mysql_install_db")
+        self.program = self.find_program()
         super().__init__(durable=durable, lives_with=lives_with, folder=folder)
+
+    def find_program(self) -> str:
+        """Return the path of what runs."""
+        return program("mariadb-server", "mariadbd", "mysqld")
+
+    @property
+    def base(self) -> str:
+        """Return the folder that the program was unpacked to, where it looks for what it needs."""
+        return str(Path(self.program).parent.parent)
 
     @property
     def url(self) -> str:
@@ -36,9 +44,15 @@ class MariadbServer(Server):
 
     def make(self) -> None:
         self.run(
-            [self.installer, "--no-defaults", f"--datadir={self.data}", "--auth-root-authentication-method=normal",
+            [program("mariadb-server", "mariadb-install-db", "mysql_install_db"), "--no-defaults",
+             f"--basedir={self.base}", f"--datadir={self.data}", "--auth-root-authentication-method=normal",
              "--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=32M", "--debug-no-sync"],
         )  # fmt: skip
+
+    def own_settings(self) -> dict[str, str]:
+        """Return the settings that only this kind of server has."""
+        own = {"innodb-log-file-size": "32M"}
+        return own if self.durable else own | {"debug-no-sync": "ON"}
 
     def command(self) -> list[str]:
         settings = {
@@ -50,18 +64,17 @@ class MariadbServer(Server):
             "default-time-zone": "+05:45",  # who forgets to ask for UTC is found out
             "max-connections": "300",
             "innodb-buffer-pool-size": "128M",
-            "innodb-log-file-size": "32M",
             "innodb-buffer-pool-dump-at-shutdown": "OFF",
             "innodb-buffer-pool-load-at-startup": "OFF",
             # Where the kernel's ring buffers are limited or forbidden (containers) it would not start.
             "innodb-use-native-aio": "OFF",
         }
         if not self.durable:
-            settings |= {"debug-no-sync": "ON", "innodb-flush-log-at-trx-commit": "2"}
-        settings |= self.settings
+            settings |= {"innodb-flush-log-at-trx-commit": "2"}
+        settings |= self.own_settings() | self.settings
         options = [f"--{name}={value}" for name, value in settings.items()]
-        return [self.program, "--no-defaults", f"--datadir={self.data}", f"--port={self.port}", "--skip-name-resolve",
-                *options]  # fmt: skip
+        return [self.program, "--no-defaults", f"--basedir={self.base}", f"--datadir={self.data}",
+                f"--port={self.port}", "--skip-name-resolve", *options]  # fmt: skip
 
     def answering(self) -> Path | None:
         try:

@@ -18,9 +18,14 @@ class ServiceMissing(Exception):
 def program(package: str, *names: str) -> str:
     """Return the path of the first of ``names`` that is here.
 
+    What is in the folder CRONSENSUS_TEST_SERVERS, made by scripts/other-servers, goes before the system's own.
+
     Raises:
         ServiceMissing: none is.
     """
+    for name in names:
+        if found := _in_another_place(name):
+            return found
     for name in names:
         # The newest PostgreSQL first; Debian keeps several beside one another, none of them on PATH.
         folders = [folder for pattern in OUTSIDE_PATH for folder in sorted(Path("/").glob(pattern[1:]), key=_number)]
@@ -30,6 +35,16 @@ def program(package: str, *names: str) -> str:
     raise ServiceMissing(
         f"service missing: {names[0]} is not on this machine (Debian's package {package}); scripts/servers installs it"
     )
+
+
+def _in_another_place(name: str) -> str | None:
+    if not (named := os.environ.get("CRONSENSUS_TEST_SERVERS")):
+        return None
+    root = Path(named).resolve()
+    if not root.is_dir():
+        raise ServiceMissing(f"service missing: CRONSENSUS_TEST_SERVERS={root} is no folder; see scripts/other-servers")
+    folders = [folder for pattern in (*OUTSIDE_PATH, "/usr/bin") for folder in root.glob(pattern[1:])]
+    return shutil.which(name, path=os.pathsep.join(map(os.fspath, folders)))
 
 
 def _number(folder: Path) -> float:

@@ -10,14 +10,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from tests.servers import guardian
-from tests.servers.mariadb import MariadbServer
+from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
 MAKERS: dict[str, Callable[..., Server]] = {
     "postgres": PostgresServer,
-    "mysql": MariadbServer,
+    "mysql": mysql_or_mariadb,
     "redis": RedisServer,
 }
 
