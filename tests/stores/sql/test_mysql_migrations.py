@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
 from cronsensus.stores.sql import migrations
-from cronsensus.stores.sql.mysql import MysqlStore, store
+from cronsensus.stores.sql.mysql import MysqlStore, driver, store
 from tests.servers.fixtures import mysql_connection
 
 
@@ -125,7 +125,8 @@ def test_a_failed_migration_lets_go_of_the_lock(mysql_url, monkeypatch):
 
 def test_no_lock_is_not_taken_for_a_lock(mysql_url, monkeypatch):
     """GET_LOCK answers NULL for an error; that is neither yes nor no."""
-    monkeypatch.setattr(store, "literal", lambda driver, name: "NULL")
+    real = driver.run
+    monkeypatch.setattr(store, "run", lambda to, text: ((None,),) if "GET_LOCK" in text else real(to, text))
     handle = MysqlStore(mysql_url)
     with pytest.raises(StoreUnavailable, match="could not give the lock of migrations"):
         handle.migrate()

@@ -82,7 +82,7 @@ class MysqlDialect(Dialect):
 
     def begin_write(self, connection: Connection) -> None:
         """Begin, and read the clock. What another transaction commits meanwhile, the next statement sees."""
-        self._begin(connection, self._write)
+        self._begin(connection, driver_of(connection).hold_rows() + self._write)
 
     def begin_lent(self, connection: Connection) -> None:
         """Begin at the server's own isolation, which the code of a job may count on."""

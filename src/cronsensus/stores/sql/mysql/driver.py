@@ -17,7 +17,7 @@ import pymysql
 from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
-from cronsensus.errors import MissingExtra, StoreUnavailable
+from cronsensus.errors import InvalidOption, MissingExtra, StoreUnavailable
 from cronsensus.stores.sql.dialect import MOST_PAUSED
 from cronsensus.stores.sql.lending import MOST_IDLE
 from cronsensus.stores.sql.mysql.url import MysqlUrl
@@ -40,19 +40,45 @@ class BoundedConnection(pymysql.connections.Connection):
     Attributes:
         is_mariadb: which of the two it is.
         version: of the server, as it says it.
+        limits: seconds after which the server ends this connection when it lies idle inside of a transaction that
+            writes, and outside; ``None``: it tells the two apart by itself.
     """
 
     is_mariadb = False
     version = ""
+    limits: tuple[int, int] | None = None
+    _holds_rows = False
+
+    def hold_rows(self) -> str:
+        """Return what to say before a transaction that writes, so that nobody waits for one who stands still in it."""
+        if self.limits is None:
+            return ""
+        self._holds_rows = True
+        return f"SET SESSION wait_timeout = {self.limits[0]}; "
 
     def be_patient(self, seconds: float) -> None:
         """Let a call take so long from now on. PyMySQL has no word for it; these names it has always had."""
         self._read_timeout = self._write_timeout = seconds
 
+    def commit(self) -> None:
+        """Commit; from now on the connection may lie idle."""
+        if not self._end("COMMIT"):
+            super().commit()
+
     def rollback(self) -> None:
         """Roll back, unless the connection is gone and its transaction with it."""
-        if self.open:
+        if self.open and not self._end("ROLLBACK"):
             super().rollback()
+
+    def _end(self, word: str) -> bool:
+        if not self._holds_rows or self.limits is None:
+            return False
+        self._holds_rows = False
+        with self.cursor() as cursor:
+            cursor.execute(f"{word}; SET SESSION wait_timeout = {self.limits[1]}")
+            while cursor.nextset():
+                pass
+        return True
 
 
 def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedConnection:
@@ -72,6 +98,8 @@ def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedC
         driver.be_patient(longest + BEYOND)
         for setting in settings(url, longest, is_mariadb=driver.is_mariadb):
             run(driver, f"SET SESSION {setting}")
+        if not driver.is_mariadb:
+            driver.limits = pause(url, longest), resting(longest)
     except BaseException:
         driver.close()
         raise
@@ -86,7 +114,9 @@ def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
     driver = _connect(url, 0)
     limit = "idle_transaction_timeout" if driver.is_mariadb else "wait_timeout"
     try:
-        run(driver, f"SET SESSION {limit} = IF(@@{limit} = 0, {MOST_IDLE}, LEAST(@@{limit}, {MOST_IDLE}))")
+        shortest = f"IF(@@{limit} = 0, {MOST_IDLE}, LEAST(@@{limit}, {MOST_IDLE}))"
+        # MySQL takes nothing for a number of seconds that might be another kind of number.
+        run(driver, f"SET SESSION {limit} = CAST({shortest} AS UNSIGNED)")
         driver.be_patient(LENT_PATIENCE)
     except BaseException:
         driver.close()
@@ -95,26 +125,29 @@ def open_for_jobs(url: MysqlUrl) -> BoundedConnection:
 
 
 def _connect(url: MysqlUrl, flags: int) -> BoundedConnection:
-    driver = BoundedConnection(
-        host=url.host,
-        port=url.port,
-        user=url.user,
-        password=url.password,
-        database=url.database,
-        charset="utf8mb4",
-        # Of literals among themselves; names and keys bring their own.
-        collation="utf8mb4_bin",
-        autocommit=True,
-        connect_timeout=url.connect_timeout,
-        # Both alike, or PyMySQL sets the socket's timeout anew before each packet.
-        read_timeout=url.timeout + BEYOND,
-        write_timeout=url.timeout + BEYOND,
-        # FOUND_ROWS: an UPDATE answers how many rows it found, also where it changed nothing in them.
-        client_flag=CLIENT.FOUND_ROWS | flags,
-        program_name="cronsensus",
-        defer_connect=True,
-        **cast("Any", url.driver),
-    )
+    try:
+        driver = BoundedConnection(
+            host=url.host,
+            port=url.port,
+            user=url.user,
+            password=url.password,
+            database=url.database,
+            charset="utf8mb4",
+            # Of literals among themselves; names and keys bring their own.
+            collation="utf8mb4_bin",
+            autocommit=True,
+            connect_timeout=url.connect_timeout,
+            # Both alike, or PyMySQL sets the socket's timeout anew before each packet.
+            read_timeout=url.timeout + BEYOND,
+            write_timeout=url.timeout + BEYOND,
+            # FOUND_ROWS: an UPDATE answers how many rows it found, also where it changed nothing in them.
+            client_flag=CLIENT.FOUND_ROWS | flags,
+            program_name="cronsensus",
+            defer_connect=True,
+            **cast("Any", url.driver),
+        )
+    except OSError as error:  # of the files that the URL names; the server was not asked yet
+        raise InvalidOption(f"the URL of {url.where} names a file that cannot be read ({error}); correct it") from error
     try:
         driver.connect(None if driver.unix_socket else _reach(driver))
     except RuntimeError as error:
@@ -183,14 +216,25 @@ def settings(url: MysqlUrl, timeout: float, *, is_mariadb: bool) -> Iterator[str
         "lock_wait_timeout": str(url.lock_timeout),
     }
     if is_mariadb:
-        # Whole seconds; who is patient for more than the URL says, as a migration is, may also pause for longer.
-        paused = round(timeout if timeout > url.timeout else min(timeout, MOST_PAUSED))
-        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(paused)}
+        special = {"max_statement_time": f"{timeout:g}", "idle_transaction_timeout": str(pause(url, timeout))}
     else:
-        # Not run. MySQL bounds only SELECT, and knows no limit for idle transactions but that of all idle connections;
-        # one that was closed while it lay idle is opened anew without a word.
-        special = {"max_execution_time": str(round(timeout * 1000)), "wait_timeout": str(round(3 * timeout))}
+        # MySQL bounds only SELECT, and knows no limit for idle transactions but that of all idle connections, which is
+        # therefore another one inside of a transaction that writes.
+        special = {"max_execution_time": str(round(timeout * 1000)), "wait_timeout": str(resting(timeout))}
     yield ", ".join(f"SESSION {name} = {value}" for name, value in (common | special).items()).removeprefix("SESSION ")
+
+
+def pause(url: MysqlUrl, timeout: float) -> int:
+    """Return the seconds that a transaction may stand still.
+
+    Who is patient for more than the URL says, as a migration is, may also pause for longer.
+    """
+    return round(timeout if timeout > url.timeout else min(timeout, MOST_PAUSED))
+
+
+def resting(timeout: float) -> int:
+    """Return the seconds that a connection may lie idle; one that was closed is opened anew without a word."""
+    return round(3 * timeout)
 
 
 def run(driver: BoundedConnection, text: str) -> tuple[tuple[Any, ...], ...]:
