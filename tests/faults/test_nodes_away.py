@@ -4,7 +4,7 @@ from tests.chaos.cluster import Cluster
 from tests.faults.watching import AWAY, Fault, settle_and_judge, stopped_for, until_all_work, until_busy
 from tests.servers.proxy import Proxy
 
-LIMIT = {"postgres": "?timeout=2s", "mariadb": "?timeout=2s"}
+LIMIT = {"postgres": "?timeout=2s", "mariadb": "?timeout=2s", "mysql": "?timeout=2s"}
 """How long the server lets a transaction stand still, with all that it has locked."""
 
 

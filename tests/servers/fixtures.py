@@ -134,12 +134,18 @@ def mysql_url(mysql_server_url: str) -> Iterator[str]:
             pytest.fail(f"the test left a transaction open on its database {database}: {error}")
 
 
+def redis_client(url: str) -> redis.Redis | redis.RedisCluster:
+    """Connect to a server by its URL, or to a Cluster by that of one of its servers."""
+    scheme, _, rest = url.partition("+cluster://")
+    return redis.RedisCluster.from_url(f"{scheme}://{rest}") if rest else redis.Redis.from_url(url)
+
+
 @pytest.fixture
 def redis_url(redis_server_url: str) -> Iterator[str]:
     """Return a URL with a prefix of its own, under which there is nothing: ``redis://…?prefix=test_…``."""
     prefix = _fresh()
     yield with_query(redis_server_url, prefix=prefix)
-    with redis.Redis.from_url(redis_server_url) as client:
+    with redis_client(redis_server_url) as client:
         # The prefix may stand in braces, or have words before it.
         for key in client.scan_iter(match=f"*{prefix}*", count=1000):
             client.unlink(key)

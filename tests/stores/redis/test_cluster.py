@@ -1,76 +1,58 @@
-"""A real Cluster of two servers: found, followed when the slot moves, and never written to in the middle of a move."""
+"""A real Cluster of servers: found, followed when the slot moves, and never written to in the middle of a move."""
 
+import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import redis
-from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.retry import Retry
 
+from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.occurrence import Item
+from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.space import Space
+from cronsensus.testing.conformance import Claiming, Locks, Racing
+from tests.servers.cluster import ClusterServer, RedisCluster
+from tests.servers.fixtures import with_query
 from tests.servers.programs import ServiceMissing
-from tests.servers.redis import RedisServer
-from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
+from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 
-SLOTS = 16384
 SPACE = Space("cronsensus", "default")
 SLOT = key_slot(SPACE.meta)
-
-
-class ClusterServer(RedisServer):
-    def __init__(self) -> None:
-        super().__init__(durable=False)
-        self.settings = {
-            "cluster-enabled": "yes",
-            "cluster-node-timeout": "5000",
-            "cluster-allow-reads-when-down": "yes",
-        }
-
-    def answering(self) -> Path | None:
-        with redis.Redis(
-            port=self.port, socket_timeout=2, retry=Retry(NoBackoff(), 0), decode_responses=True
-        ) as client:
-            try:
-                return Path(client.config_get("dir")["dir"])
-            except redis.RedisError:
-                return None
-
-    def ask(self, *words: object) -> object:
-        with redis.Redis(port=self.port, socket_timeout=5, decode_responses=True) as client:
-            return client.execute_command(*words)
-
-    def knows_all(self) -> bool:
-        """Tell whether it knows both servers, and that all slots are served."""
-        both = str(self.ask("CLUSTER", "SLOTS")).count("127.0.0.1") == 2
-        return both and "cluster_state:ok" in str(self.ask("CLUSTER", "INFO"))
-
-    @property
-    def name(self) -> str:
-        return str(self.ask("CLUSTER", "MYID"))
 
 
 @pytest.fixture
 def cluster() -> Iterator[tuple[ClusterServer, ClusterServer]]:
     """Give two servers that each have half of the slots; the first has ours."""
     try:
-        first, second = ClusterServer(), ClusterServer()
+        made = RedisCluster(masters=2, first_has=SLOT)
     except ServiceMissing as missing:
         pytest.skip(str(missing))
-    with first, second:
-        lower, upper = (0, SLOTS // 2 - 1), (SLOTS // 2, SLOTS - 1)
-        ours, theirs = (lower, upper) if lower[0] <= SLOT <= lower[1] else (upper, lower)
-        first.ask("CLUSTER", "ADDSLOTSRANGE", *ours)
-        second.ask("CLUSTER", "ADDSLOTSRANGE", *theirs)
-        second.ask("CLUSTER", "SET-CONFIG-EPOCH", 7)
-        first.ask("CLUSTER", "MEET", "127.0.0.1", second.port)
-        for server in (first, second):
-            wait_until(server.knows_all, "the Cluster")
+    with made:
+        first, second = made.servers
         yield first, second
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[RedisCluster]:
+    """Give a Cluster of three masters."""
+    try:
+        made = RedisCluster()
+    except ServiceMissing as missing:
+        pytest.skip(str(missing))
+    with made:
+        yield made
+
+
+class TestOnACluster(Racing, Claiming, Locks):
+    @pytest.fixture(autouse=True)
+    def _place(self, three: RedisCluster) -> None:
+        # Other prefixes are other slots: the tests are on all three.
+        self.url = with_query(three.url, prefix=f"test_{uuid.uuid4().hex[:12]}")
+
+    def make_store(self, clock: Clock, namespace: str = "default") -> Store:
+        return RedisStore(self.url, namespace=namespace, clock=clock)
 
 
 def keys_on(server: ClusterServer) -> int:
