@@ -1,5 +1,7 @@
 """What cannot be meant is refused where it is written, with what to write instead."""
 
+import asyncio
+
 import pytest
 
 from cronsensus import (
@@ -41,6 +43,25 @@ def test_options_that_cannot_be(options, said):
         Lock(URL, "name", **options)
     with pytest.raises(InvalidOption, match=said):
         Scheduler(URL).lock("name", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sleep": 0.1}, "unknown option 'sleep' for acquire; write nothing: who waits is told"),
+        ({"token": "mine"}, "unknown option 'token' for acquire; write nothing: the store gives the token"),
+        ({"timeout": 5}, "unknown option 'timeout' for acquire"),
+        ({"blockng": True}, "did you mean 'blocking'"),
+        ({"blocking": 0.5}, r"blocking=0.5: True or False; .* blocking_timeout='5s'"),
+    ],
+)
+def test_ways_to_acquire_that_there_are_not(options, said):
+    lock = Lock(URL, "name")
+    with pytest.raises(InvalidOption, match=said):
+        lock.acquire(**options)
+    with pytest.raises(InvalidOption, match=said):
+        asyncio.run(lock.aacquire(**options))
+    assert not lock.locked()
 
 
 @pytest.mark.parametrize("name", ["", "x" * 10_240, " name", "name ", "a\0b", "a\nb", None, 7, b"name"])

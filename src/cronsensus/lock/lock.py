@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from types import TracebackType
+from types import MappingProxyType, NoneType, TracebackType
 from typing import Never
 
 from cronsensus.durations import Duration, format_duration, parse_duration
@@ -31,10 +31,13 @@ TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
 SHORTEST_UNRENEWED = timedelta(milliseconds=100)
 MOST_HOLDERS = 1000
 _OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace"}
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 _ELSEWHERE = {
     "timeout": "ttl='30s', which is renewed while the lock is held",
     "sleep": "nothing: who waits is told, and does not poll",
     "thread_local": "nothing: each thread and each task holds what it acquired itself",
+    "token": "nothing: the store gives the token, which grows with every holder; read it from lock.token",
+    "raise_on_release_error": "nothing: a lease that was lost is an error only if the block itself did not fail",
 }
 
 
@@ -85,7 +88,7 @@ class Lock:
         **unknown: Never,
     ) -> None:
         for option in unknown:
-            raise _unknown(option)
+            raise _unknown(option, _OPTIONS, "Lock")
         self.name = check_name(name, what="lock name")
         self._wanted = Wanted(
             name=self.name, ttl=_read_ttl(ttl, renew=renew), limit=_read_limit(limit), renew=renew, bound=True
@@ -153,27 +156,39 @@ class Lock:
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    def acquire(self, blocking: bool | None = None, blocking_timeout: Duration | None = None) -> bool:  # noqa: FBT001 - redis-py's
+    def acquire(
+        self,
+        blocking: bool | None = None,  # noqa: FBT001 - redis-py's
+        blocking_timeout: Duration | None = None,
+        **unknown: Never,
+    ) -> bool:
         """Take the lock; return whether it was to be had.
 
         Args:
             blocking: whether to wait while others hold it. Defaults to what the lock was made with.
             blocking_timeout: for how long at most. Defaults to what the lock was made with.
+            unknown: refused, with what to write instead.
 
         Raises:
             StoreError: the store cannot be asked; nothing is held.
             NotTheHolder: this thread holds it already.
+            InvalidOption, InvalidDuration: an unknown or impossible option.
         """
-        return self._acquire(self._patience_of(blocking, blocking_timeout)) is not None
+        return self._acquire(self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     def _acquire(self, patience: float | None) -> Lease | None:
         self._refuse_twice()
         lease = drive(acquiring(self._gate(), self._wanted, patience))
         return None if lease is None else self._take_in(lease)
 
-    async def aacquire(self, blocking: bool | None = None, blocking_timeout: Duration | None = None) -> bool:  # noqa: FBT001
+    async def aacquire(
+        self,
+        blocking: bool | None = None,  # noqa: FBT001
+        blocking_timeout: Duration | None = None,
+        **unknown: Never,
+    ) -> bool:
         """Do what ``acquire`` does without blocking the event loop; what is acquired is held by this task."""
-        return await self._aacquire(self._patience_of(blocking, blocking_timeout)) is not None
+        return await self._aacquire(self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     async def _aacquire(self, patience: float | None) -> Lease | None:
         self._refuse_twice()
@@ -181,19 +196,30 @@ class Lock:
         lease = await adrive(acquiring(gate, replace(self._wanted, bound=False), patience), give_back)
         return None if lease is None else self._take_in(lease)
 
-    def _patience_of(self, blocking: bool | None, timeout: Duration | None) -> float | None:  # noqa: FBT001
+    def _patience_of(
+        self,
+        blocking: bool | None = None,  # noqa: FBT001
+        timeout: Duration | None = None,
+        unknown: Mapping[str, object] = _NOTHING,
+    ) -> float | None:
+        for option in unknown:
+            raise _unknown(option, {"blocking", "blocking_timeout"}, "acquire")
+        if not isinstance(blocking, (bool, NoneType)):
+            raise InvalidOption(
+                f"blocking={blocking!r}: True or False; for how long to wait is said by blocking_timeout='5s'"
+            )
         if not (self._blocking if blocking is None else blocking):
             return 0.0
         return self._patience if timeout is None else _read_timeout(timeout)
 
     def __enter__(self) -> Lease:
-        lease = self._acquire(self._patience_of(None, None))
+        lease = self._acquire(self._patience_of())
         if lease is None:
             raise self._not_to_be_had()
         return lease
 
     async def __aenter__(self) -> Lease:
-        lease = await self._aacquire(self._patience_of(None, None))
+        lease = await self._aacquire(self._patience_of())
         if lease is None:
             raise self._not_to_be_had()
         return lease
@@ -321,10 +347,10 @@ def _kind() -> str:
 # --- what may be asked for -------------------------------------------------------------------------------------------
 
 
-def _unknown(option: str) -> InvalidOption:
+def _unknown(option: str, known: set[str], where: str) -> InvalidOption:
     if option in _ELSEWHERE:
-        return InvalidOption(f"unknown option {option!r} for Lock; write {_ELSEWHERE[option]}")
-    return unknown_option(option, _OPTIONS, where="Lock")
+        return InvalidOption(f"unknown option {option!r} for {where}; write {_ELSEWHERE[option]}")
+    return unknown_option(option, known, where=where)
 
 
 def _read_ttl(ttl: Duration | None, *, renew: bool) -> timedelta:
