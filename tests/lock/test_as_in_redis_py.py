@@ -1,7 +1,6 @@
 """Code that was written for redis-py's ``Lock`` does the same with ours: only the constructor changes."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
