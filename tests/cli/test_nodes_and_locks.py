@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+from cronsensus import Scheduler
+
 
 def test_nodes_are_listed_with_what_they_hold(cluster: Any) -> None:
     cluster.every("tick")
@@ -91,3 +93,17 @@ def test_locks_are_listed_with_holder_and_token(cluster: Any) -> None:
     (lock,) = cluster("locks", "list", "-o", "json").data["locks"]
     assert (lock["name"], lock["holder"], lock["token"], lock["expires_in"]) == ("reindex", "web-1:42", 1, 20.0)
     assert "10s ago" in cluster("locks", "list").out
+
+
+def test_who_only_locks_is_no_node_for_a_probe(cluster: Any) -> None:
+    with Scheduler(cluster.store).lock("reindex"):
+        assert cluster("health").code == 1
+        cluster.every("tick")
+        assert "no node is alive, so nothing runs (1 job)" in cluster("doctor").text
+
+
+def test_a_program_of_guarded_functions_needs_no_node(cluster: Any) -> None:
+    Scheduler(cluster.store).once("k", name="charge")(lambda: 1)()
+    answer = cluster("doctor")
+    assert "no node is alive, and guarded functions need none" in answer.text
+    assert answer.code == 0

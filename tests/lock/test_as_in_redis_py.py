@@ -8,7 +8,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import LockError, LockNotOwnedError
 
-from cronsensus import LeaseLost, Lock, LockHeld, NotTheHolder
+from cronsensus import InvalidOption, LeaseLost, Lock, LockHeld, NotTheHolder
 from cronsensus.lock import opening
 
 NOT_HELD = (LockError, NotTheHolder)
@@ -104,3 +104,13 @@ def test_async_code_adds_a_letter(redis_url):
         asyncio.run(main())
     finally:
         opening.close_all()
+
+
+def test_a_client_will_do_as_the_place(redis_url):
+    client = redis.Redis.from_url(redis_url.partition("?")[0])
+    with Lock(client, f"{redis_url[-20:]}"):
+        assert Lock(redis_url.partition("?")[0], f"{redis_url[-20:]}").locked()
+    client.close()
+    opening.close_all()
+    with pytest.raises(InvalidOption, match=r"no client of redis-py for one server; give the URL"):
+        Lock(redis.Redis(unix_socket_path="/run/redis.sock"), "name")

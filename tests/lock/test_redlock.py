@@ -64,8 +64,8 @@ def test_servers_that_make_no_majority_are_refused(where, said):
 
 
 def test_a_majority_is_for_one_holder(five):
-    with pytest.raises(InvalidOption, match="for one holder; use one store for several"):
-        Lock(urls(five), "name", limit=2).acquire()
+    with pytest.raises(InvalidOption, match="locks for one holder; use one store for several"):
+        Lock(urls(five), "name", limit=2)
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

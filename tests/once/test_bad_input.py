@@ -106,6 +106,10 @@ def test_decorators_without_their_parentheses(local):
         local.once_per(charge)
     with pytest.raises(InvalidOption, match=r"write @scheduler.startup\(scope='start'\)"):
         local.startup(charge)
+    bare = local.once(charge)  # it may be meant as the key
+    for call in (lambda: bare(7), lambda: bare(order_id=7), lambda: bare("a", "b"), bare):
+        with pytest.raises(InvalidOption, match=r"write @scheduler.once\(key='charge:{order_id}'\)"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ JUST_NOW = timedelta(seconds=2)
 
 def alive(store: Store) -> list[SessionView]:
     """Return the nodes that live: those in time with their lease, draining ones too."""
-    return [one for one in store.sessions() if one.state in {"alive", "draining"} and one.expires_in > timedelta(0)]
+    return [one for one in nodes(store) if one.state in {"alive", "draining"} and one.expires_in > timedelta(0)]
+
+
+def nodes(store: Store) -> list[SessionView]:
+    """Return the sessions of nodes: a process that only locks, or only calls guarded functions, runs no job."""
+    return [one for one in store.sessions() if not one.guest]
 
 
 def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) -> list[str]:
@@ -29,7 +34,7 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
     if one.due_at > now:
         cause = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return [f"It is due {relative(one.due_at, now)}{cause}."]
-    sessions = store.sessions()
+    sessions = nodes(store)
     found = _nobody(sessions)
     if found:
         return found

@@ -59,8 +59,8 @@ class Lock:
 
     Args:
         where: the URL of a store (``redis://…``, ``postgresql://…``, ``sqlite:///…``) or of a directory
-            (``file:///var/lock/app``), an open ``Store``, or a list of ``redis://`` URLs of independent masters. (Or a
-            function that returns a ``Gate``.)
+            (``file:///var/lock/app``), an open ``Store``, a client of redis-py (of which only the address is used), or
+            a list of ``redis://`` URLs of independent masters. (Or a function that returns a ``Gate``.)
         name: of the lock, within ``namespace``.
         ttl: how long it lasts once nobody renews it any more. (On files: for as long as the process lives.)
         limit: how many may hold it.
@@ -96,6 +96,8 @@ class Lock:
         self._blocking = blocking
         self._patience = _read_timeout(blocking_timeout)
         self._gate = gates_of(where, namespace)
+        if limit != 1 and isinstance(where, (list, tuple)):
+            raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
         self._guard = threading.Lock()
         self._leases: dict[object, Lease] = {}
 

@@ -9,12 +9,15 @@ from functools import partial
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidOption
+from cronsensus.lock.clients import is_client, url_of
 from cronsensus.lock.gate import Gate
 from cronsensus.lock.in_store import StoreGate
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 
 Where = str | Store | Sequence[str] | Callable[[], Gate]
+
+_LONGEST = 100
 
 _guard = threading.Lock()
 _by_url: dict[Hashable, Gate] = {}
@@ -33,6 +36,8 @@ def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
         if namespace is not None and namespace != where.namespace:
             raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
         return lambda: _at_store(where)
+    if is_client(where):
+        return gates_of(url_of(where), namespace)
     if callable(where):
         return where
     if isinstance(where, str) and where.strip():
@@ -43,9 +48,12 @@ def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
         at_masters = partial(_at_masters, tuple(where), namespace or "default")
         at_masters()
         return at_masters
+    shown = repr(where)
+    if len(shown) > _LONGEST:
+        shown = type(where).__name__
     raise InvalidOption(
-        f"{where!r} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, "
-        "or a list of redis:// URLs"
+        f"{shown} is no place for a lock; write the URL of a store such as redis://localhost, file:///var/lock/app, or "
+        "a list of redis:// URLs"
     )
 
 

@@ -31,7 +31,7 @@ from datetime import timedelta
 from typing import Any
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.errors import StoreUnavailable
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease
 from cronsensus.lock.masters import SLOWEST, Masters, MastersLine, Round, Script
@@ -130,10 +130,6 @@ class RedlockGate(Gate):
 
     def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
         """Try to have the lock at a majority; if it is refused, look whether its holders live."""
-        if wanted.limit != 1:
-            raise InvalidOption(
-                f"limit={wanted.limit}: what a majority of masters holds is for one holder; use one store for several"
-            )
         lease, holders = self._try(wanted)
         if lease is None and self._bury(wanted.name, holders):
             lease, holders = self._try(wanted)

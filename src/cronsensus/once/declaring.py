@@ -117,7 +117,10 @@ class Guards(ABC):
         refuse_unknown(unknown, _OPTIONS, "once")
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
 
-        def decorate(function: Callable[..., Any]) -> Once[..., Any]:
+        def decorate(function: Any = None, *args: Any, **kwargs: Any) -> Once[..., Any]:
+            if callable(key) and (args or kwargs or not callable(function)):
+                # `key` is the function, and this is a call of what it became.
+                raise _parentheses("once", "key='charge:{order_id}'")
             looked_at = look(function, name)
             signature = _signature(looked_at, transaction=transaction)
             key_of = KeyOf(key, looked_at.name, signature)
@@ -279,4 +282,8 @@ def refuse_unknown(unknown: dict[str, Any], known: set[str], where: str) -> None
 def require_parentheses(first: object, decorator: str, example: str) -> None:
     """Raise if a function stands where the decorator's first argument belongs."""
     if inspect.isfunction(first):
-        raise InvalidOption(f"the decorator needs its parentheses; write @scheduler.{decorator}({example})")
+        raise _parentheses(decorator, example)
+
+
+def _parentheses(decorator: str, example: str) -> InvalidOption:
+    return InvalidOption(f"the decorator needs its parentheses; write @scheduler.{decorator}({example})")

@@ -123,8 +123,9 @@ class KeyOf:
         kind = type(value)
         if all(getattr(kind, text) is getattr(object, text) for text in ("__str__", "__repr__", "__format__")):
             raise InvalidOption(
-                f"key={self._key!r} of {self._name}(): {field} is a {kind.__qualname__} that has no text of its own, "
-                f"so no two calls would have the same key; name what tells it apart, as in {{{field}.id}}"
+                f"key={self._key!r} of {self._name}(): {field} is of the type {kind.__qualname__}, which has no "
+                f"text of its own, so no two calls would have the same key; name what tells it apart, "
+                f"as in {{{field}.id}}"
             )
 
 

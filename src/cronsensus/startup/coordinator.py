@@ -17,6 +17,7 @@ from urllib.parse import quote
 from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, InvalidOption, StoreError, StoreUnavailable
 from cronsensus.lock import Lease, Lock
+from cronsensus.lock.clients import url_of
 
 _log = logging.getLogger("cronsensus.startup")
 
@@ -157,25 +158,6 @@ class StartupCoordinator:
 async def _won(lock: Lock) -> Lease | None:
     """Return the lease, which, unlike the lock, may be released by any task of this worker."""
     return lock.lease if await lock.aacquire() else None
-
-
-def url_of(client: Any) -> str:
-    """Return the URL of the server that a client of redis-py talks to.
-
-    Raises:
-        InvalidOption: it is no such client, or one whose server cannot be named by a URL.
-    """
-    pool = getattr(client, "connection_pool", None)
-    given = getattr(pool, "connection_kwargs", None)
-    if not isinstance(given, dict) or "host" not in given:
-        raise InvalidOption(
-            f"{type(client).__name__} is no client of redis-py for one server; give the URL, such as redis://localhost"
-        )
-    scheme = "rediss" if "SSL" in getattr(pool, "connection_class", type(None)).__name__ else "redis"
-    user, password = given.get("username"), given.get("password")
-    who = f"{quote(user or '', safe='')}:{quote(password, safe='')}@" if password else ""
-    host = f"[{given['host']}]" if ":" in given["host"] else given["host"]
-    return f"{scheme}://{who}{host}:{given.get('port', 6379)}/{given.get('db', 0) or 0}"
 
 
 def _own_folder() -> str:

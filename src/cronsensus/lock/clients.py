@@ -1,0 +1,32 @@
+"""From a client of redis-py to the URL of its server. Floor 5."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from cronsensus.errors import InvalidOption
+
+
+def is_client(where: object) -> bool:
+    """Whether this is a client of redis-py, or looks like one."""
+    return hasattr(where, "connection_pool")
+
+
+def url_of(client: Any) -> str:
+    """Return the URL of the server that a client of redis-py talks to.
+
+    Raises:
+        InvalidOption: it is no such client, or one whose server cannot be named by a URL.
+    """
+    pool = getattr(client, "connection_pool", None)
+    given = getattr(pool, "connection_kwargs", None)
+    if not isinstance(given, dict) or "host" not in given:
+        raise InvalidOption(
+            f"{type(client).__name__} is no client of redis-py for one server; give the URL, such as redis://localhost"
+        )
+    scheme = "rediss" if "SSL" in getattr(pool, "connection_class", type(None)).__name__ else "redis"
+    user, password = given.get("username"), given.get("password")
+    who = f"{quote(user or '', safe='')}:{quote(password, safe='')}@" if password else ""
+    host = f"[{given['host']}]" if ":" in given["host"] else given["host"]
+    return f"{scheme}://{who}{host}:{given.get('port', 6379)}/{given.get('db', 0) or 0}"
