@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 from urllib.parse import quote
 
 from cronsensus.errors import InvalidOption
 
 
-def is_client(where: object) -> bool:
+class Client(Protocol):
+    """A client of redis-py, sync or asyncio."""
+
+    connection_pool: Any
+
+
+def is_client(where: object) -> TypeGuard[Client]:
     """Whether this is a client of redis-py, or looks like one."""
     return hasattr(where, "connection_pool")
 

@@ -9,13 +9,13 @@ from functools import partial
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidOption
-from cronsensus.lock.clients import is_client, url_of
+from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.gate import Gate
 from cronsensus.lock.in_store import StoreGate
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 
-Where = str | Store | Sequence[str] | Callable[[], Gate]
+Where = str | Store | Client | Sequence[str] | Callable[[], Gate]
 
 _LONGEST = 100
 
