@@ -17,6 +17,7 @@ from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.firing import MOST_DUE
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.sharing import Sharing, share_of
+from cronsensus.node.standing import ALERT
 from cronsensus.stores.base import Glance, Share
 from cronsensus.stores.memory import MemoryStore
 
@@ -49,6 +50,10 @@ class Watched(MemoryStore):
     """A store that notes which shares are looked at."""
 
     shares: list[Share | None]
+    hints = 0
+
+    def notify(self) -> None:
+        self.hints += 1
 
     def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         self.shares.append(share)
@@ -169,6 +174,17 @@ def test_a_herd_is_fired_also_while_no_slot_is_free():
         rounds += 1
         assert rounds < MANY_ROUNDS * 3, nodes.fired
     assert [len(hands.calls) for hands in nodes.hands] == [5, 5]
+
+
+@pytest.mark.parametrize(("count", "hints"), [(ALERT, 0), (ALERT + 1, 1)])
+def test_a_herd_wakes_those_who_rest(count, hints):
+    nodes = Nodes(count)
+    nodes.put("herd", HERD)
+    nodes.turn()
+    nodes.clock.advance(MIDNIGHT + SECOND)
+    before = nodes.store.hints
+    nodes.turn(only=range(1))
+    assert nodes.store.hints - before == hints
 
 
 def test_a_node_alone_shares_with_nobody():

@@ -1,5 +1,6 @@
 """When a node looks again. One look shows what came of a due time, because what is fired is claimed in one step."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from cronsensus.model.session import SessionView
@@ -44,3 +45,14 @@ def test_what_others_took_first_is_looked_at_again_as_soon_as_a_run_is_watched()
     waking = Waking()
     waking.fruitless = 1
     assert wait(waking, glance(NOW, None, backlog=True)) <= WATCH
+
+
+def test_who_is_told_nothing_does_not_rest():
+    crowd = replace(glance(NOW, NOW + SECOND), sessions=tuple(f"s{number}" for number in range(30)))
+    resting = dict.fromkeys((True, False), 0)
+    for told in resting:
+        for session in crowd.sessions:
+            waking = Waking()
+            waking.wait(session, crowd, timedelta(0), None, free=True, watch=WATCH, told=told)
+            resting[told] += waking.resting
+    assert resting == {True: 26, False: 0}

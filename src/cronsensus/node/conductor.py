@@ -34,6 +34,7 @@ from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.firing import Fired, Firing
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import SessionLease
+from cronsensus.node.resting import Resting
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
@@ -100,6 +101,7 @@ class Conductor:
         )
         self._claiming = Claiming(store, clock, settings, self.holding, registry=registry, telling=telling)
         self._firing = Firing(store, clock, self._claiming, self._waking, telling)
+        self._resting = Resting(store, clock, settings, evidence=evidence)
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
         self._troubles = 0
         self._backlog_seen = False
@@ -143,10 +145,14 @@ class Conductor:
 
     def _round(self) -> float:
         lease = self._trusted_session()
-        self.holding.settle()
+        if self.holding.settle():
+            # There is room for something else.
+            self._resting.end()
         self._claiming.clear_doubt(lease)
         if self.draining:
             return self._watch_while_draining()
+        if (wait := self._resting.goes_on(lease.session)) is not None:
+            return wait
         if self._backlog_seen and self._clock.monotonic() < min(self._looked_at + self._settings.watch, self._look_at):
             # The hot path of a long queue: while claims come back full there is no need to look around each time, but
             # for what is due to be fired.
@@ -191,6 +197,7 @@ class Conductor:
             self.holding.lose_session(lease)
         lease = self._session.open()
         self._claiming.begin()
+        self._resting.end()
         self.tally.sessions += 1
         self._on_session(lease)
         return lease
@@ -240,6 +247,10 @@ class Conductor:
             self._on_work()
             waits.append(self._settings.watch)
         self._look_at = read_at + min(waits)
+        if self._waking.resting:
+            watch_from = self._waking.watch_from
+            watch_at = None if watch_from is None else read_at + watch_from
+            return self._resting.begin(lease.session, self._look_at, watch_at)
         if (ahead := self._firing.fire_ahead(lease, glance, seen)) is not None:
             self._look_at = min(self._look_at, ahead)
         return max(0.0, self._look_at - self._clock.monotonic())

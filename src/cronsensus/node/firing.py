@@ -20,6 +20,7 @@ from cronsensus.node.ahead import Lead, Reading
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.sharing import Sharing
+from cronsensus.node.standing import ALERT
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
@@ -95,6 +96,8 @@ class Firing:
     def fire(self, lease: SessionLease, glance: Glance) -> Fired:
         """Fire what a look found due; or nothing, if it found so much that it has to be shared first."""
         if self._sharing.begins(lease.session, glance):
+            if len(glance.sessions) > ALERT:
+                self._store.notify()  # those who rest have a share, too
             return Fired(again=True)
         fired = self._carry_out(lease, self._plans(glance.jobs, glance.now), glance) if glance.jobs else Fired()
         self._fired_at = self._clock.monotonic()

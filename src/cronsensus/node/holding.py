@@ -223,11 +223,12 @@ class Holding:
             failed = RunError(type=type(error).__name__, message=f"the node could not start it: {error}")
             self.ended(call, Ending(kind="raised", error=failed))
 
-    def settle(self) -> None:
-        """Give the store the endings since the last round, and claims that go back."""
+    def settle(self) -> bool:
+        """Give the store the endings since the last round, and claims that go back; return whether there were any."""
         self._collect()
-        if self.unsettled:
-            self.notes.flush(self._store)
+        if not self.unsettled:
+            return False
+        self.notes.flush(self._store)
         if self._outcomes:
             for answer in self._store.finish(list(self._outcomes.values())):
                 self._telling.settled(answer, self._outcomes.pop((answer.id, answer.token)))
@@ -237,6 +238,7 @@ class Holding:
                     self._telling.refused(claim.id, claim.token, State.PENDING)
             self._given_back.clear()
             self._store.notify()
+        return True
 
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""

@@ -10,7 +10,7 @@ import hashlib
 import logging
 from datetime import datetime, timedelta
 
-from cronsensus.node.standing import head_start
+from cronsensus.node.standing import head_start, is_alert, rests_until
 from cronsensus.stores.base import Glance
 
 _log = logging.getLogger("cronsensus.node")
@@ -45,12 +45,16 @@ class Waking:
         lost_in_a_row: races that this node lost one after the other.
         fruitless: rounds in a row in which something waited and nothing of it was for this node.
         ours: the next time at which a job is due, if this node is the first to fire it.
+        resting: whether this node leaves the next due time, and what runs meanwhile, to others.
+        watch_from: the seconds from the glance to when somebody may run something; ``None``: not as far as is known.
     """
 
     def __init__(self) -> None:
         self.lost_in_a_row = 0
         self.fruitless = 0
         self.ours: datetime | None = None
+        self.resting = False
+        self.watch_from: float | None = None
         self._expected: datetime | None = None
         self._last_reading: tuple[float, datetime] | None = None
 
@@ -91,13 +95,19 @@ class Waking:
         else:
             times = (glance.next_job, glance.next_pending, coming)
             self._expected = min((at for at in times if at is not None), default=None)
+            self.resting = told and not is_alert(session, glance.sessions, self._expected)
             if self._expected is not None:
-                turn = self._turn(session, glance, self._expected)
+                if self.resting:
+                    turn = rests_until(session, glance.sessions, self._expected)
+                else:
+                    turn = self._turn(session, glance, self._expected)
                 waits.append((turn - glance.now).total_seconds())
                 if turn == self._expected and self._expected in {glance.next_job, coming}:
                     self.ours = self._expected
         others = [holder.expires_in.total_seconds() for holder in glance.holders if holder.id != session]
-        waits += [min(watch, max(0.0, left)) for left in others]
+        waits += [max(0.0, left) + watch if self.resting else min(watch, max(0.0, left)) for left in others]
+        comes = None if self._expected is None else (self._expected - glance.now).total_seconds()
+        self.watch_from = 0.0 if others else comes
         if not_yet <= timedelta(0) and glance.backlog and free:
             # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
             waits.append(watch * 2.0 ** min(max(0, self.fruitless - 1), MOST_DOUBLINGS))

@@ -1,0 +1,316 @@
+"""A crowd of nodes that mostly sleeps, on a clock that jumps to the next wake-up: what it costs, what it notices."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from itertools import count, pairwise
+
+import pytest
+
+from cronsensus import JobSpec, Policies, every
+from cronsensus.clock import ManualClock
+from cronsensus.model.ending import Ending
+from cronsensus.model.ids import new_id
+from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
+from cronsensus.model.session import SessionSpec
+from cronsensus.node.conductor import Conductor
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.keeper import Keeper
+from cronsensus.node.resting import HINTED
+from cronsensus.node.settings import NodeSettings
+from cronsensus.node.standing import ALERT, LAST_PLACE, STAGGER, TERM, head_start, is_alert, rests_until
+from cronsensus.stores.memory import MemoryStore
+
+LEASE = timedelta(seconds=10)
+SECOND = timedelta(seconds=1)
+RUNS = timedelta(milliseconds=1)
+
+
+class Hands(Executor):
+    """Ends each call after ``lasts``."""
+
+    abandoned = 0
+
+    def __init__(self, crowd: "Crowd", number: int) -> None:
+        self.crowd, self.number = crowd, number
+        self.calls: list[Call] = []
+
+    def start(self, call: Call) -> None:
+        self.calls.append(call)
+        self.crowd.after(self.crowd.lasts.total_seconds(), partial(self.end, call))
+
+    def end(self, call: Call) -> None:
+        if self.number not in self.crowd.dead:
+            self.calls.remove(call)
+            self.crowd.nodes[self.number].holding.ended(call, Ending(kind="returned"))
+            self.crowd.turn(self.number)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Counted(MemoryStore):
+    """A store that counts what it is asked, and hands hints to the crowd."""
+
+    crowd: "Crowd"
+
+    def due(self, *args, **more):
+        self.crowd.asked["due"] += 1
+        return super().due(*args, **more)
+
+    def renew(self, *args, **more):
+        self.crowd.asked["renew"] += 1
+        return super().renew(*args, **more)
+
+    def upcoming(self, *args, **more):
+        self.crowd.asked["upcoming"] += 1
+        return super().upcoming(*args, **more)
+
+    def sessions(self, **more):
+        self.crowd.asked["sessions"] += 1
+        return super().sessions(**more)
+
+    def notify(self):
+        for number in self.crowd.living:
+            self.crowd.after(0.0005, partial(self.crowd.turn, number))
+
+
+class Crowd:
+    """Nodes on one store. A node's crank is turned when it asked for it, when a run of it ends, and at each hint."""
+
+    def __init__(self, count_of: int, *, hosts: int = 1, concurrency: int = 20, lasts: timedelta = RUNS) -> None:
+        self.clock, self.lasts, self.hosts = ManualClock(), lasts, hosts
+        self.asked: Counter[str] = Counter()
+        self.dead: set[int] = set()
+        self.store = Counted(clock=self.clock)
+        self.store.crowd = self
+        self.concurrency = concurrency
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._turn_of: dict[int, int] = {}
+        self.hands = [Hands(self, number) for number in range(count_of)]
+        self.keepers = [self._keeper(number) for number in range(count_of)]
+        self.nodes = [self._node(number) for number in range(count_of)]
+        for number, node in enumerate(self.nodes):
+            node.begin()
+            self.after(0.001 * number, partial(self.turn, number))
+
+    def _node(self, number: int) -> Conductor:
+        return Conductor(
+            self.store,
+            self.clock,
+            NodeSettings(name=str(number), lease=LEASE, concurrency=self.concurrency),
+            registry={"work": Registered("work", lambda: None, "thread")},
+            executors={"thread": self.hands[number]},
+            new_session=partial(self._session, number),
+            declare=lambda _: False,
+            on_session=self.keepers[number].keep,
+            on_work=partial(self.keep, number),
+            evidence=lambda view: view.host == f"host-{number % self.hosts}" and int(view.node) in self.dead,
+        )
+
+    def _keeper(self, number: int) -> Keeper:
+        return Keeper(
+            self.store,
+            self.clock,
+            lease=LEASE,
+            holds=lambda: bool(self.nodes[number].holding),
+            on_renewal=lambda *_: None,
+            on_trust_lost=lambda _: None,
+        )
+
+    def _session(self, number: int) -> SessionSpec:
+        return SessionSpec(
+            id=new_id(), node=str(number), host=f"host-{number % self.hosts}", pid=1 + number, pid_started=1,
+            release="1", version="0", concurrency=self.concurrency,
+        )  # fmt: skip
+
+    @property
+    def living(self) -> list[int]:
+        return [number for number in range(len(self.nodes)) if number not in self.dead]
+
+    def put(self, name: str, period: str, **policies: object) -> None:
+        trigger = every(period, start=self.clock.now())
+        self.store.put_jobs(
+            [JobSpec(name=name, function="work", trigger=trigger, policies=Policies.read(policies))], release="1"
+        )
+        self.store.notify()
+
+    def after(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.clock.monotonic() + seconds, next(self._order), what))
+
+    def keep(self, number: int) -> None:
+        """Turn a node's keeper."""
+        if number in self.dead:
+            return
+        this = self._turn_of[~number] = next(self._order)
+        self.after(self.keepers[number].step() + 1e-5, partial(self._keep_if, number, this))
+
+    def _keep_if(self, number: int, this: int) -> None:
+        if self._turn_of[~number] == this:
+            self.keep(number)
+
+    def turn(self, number: int, this: int | None = None) -> None:
+        """Turn a node's crank, unless it was turned since that was asked for."""
+        if number in self.dead or (this is not None and this != self._turn_of.get(number)):
+            return
+        this = self._turn_of[number] = next(self._order)
+        wait = self.nodes[number].step()
+        # A few microseconds late, as any thread is, and so never a little before.
+        self.after(wait + 1e-5, partial(self.turn, number, this))
+
+    def run(self, seconds: float, until=lambda: False) -> float:
+        """Let that much time pass, or less if something comes about; return how much."""
+        begun = self.clock.monotonic()
+        while self._events[0][0] <= begun + seconds and not until():
+            at, _, what = heapq.heappop(self._events)
+            self.clock.advance(max(0.0, at - self.clock.monotonic()))
+            what()
+        if not until():
+            self.clock.advance(max(0.0, begun + seconds - self.clock.monotonic()))
+        return self.clock.monotonic() - begun
+
+    def ran(self, job: str = "job") -> list[Occurrence]:
+        return self.store.occurrences(OccurrenceFilter(job=job), limit=10_000, newest_first=False)
+
+    def runs_elsewhere(self, node: str) -> bool:
+        return any(name != node for name in self.running)
+
+    @property
+    def running(self) -> Counter[str]:
+        return Counter(str(one.node) for one in self.ran() if one.state == "running")
+
+
+def lateness(one: Occurrence) -> float:
+    assert one.started_at is not None
+    return (one.started_at - one.due_at) / SECOND
+
+
+def looks_of(nodes: int, seconds: int) -> float:
+    """Return the reads that a number of nodes make for each occurrence."""
+    crowd = Crowd(nodes)
+    crowd.put("job", "1s")
+    crowd.run(30)
+    crowd.run(0.5)
+    before, ran = sum(crowd.asked.values()), len(crowd.ran())
+    crowd.run(seconds)
+    occurrences = crowd.ran()[ran:]
+    assert len(occurrences) == seconds
+    assert len({one.node for one in occurrences}) > min(nodes, ALERT + 3) - 1, "the same ones do everything for ever"
+    assert max(map(lateness, occurrences)) <= 0.001
+    return (sum(crowd.asked.values()) - before) / seconds
+
+
+def test_a_crowd_looks_little_more_often_than_a_few():
+    few, many = looks_of(4, 60), looks_of(30, 60)
+    assert many <= few + 5, (few, many)
+
+
+@pytest.mark.parametrize("nodes", [5, 30])
+def test_long_runs_spread_to_those_who_rest(nodes):
+    crowd = Crowd(nodes, concurrency=1, lasts=timedelta(hours=1))
+    crowd.put("job", "1s", overlap="allow")
+    crowd.run(nodes + 0.9)
+    late = [lateness(one) for one in crowd.ran() if one.started_at]
+    assert len(late) == nodes
+    assert max(late) <= HINTED[1] + LAST_PLACE * STAGGER / SECOND
+    assert set(crowd.running.values()) == {1}
+
+
+def test_a_herd_of_long_runs_takes_the_slots_of_all():
+    crowd = Crowd(30, concurrency=10, lasts=timedelta(hours=1))
+    start = crowd.clock.now()
+    crowd.store.put_jobs(
+        [JobSpec(name=f"j{i}", function="work", trigger=every("1d", start=start + 20 * SECOND)) for i in range(300)],
+        release="1",
+    )
+    crowd.store.notify()
+    crowd.run(19.9)
+    assert [len(hands.calls) for hands in crowd.hands] == [0] * 30
+    crowd.run(1)
+    assert [len(hands.calls) for hands in crowd.hands] == [10] * 30
+
+
+@pytest.mark.parametrize("hosts", [1, 10])
+def test_a_dead_process_is_noticed_by_its_own_host(hosts):
+    crowd = Crowd(30, hosts=hosts, lasts=timedelta(hours=1))
+    crowd.put("job", "100s", max_crashes=100)
+    crowd.run(100.5)
+    for _ in range(20):
+        ((node, _),) = crowd.running.items()
+        if sum(int(node) % hosts == number % hosts for number in crowd.living) < 2:
+            break  # the last one of its host: nobody can tell
+        crowd.run(7.3)
+        crowd.dead.add(int(node))
+        took = crowd.run(30, until=partial(crowd.runs_elsewhere, node))
+        assert took <= 1
+
+
+@pytest.mark.parametrize("trigger", [None, every("100s", start=ManualClock().now())])
+def test_if_all_who_watch_die_a_run_is_taken_over_soon_after_its_lease(trigger):
+    crowd = Crowd(30, hosts=30, lasts=timedelta(hours=1))
+    crowd.store.put_jobs([JobSpec(name="job", function="work", trigger=trigger)], release="1")
+    crowd.run(1)
+    crowd.store.enqueue([Item(job="job")])
+    crowd.store.notify()
+    crowd.run(0.3)
+    ((node, _),) = crowd.running.items()
+    ids = {one.node: one.id for one in crowd.store.sessions()}
+    due = None if trigger is None else trigger.next_after(crowd.clock.now())
+    crowd.dead |= {int(name) for name, one in ids.items() if is_alert(one, sorted(ids.values()), due)}
+    assert int(node) in crowd.dead
+    took = crowd.run(30, until=partial(crowd.runs_elsewhere, node))
+    assert took <= LEASE / SECOND + 1
+
+
+def test_who_rests_and_gets_a_free_slot_fills_it_at_once():
+    crowd = Crowd(6, concurrency=1, lasts=timedelta(hours=1))
+    crowd.store.put_jobs([JobSpec(name="job", function="work")], release="1")
+    crowd.run(1)
+    crowd.store.enqueue([Item(job="job")] * 12)
+    crowd.store.notify()
+    crowd.run(2)
+    for hands in crowd.hands:
+        (call,) = hands.calls
+        hands.end(call)
+        crowd.run(0.005)
+        assert len(hands.calls) == 1
+
+
+def test_if_all_who_are_alert_die_the_others_go_on_soon():
+    crowd = Crowd(30)
+    crowd.put("job", "1s", overlap="allow", catch_up="all")
+    crowd.run(20.5)
+    ids = {one.node: one.id for one in crowd.store.sessions()}
+    for until in (crowd.clock.now(), crowd.clock.now() + TERM):
+        crowd.dead |= {int(name) for name, one in ids.items() if is_alert(one, sorted(ids.values()), until)}
+    before = len(crowd.ran())
+    crowd.run(5)
+    after = crowd.ran()[before:]
+    assert len(after) >= 4
+    assert max(map(lateness, after)) <= 1.5
+
+
+def test_a_crowd_without_work_sleeps():
+    crowd = Crowd(30)
+    crowd.run(10)
+    before = sum(crowd.asked.values())
+    crowd.run(600)
+    assert (sum(crowd.asked.values()) - before) / 30 <= 2 * 10
+
+
+def test_standing_is_one_order_for_all():
+    sessions = [f"s{number}" for number in range(30)]
+    instant = ManualClock().now()
+    alert = [one for one in sessions if is_alert(one, sessions, instant)]
+    assert len(alert) == ALERT
+    starts = sorted(head_start(one, sessions, instant) for one in alert)
+    assert starts == [place * STAGGER for place in range(ALERT)]
+    resting = [one for one in sessions if one not in alert]
+    until = sorted((rests_until(one, sessions, instant) - instant) / SECOND for one in resting)
+    assert max(until) <= 10
+    assert all(b - a <= 0.5 for a, b in pairwise(until)), "no gap in which nobody looks"
+    assert all(is_alert(one, sessions[:4], instant) for one in sessions[:4])
