@@ -181,6 +181,18 @@ def test_a_node_without_a_free_hand_decides_nothing_ahead():
     assert bench.conductor.tally.fired == 1
 
 
+def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeypatch):
+    def slow_care() -> bool:
+        # Since the look a second has almost passed, by a clock that runs a little fast.
+        bench.clock.advance(0.995)
+        bench.clock.step(-0.003)
+        return False
+
+    monkeypatch.setattr(bench.conductor._care, "prune", slow_care)
+    bench.step_at(1)
+    assert bench.conductor.holding.begins_in == pytest.approx(0.008)
+
+
 def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench):
     bench.step_at(LEAD)
     bench.store.reclaim([bench.conductor.lease.session])
