@@ -260,13 +260,9 @@ class Claims:
         return seen.session == session.session
 
     def _define(self, spec: JobSpec) -> None:
-        if self._defined.get(spec.name) == spec:
-            return
-        # Looked at first: all who start together come by here, and a write would have them stand in line.
-        known = self.store.job(spec.name)
-        if known is None or known.spec != spec or known.retired_at is not None:
+        if self._defined.get(spec.name) != spec:
             self.store.put_jobs([spec], release=self._release(), by=self._name)
-        self._defined[spec.name] = spec
+            self._defined[spec.name] = spec
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 

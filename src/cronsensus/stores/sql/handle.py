@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from cronsensus.clock import SystemClock
+from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import from_micros
 from cronsensus.model.job import check_name
@@ -64,6 +64,7 @@ class SqlHandle(Store):
         self,
         *,
         namespace: str,
+        given: tuple[str, Clock | None],
         where: str,
         dialect: Dialect,
         connect: Callable[[], Connection],
@@ -73,12 +74,14 @@ class SqlHandle(Store):
 
         Args:
             namespace: keeps applications apart.
+            given: the URL and the clock that the subclass was made with; so are its siblings.
             where: names the store in errors.
             dialect: what is particular about the database.
             connect: opens a connection for verbs.
             lend: opens one for the code of jobs, where those for verbs have settings of their own.
         """
         self.namespace = check_name(namespace, what="namespace")
+        self._given = given
         self._where = where
         self._dialect = dialect
         self._connections = Connections(connect, where=where)
@@ -93,6 +96,12 @@ class SqlHandle(Store):
     def capabilities(self) -> StoreCapabilities:
         """Return what this store can do."""
         return self._dialect.capabilities
+
+    def sibling(self) -> Self:
+        """Return a handle with connections and wake-ups of its own."""
+        url, clock = self._given
+        made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
+        return made
 
     # --- transactions -------------------------------------------------------------------------------------------------
 

@@ -66,20 +66,15 @@ class MysqlStore(SqlStore):
             InvalidOption: the URL cannot be read, or has an option that does not exist.
         """
         self._url = read_url(url)
-        self._given = (url, clock)
         self._closing = threading.Event()
         super().__init__(
             namespace=namespace,
+            given=(url, clock),
             where=self._url.where,
             dialect=MysqlDialect(self._url, clock),
             connect=lambda: _wrapped(open_connection(self._url), self._url.database),
             lend=lambda: _wrapped(open_for_jobs(self._url), self._url.database),
         )
-
-    def sibling(self) -> MysqlStore:
-        """Return a handle with connections of its own."""
-        url, clock = self._given
-        return type(self)(url, namespace=self.namespace, clock=clock)
 
     def close(self) -> None:
         """Let go of connections; ends a ``wait`` in another thread."""

@@ -64,12 +64,12 @@ class PostgresStore(SqlStore):
             InvalidOption: the URL cannot be read, or has an option that does not exist.
         """
         self._url = read_url(url)
-        self._given = (url, clock)
         self._postgres = PostgresDialect(self._url, clock)
         self._engine: Engine | None = None
         self._own_session: str | None = None
         super().__init__(
             namespace=namespace,
+            given=(url, clock),
             where=self._url.where,
             dialect=self._postgres,
             connect=self._connect,
@@ -77,11 +77,6 @@ class PostgresStore(SqlStore):
         )
         self._place = (self._url.schema, namespace)
         self._wake = Wake(self._open, self._place)
-
-    def sibling(self) -> PostgresStore:
-        """Return a handle with connections of its own."""
-        url, clock = self._given
-        return type(self)(url, namespace=self.namespace, clock=clock)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -56,20 +56,20 @@ class SqliteStore(SqlStore):
             InvalidOption: the URL names no file, or an option that does not exist.
         """
         self._url = read_url(url)
-        self._given = (url, clock)
         self._closing = threading.Event()
         dialect = SqliteDialect(self._url, clock, self._closing.wait)
         self._sqlite = dialect
         self._engine: Engine | None = None
         self._may_create = False
-        super().__init__(namespace=namespace, where=str(self._url.path), dialect=dialect, connect=self._connect)
+        super().__init__(
+            namespace=namespace,
+            given=(url, clock),
+            where=str(self._url.path),
+            dialect=dialect,
+            connect=self._connect,
+        )
         self._wake = Wake(self._url.path, namespace)
         dialect.wakes = self._wake.supported
-
-    def sibling(self) -> SqliteStore:
-        """Return a handle with connections and a wake-up pipe of its own."""
-        url, clock = self._given
-        return type(self)(url, namespace=self.namespace, clock=clock)
 
     def migrate(self) -> list[str]:
         """Create the file if there is none, and bring its schema up to date."""
