@@ -1,7 +1,9 @@
 """A function runs once for each key: results, failures, and those who come meanwhile. On every store."""
 
 import asyncio
+import copy
 import inspect
+import pickle
 import sys
 import threading
 import uuid
@@ -353,3 +355,33 @@ def test_stores_without_transactions_say_so(scheduler):
     else:
         with pytest.raises(UnsupportedTransaction, match="has no transaction that a job's effects could share"):
             work()
+
+
+# --- as frameworks see it ---------------------------------------------------------------------------------------------
+
+_shop = Scheduler("memory://frameworks")
+
+
+@_shop.once("charge:{order}")
+def charge(order: int, *, amount: float = 1.0) -> int:
+    """Charge an order."""
+    return order
+
+
+def test_it_looks_like_the_function_that_it_guards():
+    assert (charge.__name__, charge.__module__, charge.__doc__) == ("charge", __name__, "Charge an order.")
+    assert str(inspect.signature(charge)) == "(order: int, *, amount: float = 1.0) -> int"
+
+
+def test_it_is_pickled_by_name_as_functions_are():
+    assert pickle.loads(pickle.dumps(charge)) is charge
+    assert copy.deepcopy(charge) is charge
+
+
+def test_the_connection_is_no_argument_of_its_callers(local):
+    @local.once("book:{order}", transaction=True)
+    def book(conn: Connection, order: int) -> int:
+        assert conn
+        return order
+
+    assert str(inspect.signature(book)) == "(order: int) -> int"

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import logging
@@ -100,6 +101,11 @@ class Once(Generic[P, R_co]):
         self._transaction = transaction
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
         self._how = How(on_busy, patience)
+        if transaction:
+            # Frameworks look at it for what to pass, and nobody passes the connection.
+            with contextlib.suppress(ValueError, TypeError):
+                shown = inspect.signature(function)
+                self.__signature__ = shown.replace(parameters=[*shown.parameters.values()][1:])
         self.is_async = is_async(function)
         if self.is_async:
             # Frameworks ask before they call.
@@ -133,6 +139,10 @@ class Once(Generic[P, R_co]):
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an object, as a function does."""
         return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        """Be pickled like a function, by name."""
+        return str(self.function.__qualname__)
 
     def __repr__(self) -> str:
         return f"<Once {self.name!r}>"
