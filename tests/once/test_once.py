@@ -381,7 +381,7 @@ def test_it_is_pickled_by_name_as_functions_are():
 def test_the_connection_is_no_argument_of_its_callers(local):
     @local.once("book:{order}", transaction=True)
     def book(conn: Connection, order: int) -> int:
-        assert conn
+        conn.execute(text("SELECT 1"))
         return order
 
     assert str(inspect.signature(book)) == "(order: int) -> int"

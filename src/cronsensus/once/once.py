@@ -78,6 +78,9 @@ class Once(Generic[P, R_co]):
         function: the function itself, without a guard.
     """
 
+    __name__: str
+    __qualname__: str
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -142,7 +145,7 @@ class Once(Generic[P, R_co]):
 
     def __reduce__(self) -> str:
         """Be pickled like a function, by name."""
-        return str(self.function.__qualname__)
+        return self.__qualname__
 
     def __repr__(self) -> str:
         return f"<Once {self.name!r}>"
