@@ -144,7 +144,8 @@ def test_a_user_who_may_not_do_what_is_needed_is_told_what_that_is(own_server: R
 def test_the_user_that_the_message_recommends_can_do_everything(own_server: RedisServer, opening: Opening) -> None:
     with redis.Redis.from_url(own_server.url) as client:
         client.execute_command(
-            "ACL", "SETUSER", "carol", "on", ">pw", "+@all", "-@admin", "-@dangerous", "+info", "~{shop:*", "&{shop:*"
+            *("ACL", "SETUSER", "carol", "on", ">pw", "+@all", "-@admin", "-@dangerous", "+info", "~{shop:*"),
+            *("resetchannels", "&{shop:*"),
         )
         store = opening(own_server.url.replace("redis://", "redis://carol:pw@") + "?prefix=shop")
         store.check()

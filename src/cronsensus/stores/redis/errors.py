@@ -119,7 +119,7 @@ def _answered(code: str, text: str, where: str) -> StoreError:
         case "NOPERM":
             return StoreUnavailable(
                 f"{where} does not allow this user what is needed ({text}); allow scripts, the keys of the prefix and "
-                "its channel: ACL SETUSER … +@all -@admin -@dangerous +info ~{prefix:* &{prefix:*"
+                "its channel: ACL SETUSER … +@all -@admin -@dangerous +info ~{prefix:* resetchannels &{prefix:*"
             )
         case "WRONGTYPE":
             return StoreCorrupt(
