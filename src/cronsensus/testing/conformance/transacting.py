@@ -91,12 +91,9 @@ class Transacting(Scene):
             query = f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'"
             return int(connection.exec_driver_sql(query).scalar())
 
-    def meanwhile(self, act: Callable[[Store], object]) -> Callable[[], bool]:
-        """Let somebody else ``act`` while a transaction is open, and go on after a moment.
-
-        Returns what waits for his end, and tells whether he came first.
-        """
-        other, done, first = self.sibling(), threading.Event(), False
+    def meanwhile(self, act: Callable[[Store], object]) -> Callable[[], None]:
+        """Let somebody else ``act`` while a transaction is open, and go on soon; return what awaits his end."""
+        other, done = self.sibling(), threading.Event()
 
         def run() -> None:
             act(other)
@@ -104,12 +101,11 @@ class Transacting(Scene):
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        first = done.wait(A_MOMENT)
+        done.wait(A_MOMENT)
 
-        def ended() -> bool:
+        def ended() -> None:
             thread.join(60)
             assert done.is_set(), "whoever acted meanwhile hangs, or failed"
-            return first
 
         return ended
 
@@ -249,13 +245,16 @@ class Transacting(Scene):
         if self.refused():
             return
         claim = self.begun()
-        took_over: list[Callable[[], bool]] = []
-        with suppress(LeaseLost), self.store.transaction(claim) as transaction:
-            self.effect(transaction.connection)
-            self.clock.advance(2 * LEASE)
-            took_over.append(self.meanwhile(lambda other: other.reclaim()))
-            transaction.complete("1")
-        lost = took_over[0]()
+        took_over: list[Callable[[], None]] = []
+        lost = True
+        with suppress(LeaseLost):
+            with self.store.transaction(claim) as transaction:
+                self.effect(transaction.connection)
+                self.clock.advance(2 * LEASE)
+                took_over.append(self.meanwhile(lambda other: other.reclaim()))
+                transaction.complete("1")
+            lost = False
+        took_over[0]()
         assert (State.PENDING if lost else State.SUCCEEDED) is self.look(claim).state
         assert (0 if lost else 1) == self.count()
 
@@ -263,12 +262,15 @@ class Transacting(Scene):
         if self.refused():
             return
         claim = self.begun()
-        closed: list[Callable[[], bool]] = []
-        with suppress(LeaseLost), self.store.transaction(claim) as transaction:
-            self.effect(transaction.connection)
-            closed.append(self.meanwhile(lambda other: self.finish(claim, State.FAILED, store=other)))
-            transaction.complete("1")
-        lost = closed[0]()
+        closed: list[Callable[[], None]] = []
+        lost = True
+        with suppress(LeaseLost):
+            with self.store.transaction(claim) as transaction:
+                self.effect(transaction.connection)
+                closed.append(self.meanwhile(lambda other: self.finish(claim, State.FAILED, store=other)))
+                transaction.complete("1")
+            lost = False
+        closed[0]()
         assert (State.FAILED if lost else State.SUCCEEDED) is self.look(claim).state
         assert (0 if lost else 1) == self.count()
         assert 1 == len(self.runs(claim))
