@@ -78,7 +78,9 @@ class MariadbServer(Server):
 
     def answering(self) -> Path | None:
         try:
-            with pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=2) as connection:
+            with pymysql.connect(
+                host="127.0.0.1", port=self.port, user="root", connect_timeout=2, ssl_disabled=True
+            ) as connection:
                 cursor = connection.cursor()
                 cursor.execute("CREATE DATABASE IF NOT EXISTS test")
                 cursor.execute("SELECT @@datadir")

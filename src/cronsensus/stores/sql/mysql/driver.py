@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import ssl
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, cast
 
 import pymysql
@@ -56,6 +58,14 @@ class BoundedConnection(pymysql.connections.Connection):
         self._holds_rows = True
         return f"SET SESSION wait_timeout = {self.limits[0]}; "
 
+    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
+        """Return what PyMySQL would, without its 20 ms of work where nobody has said whom to trust.
+
+        It then uses TLS if the server offers it, and verifies nothing; yet for every connection it first reads all of
+        the system's certificates.
+        """
+        return super()._create_ssl_ctx(sslp) if sslp else _unverified_tls()  # type: ignore[misc]
+
     def be_patient(self, seconds: float) -> None:
         """Let a call take so long from now on. PyMySQL has no word for it; these names it has always had."""
         self._read_timeout = self._write_timeout = seconds
@@ -79,6 +89,14 @@ class BoundedConnection(pymysql.connections.Connection):
             while cursor.nextset():
                 pass
         return True
+
+
+@cache
+def _unverified_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def open_connection(url: MysqlUrl, *, patience: float | None = None) -> BoundedConnection:
