@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from cronsensus import LeaseLost, Lock, LockHeld, NotTheHolder, Scheduler, open_store
-from tests.lock.places import lock_at
+from tests.lock.places import lock_at, shortest
 
 PATIENCE = 60.0
 """Seconds after which a test gives up; never waited for when all is well."""
@@ -191,7 +191,7 @@ def test_a_lock_is_renewed_for_as_long_as_it_is_held(timed):
 
 
 def test_a_lock_that_is_not_renewed_ends_and_says_so_first(timed):
-    lock = lock_at(timed, "name", ttl="300ms", renew=False)
+    lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()
     lease = lock.lease
     assert lease is not None
@@ -211,15 +211,15 @@ def test_a_lock_that_is_not_renewed_ends_and_says_so_first(timed):
 
 
 def test_extending_counts_from_what_is_left_or_from_now(timed):
-    lock = lock_at(timed, "name", ttl="10s", renew=False)
+    lock = lock_at(timed, "name", ttl="100s", renew=False)
     with lock as lease:
         before = lease.expires_in
-        assert lock.extend(10)
-        assert 15 < lease.expires_in <= 18 < before + 10
-        assert lock.extend("5s", replace_ttl=True)
-        assert 3 < lease.expires_in <= 4.5
+        assert lock.extend(100)
+        assert 150 < lease.expires_in <= 180 < before + 100
+        assert lock.extend("50s", replace_ttl=True)
+        assert 30 < lease.expires_in <= 45
         assert lock.reacquire()
-        assert 7 < lease.expires_in <= 9
+        assert 70 < lease.expires_in <= 90
         assert lease.extend("1s")
         assert lease.reacquire()
 
@@ -228,7 +228,7 @@ def test_extending_counts_from_what_is_left_or_from_now(timed):
 
 
 def test_what_is_not_ours_any_more_is_neither_released_nor_extended(timed):
-    lock = lock_at(timed, "name", ttl="100ms", renew=False)
+    lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()
     old = lock.lease
     assert old is not None

@@ -16,7 +16,7 @@ from cronsensus.instants import to_micros
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.stores.sql.mysql import MysqlStore
+from cronsensus.stores.sql.mysql import MysqlStore, driver
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect
 from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.testing.conformance.scene import START, a_session
@@ -63,6 +63,12 @@ UPDATE cronsensus_counters SET value = 2000000;
 DROP TABLE many, digits;
 """
 OURS = ("jobs", "eras", "occurrences", "runs", "sessions", "locks", "verdicts", "trail", "pauses")
+
+
+@pytest.fixture(autouse=True)
+def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ten thousand rows be prepared in the middle of a transaction for longer than a healthy node pauses."""
+    monkeypatch.setattr(driver, "MOST_PAUSED", 60.0)
 
 
 class Watcher:
@@ -112,7 +118,7 @@ def big(
 def filled(mysql_server_url: str, *, good: bool) -> Iterator[str]:
     """Give the URL of a database that is there until it is no longer wanted."""
     name = "test_big"
-    url = mysql_server_url.rpartition("/")[0] + f"/{name}"
+    url = mysql_server_url.rpartition("/")[0] + f"/{name}?timeout=60s"
     with mysql_connection(mysql_server_url) as connection:
         cursor = connection.cursor()
         cursor.execute(f"DROP DATABASE IF EXISTS {name}")

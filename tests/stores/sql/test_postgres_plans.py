@@ -18,7 +18,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.planning import plan
-from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import START, a_session
 from cronsensus.triggers import every
@@ -66,6 +66,12 @@ FROM cronsensus_occurrences, generate_series(1, {LATER}) AS i WHERE key = 'model
 def server() -> Iterator[PostgresServer]:
     with PostgresServer(durable=False, settings={"autovacuum": "off"}) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ten thousand rows be prepared in the middle of a transaction for longer than a healthy node pauses."""
+    monkeypatch.setattr(driver, "MOST_PAUSED", 60.0)
 
 
 class Reader:
@@ -153,7 +159,7 @@ def prepare(server: PostgresServer, schema: str) -> tuple[PostgresStore, ManualC
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
     clock = ManualClock(START)
-    store = PostgresStore(with_query(server.url, schema=schema), clock=clock)
+    store = PostgresStore(with_query(server.url, schema=schema, timeout="60s"), clock=clock)
     store.migrate()
     store.put_jobs(DECLARED, release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
