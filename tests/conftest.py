@@ -41,6 +41,21 @@ def fail_where_services_are_due(report: pytest.TestReport | pytest.CollectReport
         report.longrepr = f"In CI a missing service is a failure. {report.longrepr[2]}"  # type: ignore[index]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return what ``-n auto`` means: two for each processor, for much of what the tests do is wait."""
+    return 2 * (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1)
+
+
+FIRST = ("test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_random",)
+"""What takes longest, so that it is not what the others wait for in the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first."""
+    items.sort(key=lambda item: item.name not in FIRST)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

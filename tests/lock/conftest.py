@@ -8,19 +8,19 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronsensus.lock import opening
+from tests.scratch import in_memory
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
-IN_MEMORY = Path("/dev/shm")
 SHARED_STORES = ["sqlite", "postgres", "mysql", "redis"]
 """Stores that several processes can reach."""
 _names = count()
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Return an empty folder, where a sync costs nothing if there is such a place."""
-    with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as name:
+def folder() -> Iterator[Path]:
+    """Return an empty folder, in memory where there is room."""
+    with TemporaryDirectory(dir=in_memory()) as name:
         yield Path(name)
 
 

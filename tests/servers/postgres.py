@@ -54,7 +54,7 @@ class PostgresServer(Server):
             "logging_collector": "off",
         }
         if not self.durable:
-            settings |= {"fsync": "off", "full_page_writes": "off"}
+            settings |= {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
         settings |= self.settings
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [self.program, "-D", str(self.data), "-p", str(self.port), *options]

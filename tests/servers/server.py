@@ -19,9 +19,12 @@ from typing import ClassVar, Self
 
 import psutil
 
+from tests.scratch import in_memory
 from tests.servers import guardian
 from tests.servers.programs import user
 
+ROOM = 2048
+"""Megabytes that have to be free in memory for one more server there."""
 PATIENCE = 30.0
 """Seconds for a server to come up or to leave. A limit, never waited for when all is well."""
 
@@ -33,8 +36,9 @@ class ServerFailed(Exception):
 class Server(ABC):
     """One server process with its folder and its port, which stays the same over restarts.
 
-    ``durable=False`` is for tests that only ask what a store answers: the server then does not wait for the disk, so
-    a power cut (not a kill) could lose what was committed. Fault tests and benchmarks leave it True.
+    ``durable=False`` is for tests that only ask what a store answers: the server then does not wait for the disk, and
+    lies in memory where there is room, so a power cut (not a kill) could lose what was committed. Tests of its faults
+    and benchmarks leave it True.
     """
 
     kind: ClassVar[str]
@@ -49,7 +53,8 @@ class Server(ABC):
             folder: where to put everything, existing and empty; default: a new temporary folder. Removed at the end.
         """
         self.durable = durable
-        self.folder = folder or Path(tempfile.mkdtemp(prefix=f"cronsensus-{self.kind}-"))
+        prefix = f"cronsensus-{self.kind}-"
+        self.folder = folder or Path(tempfile.mkdtemp(prefix=prefix, dir=None if durable else in_memory(ROOM)))
         self._uid: int | None = None
         self._gid: int | None = None
         self._groups: list[int] | None = None

@@ -1,4 +1,4 @@
-"""The MySQL store passes the suite, in a database of its own per test. Which server answers is the fixtures' affair."""
+"""The MySQL store passes the suite, each test in an empty database. Which server answers is the fixtures' affair."""
 
 import pytest
 from sqlalchemy import Connection, create_engine, make_url
@@ -12,8 +12,8 @@ from cronsensus.testing.conformance import StoreConformance
 
 class TestMysqlStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, mysql_url: str) -> None:
-        self.url = mysql_url
+    def _place(self, conforming_mysql_url: str) -> None:
+        self.url = conforming_mysql_url
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
         return MysqlStore(self.url, namespace=namespace, clock=clock)

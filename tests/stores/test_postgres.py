@@ -1,4 +1,4 @@
-"""The PostgreSQL store passes the suite, in a schema of its own per test."""
+"""The PostgreSQL store passes the suite, each test in an empty schema."""
 
 import pytest
 from sqlalchemy import Connection, create_engine, make_url
@@ -12,8 +12,8 @@ from cronsensus.testing.conformance import StoreConformance
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, postgres_url: str) -> None:
-        self.url = postgres_url
+    def _place(self, conforming_postgres_url: str) -> None:
+        self.url = conforming_postgres_url
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
         return PostgresStore(self.url, namespace=namespace, clock=clock)

@@ -12,15 +12,13 @@ from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance import StoreConformance
-
-IN_MEMORY = Path("/dev/shm")
+from tests.scratch import in_memory
 
 
 class TestSqliteStore(StoreConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> Iterator[None]:
-        # What survives a power cut is not in question here, and a disk that syncs for every commit takes long.
-        with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as folder:
+    def _place(self) -> Iterator[None]:
+        with TemporaryDirectory(dir=in_memory()) as folder:
             self.path = Path(folder) / "cronsensus.db"
             yield
 

@@ -7,7 +7,6 @@ and tokens in the same order. Of reasons the first word is compared, which is th
 import itertools
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -41,9 +40,8 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import EVERY_MINUTE, MINUTE, SECOND, START, a_session
 from cronsensus.triggers import at, every
+from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon
-
-IN_MEMORY = Path("/dev/shm")
 
 JOBS = st.sampled_from(["a", "b", "c"])
 KEYS = st.sampled_from([None, "x", "y", "🧨", "'"])
@@ -426,7 +424,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
 
 class SqliteAgainstTheOracle(AgainstTheOracle):
     def open_other(self, clock: ManualClock) -> Store:
-        self.folder = TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        self.folder = TemporaryDirectory(dir=in_memory())
         store = SqliteStore(f"sqlite:///{self.folder.name}/cronsensus.db", clock=clock)
         store.migrate()
         return store

@@ -1,6 +1,5 @@
 """A place for files, handles that are closed again, and real processes that do as they are told, line by line."""
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -13,8 +12,8 @@ import pytest
 from cronsensus.clock import Clock
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
+from tests.scratch import in_memory
 
-IN_MEMORY = Path("/dev/shm")
 PREAMBLE = """
 import os, sys
 from datetime import timedelta
@@ -69,9 +68,9 @@ class Child:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: a disk that syncs for every commit takes long."""
-    with TemporaryDirectory(dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path) as folder:
+def place() -> Iterator[Path]:
+    """An empty folder, in memory where there is room."""
+    with TemporaryDirectory(dir=in_memory()) as folder:
         yield Path(folder)
 
 
