@@ -32,8 +32,8 @@ MOST_TRIES = 12
 LONGEST_TRYING = 10.0
 """Seconds after which nothing is tried again: a try may itself have waited for a lock."""
 _PATIENCE = SystemClock()
-LONGEST_PAUSE = 0.02
-"""Most seconds between two tries; those who met must not meet again."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Most seconds before the second try, and before any: who has met must not meet again, however slow the machine is."""
 
 
 def repeated(verb: Verb) -> Verb:
@@ -45,13 +45,15 @@ def repeated(verb: Verb) -> Verb:
     @wraps(verb)
     def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
         until = _PATIENCE.monotonic() + LONGEST_TRYING
+        longest = FIRST_PAUSE
         for _ in range(MOST_TRIES - 1):
             try:
                 return verb(self, *args, **kwargs)
             except TryAgain:
                 if _PATIENCE.monotonic() > until:
                     raise
-                self._ended.wait(random.uniform(0, LONGEST_PAUSE))
+                self._ended.wait(random.uniform(0, longest))
+                longest = min(2 * longest, LONGEST_PAUSE)
         return verb(self, *args, **kwargs)
 
     return cast("Verb", tried)
