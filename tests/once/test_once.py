@@ -26,6 +26,7 @@ from cronsensus import (
     current_run,
 )
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.node.hopping import HoppingConnection
 
 
 def test_a_repeat_gets_the_recorded_result(scheduler):
@@ -322,6 +323,54 @@ def test_effects_of_an_async_function(shop, effects):
     assert effects.all() == ["a"]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_transaction_that_gave_way_to_another_one_is_tried_again(shop, effects, is_async):
+    """A deadlock is nobody's failure: what was written is undone, so the function runs again, even if failures keep."""
+    ran = []
+
+    def work() -> int:
+        ran.append(1)
+        if len(ran) < 3:
+            raise StoreBusy("two transactions stood in each other's way, by order of this test")
+        return len(ran)
+
+    def write(conn: Connection) -> int:
+        conn.execute(effects.insert, {"what": "a"})
+        return work()
+
+    async def awrite(conn: HoppingConnection) -> int:
+        await conn.execute(effects.insert, {"what": "a"})
+        return work()
+
+    guard = shop.once("k", transaction=True, on_error="keep", name="work")
+    if is_async:
+        guarded = guard(awrite)
+        assert [asyncio.run(guarded()), asyncio.run(guarded())] == [3, 3]
+    else:
+        guarded = guard(write)
+        assert [guarded(), guarded()] == [3, 3]
+    assert effects.all() == ["a"]
+    (seen,) = shop.store.occurrences(OccurrenceFilter(job="once:work"))
+    assert [run.end for run in shop.store.runs(seen.id)] == ["retry", "retry", "succeeded"]
+
+
+def test_a_transaction_that_gives_way_each_time_leaves_the_key_free(shop, effects):
+    ran = []
+
+    @shop.once("k", transaction=True, on_error="keep")
+    def work(conn: Connection) -> int:
+        conn.execute(effects.insert, {"what": "a"})
+        ran.append(1)
+        if len(ran) <= 3:
+            raise StoreBusy("again and again, by order of this test")
+        return len(ran)
+
+    with pytest.raises(StoreBusy, match="again and again"):
+        work()
+    assert effects.all() == []
+    assert work() == 4
+
+
 def test_who_was_taken_over_commits_nothing(shop, effects):
     """Its session is given up for dead in the middle: what it wrote is undone, and the next call does it."""
     ran = []
@@ -337,9 +386,12 @@ def test_who_was_taken_over_commits_nothing(shop, effects):
         conn.execute(effects.insert, {"what": f"{len(ran)}"})
         return len(ran)
 
-    with pytest.raises((LeaseLost, StoreBusy)):
-        work()
-    if not effects.all():
+    if shop.store.capabilities.name == "sqlite":
+        # The block looked before the session ended, so its write comes too late there: it gives way, and runs again.
+        assert work() == 2
+    else:
+        with pytest.raises(LeaseLost):
+            work()
         assert work() == 2
     assert effects.all() == ["2"]
 

@@ -22,7 +22,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from cronsensus.codec import dumps, loads
-from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning
+from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async
 from cronsensus.lock.conversing import adrive, drive
 from cronsensus.lock.working import on_worker
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from cronsensus.node.hopping import HoppingConnection
 
 _log = logging.getLogger("cronsensus.once")
+
+AGAIN = 2
+"""How often a function whose transaction gave way to another one is run again, each time as an attempt of its own."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -152,7 +155,7 @@ class Once(Generic[P, R_co]):
 
     # --- on this thread -----------------------------------------------------------------------------------------------
 
-    def _call(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
         claims = self._claims()
         wanted = self._asked_for(claims, args, kwargs)
         got = drive(winning(claims, wanted, how.patience, how.called_off))
@@ -170,14 +173,18 @@ class Once(Generic[P, R_co]):
         except BaseException as error:
             if self._recorded_anyway(got, error, self._settle(claims, got, self._raised(error))):
                 return self._result(claims, got)
-            raise
+            if not (left and self._is_undone(error)):
+                raise
+        else:
+            enter_run(outer)
+            return self._returned(claims, got, value)
         finally:
             enter_run(outer)
-        return self._returned(claims, got, value)
+        return self._call(how, args, kwargs, left=left - 1)
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
-    async def _acall(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _acall(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
         claims = await on_worker(self._claims)
         # A context variable, which the threads of ``on_worker`` do not have.
         outer = current_run()
@@ -198,10 +205,14 @@ class Once(Generic[P, R_co]):
             raised = self._raised(error)
             if self._recorded_anyway(got, error, await _surely(lambda: self._settle(claims, got, raised))):
                 return await on_worker(lambda: self._result(claims, got))
-            raise
+            if not (left and self._is_undone(error)):
+                raise
+        else:
+            enter_run(outer)
+            return await _surely(lambda: self._returned(claims, got, value))
         finally:
             enter_run(outer)
-        return await _surely(lambda: self._returned(claims, got, value))
+        return await self._acall(how, args, kwargs, left=left - 1)
 
     # --- what both do -------------------------------------------------------------------------------------------------
 
@@ -269,8 +280,12 @@ class Once(Generic[P, R_co]):
             )
         raise RunFailed(f"{self.name!r} under the key {held.claim.key!r}: {UNCOMMITTED.message}")
 
+    def _is_undone(self, error: BaseException) -> bool:
+        """Whether the database gave way to another transaction, as in a deadlock, and what was written is undone."""
+        return self._transaction and isinstance(error, StoreBusy)
+
     def _raised(self, error: BaseException) -> Ending:
-        return Ending(kind="raised", error=describe(error))
+        return Ending(kind="retry" if self._is_undone(error) else "raised", error=describe(error))
 
     def _recorded_anyway(self, held: Held, error: BaseException, stands: State | None) -> bool:
         """Whether the store says that it succeeded although an exception came out: the answer to a commit was lost."""
@@ -305,7 +320,7 @@ class Once(Generic[P, R_co]):
         )
         if ending.kind == "returned":
             return outcome
-        if self._on_error == "keep" or ending.hopeless:
+        if ending.hopeless or (self._on_error == "keep" and ending.kind != "retry"):
             return replace(outcome, state=State.FAILED)
         # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same.
         return replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
