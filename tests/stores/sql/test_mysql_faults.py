@@ -343,7 +343,7 @@ def test_a_row_that_comes_free_in_time_is_waited_for_again(open_mysql, mysql_url
 
 
 def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
-    store = open_mysql()
+    store = open_mysql("timeout=60s")  # on a busy machine the other may not be so far in a few seconds
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine"), *(Item(job="job") for _ in range(50))])[0]
     [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
