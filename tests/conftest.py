@@ -42,8 +42,13 @@ def fail_where_services_are_due(report: pytest.TestReport | pytest.CollectReport
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return what ``-n auto`` means: two for each processor, for much of what the tests do is wait."""
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return what ``-n auto`` means: two for each processor, for much of what the tests do is wait.
+
+    None leaves it to pytest-xdist, which has a variable for it.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
     return 2 * (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1)
 
 

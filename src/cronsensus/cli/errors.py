@@ -48,7 +48,7 @@ _NEXT: list[tuple[type[BaseException], str]] = [
     (errors.DuplicateJob, 'give one of the two another name: @scheduler.job(…, name="…")'),
     (errors.InvalidTransition, "see where it stands: cronsensus runs show ID"),
     (errors.OccurrenceTooOld, "take a later time, above what was pruned ('pruned up to' in cronsensus jobs show)"),
-    (errors.ConfigurationError, "see each setting and where it comes from: cronsensus config"),
+    (errors.ConfigurationError, "correct it where it was set; each setting and where it comes from: cronsensus config"),
 ]
 """What to do next where an error does not say so itself: most say the cause, then after a semicolon what to do."""
 
