@@ -55,6 +55,8 @@ class PostgresServer(Server):
         }
         if not self.durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
+            # Else a server that is killed leaves its segments in /dev/shm; so they lie in its folder.
+            settings |= {"dynamic_shared_memory_type": "mmap"}
         settings |= self.settings
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [self.program, "-D", str(self.data), "-p", str(self.port), *options]
