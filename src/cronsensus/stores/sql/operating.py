@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,9 +29,12 @@ from cronsensus.stores.sql.occurrencerows import (
 )
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
-from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.sql.transaction import Transaction, pieces
 
 _o = occurrences.c
+AT_ONCE = 2000
+"""Most rows that are worked out between two statements: a transaction that pauses for too long is taken for one that
+stands still, and ended by the server."""
 _MICROSECOND = timedelta(microseconds=1)
 
 _FIND = (
@@ -89,33 +92,47 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
         living(name, rows.get(name))
     specs = specs_of(tx, {row.id: row.revision for row in rows.values()})
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
-    wanted: list[dict[str, Any]] = []
-    for item in items:
-        job = rows[item.job].id
-        payload = own[job] if item.args is None and item.kwargs is None else _payload(item, specs[job])
-        due_at = tx.now + item.delay // _MICROSECOND
-        if item.due_at is not None:
-            due_at = to_micros(as_utc(item.due_at, what="due_at"))
-        wanted.append(
-            new_row(
-                tx,
-                job,
-                specs[job],
-                new_id() if item.key is None else item.key,
-                item.origin,
-                due_at=due_at,
-                payload=payload,
-                expires_at=None if item.expires_in is None else due_at + item.expires_in // _MICROSECOND,
-                priority=item.priority,
-            )
-        )
-    return create(tx, wanted, [item.job for item in items], given=[item.key is not None for item in items])
+    answers: list[Enqueued] = []
+    for some in pieces(items, AT_ONCE):
+        wanted = [_enqueued(tx, item, rows[item.job].id, specs, own) for item in some]
+        answers += create(tx, wanted, [item.job for item in some], given=[item.key is not None for item in some])
+    return answers
+
+
+def _enqueued(
+    tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
+) -> dict[str, Any]:
+    payload = own[job] if item.args is None and item.kwargs is None else _payload(item, specs[job])
+    due_at = tx.now + item.delay // _MICROSECOND
+    if item.due_at is not None:
+        due_at = to_micros(as_utc(item.due_at, what="due_at"))
+    return new_row(
+        tx,
+        job,
+        specs[job],
+        new_id() if item.key is None else item.key,
+        item.origin,
+        due_at=due_at,
+        payload=payload,
+        expires_at=None if item.expires_in is None else due_at + item.expires_in // _MICROSECOND,
+        priority=item.priority,
+    )
 
 
 def create(
     tx: Transaction, wanted: Sequence[dict[str, Any]], names: Sequence[str], *, given: Sequence[bool]
 ) -> list[Enqueued]:
     """Insert occurrences that are absent; answer for each in order. ``given``: whether the caller chose its key."""
+    answers: list[Enqueued] = []
+    for start in range(0, len(wanted), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        answers += _create(tx, wanted[some], names[some], given=given[some])
+    return answers
+
+
+def _create(
+    tx: Transaction, wanted: Sequence[dict[str, Any]], names: Sequence[str], *, given: Sequence[bool]
+) -> list[Enqueued]:
     keys = [(row["job_id"], row["key"]) for row in wanted]
     before = find_keys(tx, {key for key, chosen in zip(keys, given, strict=True) if chosen})
     new: dict[tuple[int, str], dict[str, Any]] = {}
