@@ -15,7 +15,7 @@ from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
-from cronsensus.node.ahead import BOUNDS, FIRST_GUESS, RESERVE, Lead
+from cronsensus.node.ahead import BOUNDS, FIRST_GUESS, RESERVE, SLACK, Lead
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.settings import NodeSettings
@@ -107,6 +107,11 @@ def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.conductor.holding.active == 1
 
 
+def test_it_decides_also_where_it_comes_a_little_too_soon(bench):
+    bench.step_at(LEAD + SLACK / 2)
+    assert bench.conductor.tally.fired == 1
+
+
 def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
     due_at = bench.clock.now() + timedelta(seconds=30)
     bench.step_at(LEAD)
@@ -122,6 +127,23 @@ def test_it_starts_before_it_asks_the_store_anything(bench, monkeypatch):
     monkeypatch.setattr(bench.hands, "start", lambda _: bench.verbs.append("start"))
     bench.step_at(0)
     assert bench.verbs[0] == "start"
+
+
+def test_one_round_starts_what_was_decided_and_looks(bench, monkeypatch):
+    due = bench.store.due
+
+    def answered_slowly(*args):
+        glance = due(*args)
+        bench.clock.advance(0.004)
+        return glance
+
+    monkeypatch.setattr(bench.store, "due", answered_slowly)
+    wait = bench.step_at(LEAD)
+    bench.clock.advance(wait)
+    bench.verbs.clear()
+    bench.conductor.step()
+    assert len(bench.started()) == 1
+    assert bench.verbs == ["due"]
 
 
 def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):

@@ -7,12 +7,15 @@ a claim like any other, and another takes it over.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 FIRST_GUESS = 0.010
 BOUNDS = (0.005, 0.100)
 """Least and most seconds before a due time at which a node decides. A pause that comes later than that is too late."""
+SLACK = 0.002
+"""Seconds by which a node may come too soon. By the answer of one look the moment comes a little later than by that of
+another, and a round more for that would be a look more."""
 RESERVE = 1.5
 """How many times what deciding took lately is allowed for it the next time."""
 FORGETS = 0.9
@@ -45,11 +48,6 @@ class Lead:
     def seconds(self) -> float:
         """Return it."""
         return min(max(RESERVE * self._slowest, BOUNDS[0]), BOUNDS[1])
-
-    @property
-    def duration(self) -> timedelta:
-        """Return it for the store."""
-        return timedelta(seconds=self.seconds)
 
     def took(self, seconds: float) -> None:
         """Learn from one time."""

@@ -253,6 +253,9 @@ class Conductor:
             return self._resting.begin(lease.session, self._look_at, watch_at)
         if (ahead := self._firing.fire_ahead(lease, glance, seen)) is not None:
             self._look_at = min(self._look_at, ahead)
+        if (begins_in := self.holding.begins_in) is not None:
+            # What waits begins a little after its due time by the best guess, and one look for both is enough.
+            self._look_at = max(self._look_at, self._clock.monotonic() + begins_in)
         return max(0.0, self._look_at - self._clock.monotonic())
 
     def _trouble(self, error: StoreError) -> float:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cronsensus.clock import Clock
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
-from cronsensus.node.ahead import BOUNDS, Lead, Reading
+from cronsensus.node.ahead import BOUNDS, SLACK, Lead, Reading
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.sharing import Sharing
@@ -112,10 +112,10 @@ class Firing:
         instant = self._waking.ours
         if instant is None or instant == self._decided:
             return None
-        ahead = self._lead.duration
-        begins = seen.begin_of(instant) - ahead.total_seconds()
-        if (began_at := self._clock.monotonic()) < begins:
+        begins = seen.begin_of(instant) - self._lead.seconds
+        if (began_at := self._clock.monotonic()) < begins - SLACK:
             return begins
+        ahead = timedelta(seconds=self._lead.seconds + SLACK)
         # Once: whatever comes of it, the rest is for the look at the due time.
         self._decided = instant
         if not self._claiming.may_claim(lease, self._claiming.free):
