@@ -130,16 +130,14 @@ def test_it_starts_before_it_asks_the_store_anything(bench, monkeypatch):
 
 
 def test_one_round_starts_what_was_decided_and_looks(bench, monkeypatch):
-    due = bench.store.due
-
-    def answered_slowly(*args):
-        glance = due(*args)
+    def slowly(verb: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        answer = verb(*args, **more)
         bench.clock.advance(0.004)
-        return glance
+        return answer
 
-    monkeypatch.setattr(bench.store, "due", answered_slowly)
-    wait = bench.step_at(LEAD)
-    bench.clock.advance(wait)
+    for verb in ("due", "fire_and_claim"):
+        monkeypatch.setattr(bench.store, verb, partial(slowly, getattr(bench.store, verb)))
+    bench.clock.advance(bench.step_at(LEAD))
     bench.verbs.clear()
     bench.conductor.step()
     assert len(bench.started()) == 1
