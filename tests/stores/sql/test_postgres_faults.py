@@ -19,6 +19,7 @@ from cronsensus.errors import (
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
+from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import a_session
@@ -188,6 +189,24 @@ def test_a_transaction_that_is_left_idle_holds_nobody_up(open_postgres):
         tx.connection.exec_driver_sql(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
         assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
         tx.connection.exec_driver_sql("SELECT 1")
+
+
+def test_who_migrates_may_stand_still_for_longer(open_postgres, monkeypatch):
+    store = open_postgres(migrated=False)
+    seen: list[str] = []
+    take = migrations.take
+
+    def asked(step, connection, now):
+        [(limit,)] = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout")
+        seen.append(limit)
+        take(step, connection, now)
+
+    monkeypatch.setattr(migrations, "take", asked)
+    assert store.migrate()
+    assert set(seen) == {"5min"}
+    with store._writing() as tx:
+        [(limit,)] = tx.connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout")
+    assert limit == "2s"
 
 
 def test_a_server_that_says_nothing_is_given_up(server, open_postgres, monkeypatch):

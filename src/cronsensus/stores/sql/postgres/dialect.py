@@ -129,7 +129,9 @@ class PostgresDialect(Dialect):
         driver = driver_of(connection)
         driver.patience = None  # until the next transaction: an index may take its time
         driver.execute(
-            f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = 0",
+            f"SET LOCAL lock_timeout = '{_MIGRATING_FOR}'; SET LOCAL statement_timeout = 0; "
+            # Nodes that start are often short of processor time, and nobody works yet who could be held up.
+            f"SET LOCAL idle_in_transaction_session_timeout = '{_MIGRATING_FOR}'",
             prepare=False,
         )
         driver.execute("SELECT pg_advisory_xact_lock(%s)", [key_of("migrate", self.url.schema)], prepare=False)
