@@ -7,7 +7,7 @@ a claim like any other, and another takes it over.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 FIRST_GUESS = 0.010
@@ -36,6 +36,10 @@ class Reading(NamedTuple):
     def begin_of(self, instant: datetime) -> float:
         """Return when ``instant`` comes by this node's monotonic clock: not before, and later by the answer's way."""
         return self.received_at + (instant - self.now).total_seconds()
+
+    def tells_of(self, instant: datetime) -> bool:
+        """Whether it is near enough to ``instant`` to tell when that comes: two clocks may not run alike for long."""
+        return instant - self.now <= timedelta(seconds=BOUNDS[1])
 
 
 class Lead:

@@ -124,7 +124,9 @@ class Claiming:
                 self._holding.begin(claim, lease)
             else:
                 at = Reading(claim.claimed_at, received_at).begin_of(claim.due_at)
-                self._holding.begin_at(at if seen is None else min(at, seen.begin_of(claim.due_at)), claim, lease)
+                if seen is not None and seen.tells_of(claim.due_at):
+                    at = min(at, seen.begin_of(claim.due_at))
+                self._holding.begin_at(at, claim, lease)
 
     def clear_doubt(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""

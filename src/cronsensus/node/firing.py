@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cronsensus.clock import Clock
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
-from cronsensus.node.ahead import BOUNDS, SLACK, Lead, Reading
+from cronsensus.node.ahead import SLACK, Lead, Reading
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.sharing import Sharing
@@ -123,9 +123,7 @@ class Firing:
         jobs = [job for job in self._store.upcoming(instant, MOST_DUE) if _is_decided_by_time_alone(job)]
         if jobs:
             plans = [replace(each, not_before=instant) for each in self._plans(jobs, instant)]
-            # A look that something else came after is too old: the two clocks may not run alike.
-            fresh = instant - seen.now <= timedelta(seconds=BOUNDS[1])
-            self._carry_out(lease, plans, glance, ahead=ahead, seen=seen if fresh else None)
+            self._carry_out(lease, plans, glance, ahead=ahead, seen=seen)
             self._lead.took(self._clock.monotonic() - began_at)
         return None
 

@@ -30,7 +30,7 @@ from cronsensus.stores.sql.transaction import Transaction
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 MOST_TRIES = 12
 LONGEST_TRYING = 10.0
-"""Seconds after which nothing is tried again: a try may itself have waited for a lock."""
+"""Seconds after which nothing is tried a third time: a try may itself have waited for a lock."""
 _PATIENCE = SystemClock()
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Most seconds before the second try, and before any: who has met must not meet again, however slow the machine is."""
@@ -46,11 +46,11 @@ def repeated(verb: Verb) -> Verb:
     def tried(self: SqlHandle, *args: Any, **kwargs: Any) -> Any:
         until = _PATIENCE.monotonic() + LONGEST_TRYING
         longest = FIRST_PAUSE
-        for _ in range(MOST_TRIES - 1):
+        for tries in range(1, MOST_TRIES):
             try:
                 return verb(self, *args, **kwargs)
             except TryAgain:
-                if _PATIENCE.monotonic() > until:
+                if tries > 1 and _PATIENCE.monotonic() > until:
                     raise
                 self._ended.wait(random.uniform(0, longest))
                 longest = min(2 * longest, LONGEST_PAUSE)

@@ -11,8 +11,8 @@ from cronsensus.testing.simulation.clocks import SECOND, START
 from cronsensus.triggers import Trigger
 
 MICROSECOND = timedelta(microseconds=1)
-EARLY = 4000
-"""Microseconds by which a clock that runs fast by four in a hundred ends a wait of a tenth of a second too soon."""
+EARLY = 5000
+"""Microseconds by which a clock that runs fast by four in a hundred may end a wait of a tenth of a second too soon."""
 LONG_BEFORE = START - timedelta(days=400)
 FUZZ = 1000
 """Microseconds within which the store's floats and the judge's integers may differ about the end of a lease."""
