@@ -31,6 +31,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome, RunErro
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.filesystems import is_network, kind_of
+from cronsensus.stores.sql.schema import VERSION
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import dialect as dialect_module
 from cronsensus.stores.sql.sqlite import store as store_module
@@ -619,7 +620,7 @@ def test_where_the_kind_cannot_be_told_the_file_is_used(open_sqlite, monkeypatch
 def test_a_store_describes_itself(open_sqlite, place):
     store = open_sqlite("?synchronous=normal&busy_timeout=7")
     shown = store.describe()
-    assert (shown["store"], shown["schema"], shown["journal_mode"]) == ("sqlite", 1, "wal")
+    assert (shown["store"], shown["schema"], shown["journal_mode"]) == ("sqlite", VERSION, "wal")
     assert (shown["synchronous"], shown["busy_timeout"]) == ("normal", 7.0)
     assert shown["file"] == str(place / "jobs.db")
     assert shown["bytes"] > 0

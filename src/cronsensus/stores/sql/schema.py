@@ -42,7 +42,7 @@ from sqlalchemy.types import TypeEngine
 
 from cronsensus.model.states import Origin, State
 
-VERSION = 1
+VERSION = 2
 """The schema that this code knows; the number of the newest migration."""
 
 metadata = MetaData()

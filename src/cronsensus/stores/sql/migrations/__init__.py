@@ -1,7 +1,8 @@
 """How a store comes to have today's tables: numbered steps, forward only. Floor 3.
 
 Every store walks through all steps, an empty one from the first; each is a module ``mNNNN_what`` with an
-``upgrade(connection)``, and one that has been released is never changed. Every step runs in a transaction under the
+``upgrade(connection)``. The first makes today's tables, and a step that adds columns or indexes adds those that a store
+does not have yet, so a new store gets nothing twice. Every step runs in a transaction under the
 dialect's migration lock, in which the version is read again: of several processes that start in the same instant one
 does the work and the others find it done.
 """
@@ -13,12 +14,15 @@ from collections.abc import Callable
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from cronsensus.errors import SchemaMismatch
-from cronsensus.stores.sql.migrations import m0001_first
+from cronsensus.stores.sql.migrations import m0001_first, m0002_additions
 from cronsensus.stores.sql.schema import VERSION, schema
 
 Upgrade = Callable[[Connection], None]
 
-MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = ((1, "m0001_first", m0001_first.upgrade),)
+MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
+    (1, "m0001_first", m0001_first.upgrade),
+    (2, "m0002_additions", m0002_additions.upgrade),
+)
 """All steps, in order. The last number is ``schema.VERSION``."""
 
 
