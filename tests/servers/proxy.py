@@ -86,6 +86,14 @@ class Proxy:
             self._fatal = None
             self._state.notify_all()
 
+    def lead_to(self, url: str) -> None:
+        """Pass new connections on to another server; those that there are stay where they are until they are cut."""
+        parts = urlsplit(url)
+        assert parts.hostname, "the URL names no host"
+        assert parts.port, "the URL names no port"
+        with self._state:
+            self._target = (parts.hostname, parts.port)
+
     def delay(self, seconds: float) -> None:
         """Hold every piece back for so long, both ways."""
         with self._state:
