@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronsensus.errors import InvalidOption
-from cronsensus.instants import as_utc, format_instant, from_micros, parse_instant, to_micros
+from cronsensus.instants import EPOCH, LATEST, after, as_utc, format_instant, from_micros, parse_instant, to_micros
 
 zones = st.sampled_from([UTC, ZoneInfo("Asia/Shanghai"), ZoneInfo("America/New_York"), timezone(timedelta(hours=-9.5))])
 instants = st.datetimes(datetime(2, 1, 2), datetime(9998, 12, 30), timezones=zones)  # noqa: DTZ001 - Hypothesis adds it
@@ -69,3 +69,19 @@ def test_what_leaves_the_calendar_in_utc_is_refused(text):
 def test_a_naive_instant_is_refused():
     with pytest.raises(InvalidOption, match=r"start=.* has no time zone"):
         as_utc(datetime(2026, 1, 1), what="start")  # noqa: DTZ001 - that is the point
+
+
+@pytest.mark.parametrize("micros", [2**63 - 1, -(2**63), 2**200, to_micros(datetime.max.replace(tzinfo=UTC)) + 1])
+def test_a_number_outside_the_calendar_is_its_end_and_may_be_shown_in_any_zone(micros):
+    found = from_micros(micros)
+    assert (found > EPOCH) == (micros > 0)
+    for zone in (timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))):
+        assert found.astimezone(zone) + timedelta(hours=9) - timedelta(hours=18)
+
+
+def test_what_is_later_than_stores_keep_is_never():
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert after(now, timedelta.max) == LATEST
+    assert after(now, timedelta(seconds=1)) == now + timedelta(seconds=1)
+    assert after(now, timedelta.min) < now
+    assert to_micros(LATEST) == float(to_micros(LATEST)) == float(to_micros(LATEST) + 1) - 1

@@ -8,6 +8,16 @@ from cronsensus.errors import InvalidOption
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+LATEST_MICROS = 2**53 - 1
+LATEST = EPOCH + timedelta(microseconds=LATEST_MICROS)
+"""The latest instant that every store keeps exactly, in the year 2255: later due times count as this one, which is
+never. (Redis orders by doubles, and they hold whole microseconds up to here.)"""
+
+# Two days within the calendar, so that no zone and no small sum leads out of it.
+_FIRST_SHOWN = datetime(1, 1, 3, tzinfo=UTC)
+_LAST_SHOWN = datetime(9999, 12, 29, tzinfo=UTC)
+_LEAST = (_FIRST_SHOWN - EPOCH) // _MICROSECOND
+_MOST = (_LAST_SHOWN - EPOCH) // _MICROSECOND
 
 
 def to_micros(instant: datetime) -> int:
@@ -16,8 +26,24 @@ def to_micros(instant: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """Return the aware UTC instant that lies ``micros`` microseconds after 1970."""
-    return EPOCH + timedelta(microseconds=micros)
+    """Return the aware UTC instant that lies ``micros`` microseconds after 1970.
+
+    A number that lies outside the calendar, which somebody wrote into a store by hand, gives the end of the calendar on
+    that side: one such number must not keep everything else from being read.
+    """
+    if _LEAST <= micros <= _MOST:
+        return EPOCH + timedelta(microseconds=micros)
+    return _FIRST_SHOWN if micros < _LEAST else _LAST_SHOWN
+
+
+def within_stores(micros: int) -> int:
+    """Return ``micros``, or the nearest number of microseconds that every store keeps exactly."""
+    return min(max(micros, -LATEST_MICROS), LATEST_MICROS)
+
+
+def after(now: datetime, delay: timedelta) -> datetime:
+    """Return ``now`` + ``delay``, or the nearest instant that every store keeps exactly."""
+    return from_micros(within_stores(to_micros(now) + delay // _MICROSECOND))
 
 
 def as_utc(instant: datetime, *, what: str = "instant") -> datetime:

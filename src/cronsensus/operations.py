@@ -95,7 +95,7 @@ class Operations(ABC):
                 long final. Defaults to a new one. (A parameter of the function that is called ``key`` goes by
                 position.)
             delay: not before this time has passed on the store's clock.
-            at: not before this instant; aware.
+            at: not before this instant; aware. Later than the year 2255 (``datetime.max``) means never.
             priority: higher goes first. Defaults to the job's.
             expires: not started this long after it was due: missed(late).
             kwargs: JSON values.

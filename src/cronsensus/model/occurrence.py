@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from cronsensus.errors import InvalidOption, OccurrenceTooOld
-from cronsensus.instants import as_utc, format_instant
+from cronsensus.instants import after, as_utc, format_instant
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin, State
 
@@ -27,6 +27,19 @@ def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> Occu
     return OccurrenceTooOld(
         f"{job!r}{asked}: everything up to {format_instant(horizon)} may have been pruned, so nobody can prove that it "
         "never ran; take a later time"
+    )
+
+
+MOST_IN_FUTURE = timedelta(days=366)
+"""How far ahead of the store's clock a nominal time may be acquired."""
+
+
+def too_early(job: str, scheduled_for: datetime, now: datetime) -> InvalidOption:
+    """Return the error for a nominal time that lies further ahead than ``MOST_IN_FUTURE``."""
+    return InvalidOption(
+        f"{job!r} at {format_instant(scheduled_for)}: more than {MOST_IN_FUTURE.days} days after the store's clock, "
+        f"which says {format_instant(now)}. The job's watermark would move there for good. Were milliseconds taken for "
+        "seconds? Give the time that is due now"
     )
 
 
@@ -174,7 +187,8 @@ class Item:
     Attributes:
         key: ``None`` asks for a new one.
         delay: counts from the store's now.
-        due_at: absolute, instead of ``delay``.
+        due_at: absolute, instead of ``delay``. Later than ``cronsensus.instants.LATEST`` (in 2255) counts as that,
+            which is never.
     """
 
     job: str
@@ -186,6 +200,13 @@ class Item:
     priority: int | None = None
     origin: Origin = Origin.ENQUEUE
     expires_in: timedelta | None = None
+
+
+def when_due(item: Item, now: datetime) -> datetime:
+    """Return when an item is due, if it is enqueued ``now``; later than every store can keep exactly is never."""
+    if item.due_at is None:
+        return after(now, item.delay)
+    return after(as_utc(item.due_at, what="due_at"), timedelta(0))
 
 
 @dataclass(frozen=True, slots=True)

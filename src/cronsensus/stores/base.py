@@ -324,7 +324,8 @@ class Store(ABC):
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
             UnknownJob: no such job, or retired.
             LeaseLost: the session is not alive.
-            InvalidOption: ``key`` is none that ``check_key`` allows.
+            InvalidOption: ``key`` is none that ``check_key`` allows; or ``scheduled_for`` lies more than
+                ``MOST_IN_FUTURE`` (366 days) after the store's now.
         """
 
     @abstractmethod

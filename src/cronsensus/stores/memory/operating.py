@@ -7,8 +7,8 @@ from datetime import datetime
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import as_utc
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
+from cronsensus.instants import after, as_utc
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import OccurrenceRow
@@ -40,14 +40,14 @@ class OperatingVerbs(RoundVerbs):
         found = None if item.key is None else job.keys.get(item.key)
         if found is not None:
             return enqueued(found, created=False)
-        due_at = now + item.delay if item.due_at is None else as_utc(item.due_at, what="due_at")
+        due_at = when_due(item, now)
         row = self._create(
             job,
             item.key,
             item.origin,
             due_at,
             now,
-            expires_at=None if item.expires_in is None else due_at + item.expires_in,
+            expires_at=None if item.expires_in is None else after(due_at, item.expires_in),
             priority=item.priority,
             payload=payload,
         )

@@ -8,9 +8,21 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
+from cronsensus.instants import after
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.occurrence import Claim, Note, Outcome, RunEnd, Settled, name_of, scheduled_key, too_old
+from cronsensus.model.occurrence import (
+    MOST_IN_FUTURE,
+    Claim,
+    Note,
+    Outcome,
+    RunEnd,
+    Settled,
+    name_of,
+    scheduled_key,
+    too_early,
+    too_old,
+)
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
 from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, Share, check_ahead, newest_of
@@ -216,6 +228,8 @@ class RoundVerbs(Handle):
             now = self._now()
             if scheduled_for is not None:
                 refuse_pruned(row, scheduled_for)
+                if scheduled_for - now > MOST_IN_FUTURE:
+                    raise too_early(job, scheduled_for, now)
             self._space.expire(now)
             if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
                 return None
@@ -268,7 +282,7 @@ class RoundVerbs(Handle):
         if state is State.PENDING:
             row.failures += 1
             row.reason = reason
-            self._space.put_back(row, now + (outcome.retry_in or timedelta(0)))
+            self._space.put_back(row, after(now, outcome.retry_in or timedelta(0)))
         else:
             row.result = outcome.result
             self._space.close(row, state, now, reason=reason)

@@ -44,8 +44,8 @@ class Refusal(Exception):
 
 
 REFUSALS = {
-    "LEASELOST", "UNKNOWNJOB", "RETIRED", "TOOOLD", "TOOLARGE", "NOTTHERE", "FINAL", "ACTIVE", "AGAIN", "SCHEMA",
-    "SETBACK",
+    "LEASELOST", "UNKNOWNJOB", "RETIRED", "TOOOLD", "TOOEARLY", "TOOLARGE", "NOTTHERE", "FINAL", "ACTIVE", "AGAIN",
+    "SCHEMA", "SETBACK",
 }  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from cronsensus.codec import LARGEST, clean, dumps
 from cronsensus.errors import InvalidPayload, InvalidTransition
-from cronsensus.instants import as_utc, from_micros
+from cronsensus.instants import LATEST_MICROS, as_utc, from_micros, within_stores
 from cronsensus.model.ids import new_id
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, too_old
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, too_old, when_due
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
@@ -100,11 +100,11 @@ def _item_row(item: Item, key: str) -> list[Any]:
         item.key is not None,
         _json(item.args, item.job),
         _json(item.kwargs, item.job),
-        None if item.due_at is None else micros(as_utc(item.due_at, what="due_at")),
-        length(item.delay),
+        None if item.due_at is None else micros(when_due(item, item.due_at)),
+        within_stores(length(item.delay)),
         None if item.priority is None else str(item.priority),
         item.origin.value,
-        None if item.expires_in is None else length(item.expires_in),
+        None if item.expires_in is None else min(length(item.expires_in), 2 * LATEST_MICROS),
     ]
 
 

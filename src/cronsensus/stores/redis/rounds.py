@@ -12,9 +12,20 @@ from typing import Any
 from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
-from cronsensus.instants import from_micros
+from cronsensus.instants import from_micros, within_stores
 from cronsensus.model.job import JobSpec, JobState
-from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, Settled, name_of, scheduled_key, too_old
+from cronsensus.model.occurrence import (
+    MOST_IN_FUTURE,
+    Claim,
+    LogLine,
+    Note,
+    Outcome,
+    Settled,
+    name_of,
+    scheduled_key,
+    too_early,
+    too_old,
+)
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State, require_transition
 from cronsensus.stores.base import AT_ONCE, Glance, Share, check_ahead, newest_of
@@ -149,9 +160,14 @@ class RoundVerbs(Handle):
         named = name_of(scheduled_for, key)
         self._link.require_replicas()
         try:
-            taken = self._decide("acquire", session, job, named.key, micros(named.scheduled_for), length(lease))
+            taken = self._decide(
+                "acquire", session, job, named.key, micros(named.scheduled_for), length(lease), length(MOST_IN_FUTURE)
+            )
         except Refusal as refused:
-            raise too_old(job, named.scheduled_for, from_micros(int(refused.rest))) from None
+            at = from_micros(int(refused.rest))
+            if refused.word == "TOOEARLY" and named.scheduled_for is not None:
+                raise too_early(job, named.scheduled_for, at) from None
+            raise too_old(job, named.scheduled_for, at) from None
         except TooFewReplicas as short:
             self._give_back(unpack(short.answer)[1][-2])
             raise
@@ -253,7 +269,7 @@ class RoundVerbs(Handle):
                     cleaned(one.reason),
                     one.result,
                     write_error(one.error),
-                    length(one.retry_in or timedelta(0)),
+                    within_stores(length(one.retry_in or timedelta(0))),
                 ]
                 for one in outcomes
             ],

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, or_, select, update
 
 from cronsensus.codec import write_payload
 from cronsensus.instants import from_micros, to_micros
-from cronsensus.model.occurrence import Claim, Named, too_old
+from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Named, too_early, too_old
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.choosing import CLAIMED
 from cronsensus.stores.sql.claiming import expire, start
@@ -50,6 +50,8 @@ def acquire(tx: Transaction, session: str, job: str, wanted: Named, lease: timed
     at = None if scheduled_for is None else to_micros(scheduled_for)
     if scheduled_for is not None:
         refuse_pruned(job, row.horizon, scheduled_for)
+        if scheduled_for - from_micros(tx.now) > MOST_IN_FUTURE:
+            raise too_early(job, scheduled_for, from_micros(tx.now))
     expire(tx)
     if at is not None and not _is_kept_elsewhere(tx, row.id, at):
         return None

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, insert, select, update
 
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreUnavailable
-from cronsensus.instants import to_micros
+from cronsensus.instants import to_micros, within_stores
 from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
 from cronsensus.model.states import State, require_transition
 from cronsensus.stores.base import MOST_AHEAD
@@ -131,7 +131,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
             state, reason = State.CANCELLED, row.cancel_reason  # asked to stop: it does not come back
         if state is State.PENDING:
             wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
-            later.append((now + wait, reason, error, number, token))
+            later.append((within_stores(now + wait), reason, error, number, token))
         else:
             closed.append((state.value, reason, outcome.result, error, now, number, token))
         ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))

@@ -10,10 +10,10 @@ from sqlalchemy import and_, bindparam, or_, select, update
 
 from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import as_utc, to_micros
+from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.dialect import AnyRow
@@ -103,9 +103,7 @@ def _enqueued(
     tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
 ) -> dict[str, Any]:
     payload = own[job] if item.args is None and item.kwargs is None else _payload(item, specs[job])
-    due_at = tx.now + item.delay // _MICROSECOND
-    if item.due_at is not None:
-        due_at = to_micros(as_utc(item.due_at, what="due_at"))
+    due_at = to_micros(when_due(item, from_micros(tx.now)))
     return new_row(
         tx,
         job,
@@ -114,7 +112,7 @@ def _enqueued(
         item.origin,
         due_at=due_at,
         payload=payload,
-        expires_at=None if item.expires_in is None else due_at + item.expires_in // _MICROSECOND,
+        expires_at=None if item.expires_in is None else within_stores(due_at + item.expires_in // _MICROSECOND),
         priority=item.priority,
     )
 

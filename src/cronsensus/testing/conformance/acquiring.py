@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -192,6 +192,18 @@ class Acquiring(Scene):
         assert self.store.acquire("s1", "queue", key="key", lease=HOUR) is not None
         self.store.resume("queue", by="ann")
         assert self.store.acquire("s1", "queue", scheduled_for=minute(2), lease=HOUR) is not None
+
+    def test_a_time_years_ahead_is_refused_and_moves_nothing(self) -> None:
+        self.queue()
+        self.session()
+        far = datetime.fromtimestamp(START.timestamp() * 4, UTC)
+        for wrong in (far, START + 366 * DAY + timedelta(microseconds=1), datetime.max.replace(tzinfo=UTC)):
+            with pytest.raises(InvalidOption, match="milliseconds taken for seconds"):
+                self.store.acquire("s1", "queue", scheduled_for=wrong, lease=LEASE)
+        assert [] == self.all()
+        assert START == self.view("queue").watermark
+        for right in (minute(1), START + 366 * DAY):
+            assert self.store.acquire("s1", "queue", scheduled_for=right, lease=LEASE) is not None
 
     def test_keys_move_no_watermark(self) -> None:
         self.queue()

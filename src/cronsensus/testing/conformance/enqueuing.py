@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from cronsensus.errors import InvalidOption, InvalidPayload, UnknownJob
+from cronsensus.instants import LATEST
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key
 from cronsensus.model.states import Origin, State
 from cronsensus.testing.conformance.scene import (
@@ -71,6 +72,31 @@ class Enqueuing(Scene):
         assert all(one.created and one.key for one in made)
         assert 20 == len({one.key for one in made})
         assert not self.enqueue(made[7].key).created
+
+    def test_the_end_of_the_calendar_means_never(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        last = datetime.max.replace(tzinfo=UTC)
+        never = [
+            self.enqueue("max", due_at=last),
+            self.enqueue("west", due_at=datetime.max.replace(tzinfo=timezone(timedelta(hours=14)))),
+            self.enqueue("delay", delay=timedelta.max),
+            self.enqueue("expires", due_at=last, expires_in=timedelta.max),
+        ]
+        assert [LATEST] * 4 == [self.look(made).due_at for made in never]
+        assert LATEST == self.store.due().next_pending
+        now = self.enqueue("min", due_at=datetime.min.replace(tzinfo=UTC), expires_in=timedelta.max)
+        assert [now.id] == [claim.id for claim in self.claim(lease=HOUR)]
+        assert self.store.due().next_pending == LATEST
+
+    def test_a_retry_at_the_end_of_the_calendar_is_never(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue("key")
+        claim = self.take()
+        assert self.finish(claim, State.PENDING, retry_in=timedelta.max).accepted
+        assert LATEST == self.look(claim).due_at
+        assert LATEST == self.store.due().next_pending
 
     def test_a_key_repeated_in_one_call_is_made_once(self) -> None:
         self.queue()

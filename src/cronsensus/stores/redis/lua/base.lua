@@ -31,7 +31,7 @@
 local META = KEYS[1]
 local SPACE = string.sub(META, 1, -5)
 local SCHEMA = '1'
-local LAST = 9007199254740991 -- a double holds every whole number up to here: microseconds until the year 2255
+local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 
 local schema, last_token = unpack(call('HMGET', META, 'schema', 'token'))

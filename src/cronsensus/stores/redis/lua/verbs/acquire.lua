@@ -1,5 +1,5 @@
 -- needs: starting jobs
-local session, name, key, nominal, lease = unpack(args, 1, 5)
+local session, name, key, nominal, lease, most = unpack(args, 1, 6)
 if not alive(session) then
   return refuse('LEASELOST')
 end
@@ -22,6 +22,9 @@ end
 local row = read(job_key(job), 'horizon', 'watermark', 'manual', 'next_due', 'priority', 'payload', 'keep', 'paused_at')
 if nominal and row.horizon and tonumber(nominal) <= tonumber(row.horizon) then
   return refuse('TOOOLD ' .. row.horizon)
+end
+if nominal and tonumber(nominal) - now > most then
+  return refuse('TOOEARLY ' .. NOW)
 end
 expire()
 if nominal and not kept_elsewhere(job, tonumber(nominal)) then
