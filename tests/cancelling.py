@@ -1,0 +1,257 @@
+"""Cut a piece of code off at each point at which Python could, and look each time at what is left behind.
+
+Two kinds of interruption, and one form for both. A *scenario* prepares a fresh place, hands what is to be interrupted
+to ``cut``, and then asserts what must hold however far that came::
+
+    async def scenario(cut: CutTask) -> None:
+        lock = Lock("memory://", new_name())
+        await cut(lock.aacquire())
+        assert await free_for_others(lock)
+
+
+    each_await(scenario)  # cancels at the first suspension of the task, then at the second, …
+
+``each_await`` repeats the scenario with the task cancelled at its n-th suspension, until it runs through: once as soon
+as it waits (what it waits for may not have begun), once when what it waits for is there, but the task has not seen it.
+
+``each_line`` does so for code on this thread: an exception is raised at each line of the library that it executes, as a
+signal handler would (Ctrl-C, Celery's soft time limit). Not at the very first line of the outermost call, because there
+CPython can raise before anything of ours could be protected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import cronsensus
+
+Moment = Literal["begun", "answered"]
+
+LIBRARY = str(Path(cronsensus.__file__).parent)
+MOST = 400
+"""Suspensions after which a scenario is taken for one that never ends; one that polls says how many are enough."""
+
+
+class CutTask:
+    """Runs a coroutine as a task that is cancelled at its n-th suspension.
+
+    Attributes:
+        reached: whether there was such a suspension.
+        error: what came out of the task; ``None``: it returned.
+        value: what it returned.
+    """
+
+    def __init__(self, at: int, moment: Moment) -> None:
+        self.at, self.moment = at, moment
+        self.suspensions = 0
+        self.reached = False
+        self.error: BaseException | None = None
+        self.value: Any = None
+        self._task: asyncio.Task[Any] | None = None
+
+    async def __call__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run it to its end, whatever that is."""
+        self._task = asyncio.get_running_loop().create_task(_Counted(coroutine, self._suspended))
+        await asyncio.wait([self._task])
+        if self._task.cancelled():
+            self.error = asyncio.CancelledError()
+        else:
+            self.error = self._task.exception()
+            self.value = None if self.error else self._task.result()
+
+    def _suspended(self, waits_for: Any) -> None:
+        self.suspensions += 1
+        if self.suspensions != self.at:
+            return
+        self.reached = True
+        task = self._task
+        assert task is not None
+        if self.moment == "answered" and isinstance(waits_for, asyncio.Future):
+            # Before the task's own callback, so the task is cancelled when it could go on, and does not know yet.
+            waits_for.add_done_callback(lambda _: task.cancel())
+        else:
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+    def __repr__(self) -> str:
+        return f"cancelled at suspension {self.at}, {self.moment}"
+
+
+class _Counted(Coroutine[Any, Any, Any]):
+    """A coroutine that tells of each of its suspensions."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any], told: Callable[[Any], None]) -> None:
+        self._inner, self._told = inner, told
+
+    def send(self, value: Any) -> Any:
+        waits_for = self._inner.send(value)
+        self._told(waits_for)
+        return waits_for
+
+    def throw(self, *error: Any) -> Any:
+        waits_for = self._inner.throw(*error)
+        self._told(waits_for)
+        return waits_for
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+
+def each_await(
+    scenario: Callable[[CutTask], Awaitable[None]],
+    *,
+    moments: tuple[Moment, ...] = ("begun", "answered"),
+    most: int = MOST,
+    may_be_more: bool = False,
+) -> int:
+    """Run the scenario with its task cancelled at each suspension; return how many times it was.
+
+    Args:
+        scenario: on an event loop of its own each time. What it asserts is reported with the suspension.
+        moments: see ``CutTask``.
+        most: suspensions; if there are more, that is a failure unless ``may_be_more``.
+        may_be_more: for what polls until it is cancelled.
+    """
+    cuts = 0
+    for moment in moments:
+        for at in range(1, most + 1):
+            cut = CutTask(at, moment)
+            try:
+                asyncio.run(scenario(cut))  # type: ignore[arg-type]
+            except Exception as error:
+                error.add_note(repr(cut))
+                raise
+            if not cut.reached:
+                break
+            cuts += 1
+        else:
+            assert may_be_more, f"more than {most} suspensions: does it ever end?"
+    assert cuts, "it was never suspended, so nothing was tried"
+    return cuts
+
+
+class Interrupted(BaseException):
+    """What a signal handler of the user's raises; no ``Exception``, as KeyboardInterrupt is none."""
+
+
+Point = tuple[str, int, int]
+"""A file, a line, and how many times that line has been executed before."""
+
+
+class CutCall:
+    """Calls a function on this thread and raises at one point of the library that it executes.
+
+    Attributes:
+        reached: whether it came to that point.
+        error: what came out of it; ``None``: it returned.
+        value: what it returned.
+        seen: all points that it came to.
+    """
+
+    def __init__(self, point: Point | None, raises: type[BaseException]) -> None:
+        self.point = point
+        self.reached = False
+        self.error: BaseException | None = None
+        self.value: Any = None
+        self.seen: list[Point] = []
+        self._raises = raises
+        self._visits: Counter[tuple[str, int]] = Counter()
+
+    def __call__(self, function: Callable[[], Any]) -> None:
+        """Call it; whatever comes out of it is kept."""
+        former = sys.gettrace()
+        sys.settrace(self._entered)
+        try:
+            self.value = function()
+        except BaseException as error:  # noqa: BLE001 - looked at by the scenario
+            self.error = error
+        finally:
+            sys.settrace(former)
+        # A frame keeps alive what it has; in a program it would be gone with the exception.
+        if self.error is not None:
+            self.error = self.error.with_traceback(None)
+
+    def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(LIBRARY):
+            return None
+        if _is_outermost(frame):
+            return _after_the_first(self._line)
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            where = frame.f_code.co_filename, frame.f_lineno
+            point = (*where, self._visits[where])
+            self._visits[where] += 1
+            self.seen.append(point)
+            if point == self.point and not self.reached:
+                self.reached = True
+                raise self._raises
+        return self._line
+
+    def __repr__(self) -> str:
+        if self.point is None:
+            return "not interrupted"
+        file, line, visits = self.point
+        return f"{self._raises.__name__} at {file.removeprefix(LIBRARY)}:{line}, visit {visits + 1}"
+
+
+def _is_outermost(frame: FrameType) -> bool:
+    caller = frame.f_back
+    while caller is not None:
+        if caller.f_code.co_filename.startswith(LIBRARY):
+            return False
+        caller = caller.f_back
+    return True
+
+
+def _after_the_first(line: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the first line of a frame pass."""
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        return line if event == "line" else trace
+
+    return trace
+
+
+def each_line(
+    scenario: Callable[[CutCall], None],
+    *,
+    raises: type[BaseException] = Interrupted,
+    visits: int = 1,
+    every: int = 1,
+) -> int:
+    """Run the scenario with an exception at each line of the library; return how many times there was one.
+
+    Args:
+        scenario: run once as it is, to learn which lines there are, and then once for each of them.
+        raises: the exception.
+        visits: a line that is executed many times is tried the first so many times, and the last.
+        every: try only each so-many-th point.
+    """
+    whole = CutCall(None, raises)
+    scenario(whole)
+    total: Counter[tuple[str, int]] = Counter((file, line) for file, line, _ in whole.seen)
+    points = [
+        (file, line, visit) for file, line, visit in whole.seen if visit < visits or visit == total[file, line] - 1
+    ]
+    assert points, "nothing of the library was executed, so nothing was tried"
+    cuts = 0
+    for point in points[::every]:
+        cut = CutCall(point, raises)
+        try:
+            scenario(cut)
+        except Exception as error:
+            error.add_note(repr(cut))
+            raise
+        cuts += cut.reached
+    assert cuts, "no point was reached a second time"
+    return cuts
