@@ -433,6 +433,30 @@ class IdleWhileOthersRun(BrokenStore):
         return lease if self._space.running else idle_lease or lease
 
 
+class RenewListsEverybodysRuns(BrokenStore):
+    """A renewal lists the runs of the namespace, whoever holds them."""
+
+    rejected_by = "test_a_renewal_lists_the_runs_that_the_session_holds_with_their_tokens"
+
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+        with self._changed:
+            renewal = super().renew(session, lease=lease, idle_lease=idle_lease)
+            runs = [self._space.occurrences[one] for one in sorted(self._space.running)]
+            return replace(renewal, held=tuple((row.id, row.token) for row in runs))
+
+
+class RenewListsOldTokens(BrokenStore):
+    """A renewal lists a run under the token of the attempt before."""
+
+    rejected_by = "test_a_renewal_lists_a_run_that_was_taken_again_under_its_new_token"
+
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+        with self._changed:
+            renewal = super().renew(session, lease=lease, idle_lease=idle_lease)
+            runs = [self._space.occurrences[one].runs[0] for one in sorted(self._space.running)]
+            return replace(renewal, held=tuple((run.occurrence, run.token) for run in runs))
+
+
 class RenewInTwoSteps(BrokenStore):
     """A renewal looks what the session runs, and sets the lease in another step."""
 

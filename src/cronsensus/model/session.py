@@ -49,6 +49,8 @@ class Renewal:
         cancel: occurrences of this session that are asked to stop: id → reason.
         drain: an operator asked the node to finish what it runs and take nothing new.
         now: the store's clock.
+        held: the runs that the store believes this session to hold, as (occurrence, token), by occurrence. ``None``: it
+            was not told.
     """
 
     alive: bool
@@ -56,6 +58,7 @@ class Renewal:
     cancel: dict[int, str]
     drain: bool
     now: datetime
+    held: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

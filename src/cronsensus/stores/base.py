@@ -406,6 +406,9 @@ class Store(ABC):
         While the session holds a running occurrence its lease is set to now + ``lease``, else to now + ``idle_lease``
         (``lease`` if that is not given); the answer says which. The store decides this in the same step, because the
         caller cannot know: a renewal that it gave up may be carried out long after it claimed work.
+
+        The answer lists the runs that the session holds, with their tokens: a store that lost its last moment (a
+        failover, a restored backup) may know of others than the caller, and the caller finds out by this list.
         """
 
     @abstractmethod

@@ -44,9 +44,10 @@ class SessionVerbs(Handle):
                 return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now)
             given = self._lease_for(row, lease, idle_lease)
             self._set_lease(row, given, now)
-            held = (self._space.occurrences[occurrence] for occurrence in row.running)
-            cancel = {occurrence.id: occurrence.cancel for occurrence in held if occurrence.cancel is not None}
-            return Renewal(alive=True, lease=given, cancel=cancel, drain=row.draining, now=now)
+            runs = [self._space.occurrences[occurrence] for occurrence in row.running]
+            cancel = {occurrence.id: occurrence.cancel for occurrence in runs if occurrence.cancel is not None}
+            held = tuple((occurrence.id, occurrence.token) for occurrence in runs)
+            return Renewal(alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held)
 
     def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
         """Return the lease for what the session holds now."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, insert, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
 
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import from_micros
@@ -21,7 +21,7 @@ from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
-from cronsensus.stores.sql.schema import along, jobs, listed, locks, occurrences, releases, runs, sessions
+from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, runs, sessions
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
@@ -37,22 +37,17 @@ TAKES_TURNS: ColumnElement[bool] = and_(ALIVE, _s.concurrency > 0)
 HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.session == _s.id, LISTED_RUNNING)
 """The runs of a session, where occurrences are joined to it."""
 
-_held = occurrences.alias("held")
-_WORKS = exists().where(
-    _held.c.namespace == _s.namespace,
-    _held.c.session == _s.id,
-    _held.c.state == literal_column("'running'"),
-    listed(_held.c.id),
-)
 MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
 _ALIVE_LOCKED = select(_s.node, _s.lease_until).where(MINE, ALIVE).with_for_update()
 _NEW_LEASE: dict[str, Any] = {"lease_until": bindparam("until"), "renewed_at": bindparam("now")}
 _SET_LEASE = update(sessions).where(MINE, OPEN).values(_NEW_LEASE)
 _EXTEND_LEASE = update(sessions).where(MINE, ALIVE).values(_NEW_LEASE)
+# One row for each run of the session, and one without when it holds none.
 _ASKED = (
-    select(_s.draining, _WORKS.label("works"), _o.id, _o.cancel_reason)
-    .select_from(sessions.outerjoin(occurrences, and_(HELD_BY_SESSION, _o.cancel_reason.is_not(None))))
+    select(_s.draining, _o.id, _o.token, _o.cancel_reason)
+    .select_from(sessions.outerjoin(occurrences, HELD_BY_SESSION))
     .where(MINE)
+    .order_by(_o.id)
 )
 _DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
 _DEAD = (
@@ -250,12 +245,14 @@ def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta
     if not extend_lease(tx, session, idle_lease):
         return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now)
     asked = tx.rows(_ASKED, session=session, space=tx.namespace)
-    given = lease if asked[0].works else idle_lease
+    runs = [row for row in asked if row.id is not None]
+    given = lease if runs else idle_lease
     if given != idle_lease:
         # Rare: a node that knows that it works asks for one lease either way.
         set_lease(tx, session, given)
-    cancel = {row.id: row.cancel_reason for row in asked if row.id is not None}
-    return Renewal(alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now)
+    cancel = {row.id: row.cancel_reason for row in runs if row.cancel_reason is not None}
+    held = tuple((row.id, row.token) for row in runs)
+    return Renewal(alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now, held=held)
 
 
 def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:

@@ -107,6 +107,30 @@ class Sessions(Scene):
         self.lease_out()
         assert timedelta(0) == self.store.renew("s1", lease=LEASE).lease
 
+    def test_a_renewal_lists_the_runs_that_the_session_holds_with_their_tokens(self) -> None:
+        self.queue()
+        self.session()
+        self.session("s2")
+        assert () == self.store.renew("s1", lease=LEASE).held
+        for key in ("a", "b", "c"):
+            self.enqueue(key)
+        mine, (other,) = self.claim(limit=2), self.claim("s2")
+        assert tuple((one.id, one.token) for one in mine) == self.store.renew("s1", lease=LEASE).held
+        assert ((other.id, other.token),) == self.store.renew("s2", lease=LEASE).held
+        self.finish(mine[0])
+        self.store.cancel(mine[1].id, by="test", why="test")
+        renewal = self.store.renew("s1", lease=LEASE)
+        assert (((mine[1].id, mine[1].token),), [mine[1].id]) == (renewal.held, list(renewal.cancel))
+        self.store.release([mine[1]])
+        assert () == self.store.renew("s1", lease=LEASE).held
+
+    def test_a_renewal_lists_a_run_that_was_taken_again_under_its_new_token(self) -> None:
+        claim = self.holding()
+        self.store.release([claim])
+        again = self.take()
+        assert ((again.id, again.token),) == self.store.renew("s1", lease=LEASE).held
+        assert again.token > claim.token
+
     def test_a_session_that_runs_nothing_gets_the_lease_of_an_idle_one(self) -> None:
         claim = self.holding()
         self.finish(claim)

@@ -1,16 +1,17 @@
 -- needs: sessions
 local session, lease, idle_lease = unpack(args, 1, 3)
 if not alive(session) then
-  return answer({ NOW, false, {}, false })
+  return answer({ NOW, false, {}, false, {} })
 end
 local held = call('ZRANGE', holds_key(session), 0, -1)
 local length = #held > 0 and lease or idle_lease
 set_lease(session, length)
-local cancel = {}
-for _, id in ipairs(held) do
-  local why = call('HGET', SPACE .. 'occurrence:' .. id, 'cancel')
+local cancel, runs = {}, {}
+for index, id in ipairs(held) do
+  local why, token = unpack(call('HMGET', SPACE .. 'occurrence:' .. id, 'cancel', 'token'))
+  runs[index] = { id, token }
   if why then
     cancel[#cancel + 1] = { id, why }
   end
 end
-return answer({ NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1 })
+return answer({ NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1, runs })
