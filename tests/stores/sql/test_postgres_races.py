@@ -12,10 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronsensus.errors import LeaseLost
+from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item
+from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.session import LockGrant
+from cronsensus.model.states import State
 from cronsensus.stores.sql import defining
 from cronsensus.stores.sql.migrations import MIGRATIONS
 from cronsensus.stores.sql.postgres import PostgresStore
@@ -293,3 +294,22 @@ def test_the_victim_of_a_deadlock_does_it_again(open_postgres):
         other.execute(job.format("a"))
     assert [one.created for one in answer()] == [True, True]
     assert store.counts().pending == 2
+
+
+# --- a transaction of the user's own ----------------------------------------------------------------------------------
+
+
+def test_progress_that_was_stored_meanwhile_ends_a_repeatable_read_transaction_with_a_reason(open_postgres):
+    store = open_postgres()
+    store.put_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
+    store.open_session(a_session("s1"), lease=LONG)
+    store.enqueue([Item(job="job", key="k")])
+    [claim] = store.claim("s1", 1, ["f"], lease=LONG)
+    with psycopg.connect(others_url(store)) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT 1 FROM pg_class LIMIT 1")
+        assert store.note([Note(claim.id, claim.token, progress=(1.0, 2.0))]) == [True]
+        with pytest.raises(StoreBusy, match="report it before, or use READ COMMITTED"):
+            store.complete_in(connection, claim)
+        connection.rollback()
+    assert store.occurrence(claim.id).state is State.RUNNING

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table
 from sqlalchemy.sql.base import Executable
 
-from cronsensus.errors import StoreError, UnsupportedTransaction
+from cronsensus.errors import StoreBusy, StoreError, UnsupportedTransaction
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import Dialect, Reading
 
@@ -89,6 +89,15 @@ def elsewhere(where: str) -> UnsupportedTransaction:
     return UnsupportedTransaction(
         f"this connection leads to a database without the store's tables, which are in {where}; effects and result can "
         "commit together only in one database: give a connection to that one"
+    )
+
+
+def overtaken(error: Exception) -> StoreBusy:
+    """Return the error for a transaction that the database ended in favour of another one."""
+    return StoreBusy(
+        f"{error}. This transaction cannot go on: roll it back, and let the exception end the run, so that its retries "
+        "count. At repeatable read or serializable it also ends so if the run's own row was written since it began, by "
+        "progress that the run reported: report it before, or use READ COMMITTED"
     )
 
 
@@ -174,6 +183,10 @@ class _NotOurs(PoolProxiedConnection):
 
     def detach(self) -> None:
         """Do nothing: it is in no pool."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what SQLAlchemy asks of the driver's own connection, such as whether it is closed."""
+        return getattr(self.dbapi_connection, name)
 
     def invalidate(self, e: BaseException | None = None, soft: bool = False) -> None:  # noqa: FBT001, FBT002
         """Do nothing: the caller will find out."""

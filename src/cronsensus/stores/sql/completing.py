@@ -29,8 +29,8 @@ def require_current(tx: Transaction, claim: Claim) -> None:
     _require(claim, tx.row(_LOOK, occurrence=claim.id, space=tx.namespace))
 
 
-def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:
-    """Write what was noted of the run, and that it succeeded.
+def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note], *, after: int = 0) -> None:
+    """Write what was noted of the run, after the log line of that number, and that it succeeded.
 
     Safe when a takeover happens at the same instant: the row is locked before token and state are compared, and stays
     so until the caller's commit; whoever comes second finds the other's state. Compared here and not only in
@@ -39,7 +39,7 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
     """
     _require(claim, finishing.standing(tx, [claim.id]).get(claim.id))
     if notes:
-        finishing.note(tx, notes)
+        finishing.note(tx, notes, after=after)
     finishing.finish(tx, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result=result)])
 
 

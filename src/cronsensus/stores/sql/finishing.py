@@ -202,8 +202,13 @@ def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
     return answers
 
 
-def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
-    """Record progress and log lines of running attempts.
+def last_line(tx: Transaction, occurrence: int) -> int:
+    """Return the number of the last log line of an occurrence; 0: it has none."""
+    return max((row.last for row in tx.rows(_LAST_LINES, ids=[occurrence])), default=0)
+
+
+def note(tx: Transaction, notes: Sequence[Note], *, after: int = 0) -> list[bool]:
+    """Record progress and log lines of running attempts; ``after`` is the least number that a line may follow.
 
     Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
     UPDATE asks for the token again.
@@ -230,7 +235,7 @@ def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
     lines: list[dict[str, Any]] = []
     for one, row in current:
         for line in one.lines:
-            last[one.id] = sequence = last.get(one.id, 0) + 1
+            last[one.id] = sequence = max(last.get(one.id, 0), after) + 1
             lines.append(
                 {
                     "occurrence_id": one.id,

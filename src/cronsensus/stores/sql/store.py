@@ -48,7 +48,7 @@ from cronsensus.stores.sql import (
     retiring,
     sessions,
 )
-from cronsensus.stores.sql.dialect import Reading
+from cronsensus.stores.sql.dialect import Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
@@ -186,13 +186,18 @@ class SqlStore(SqlHandle):
         """Write that an attempt succeeded, on a connection of the caller's."""
         with self._reading() as own:
             engine, reading = own.connection.engine, Reading(own.now, own.lease_now, own.epoch)
+            # Theirs may read what stood when it began (repeatable read), and lines were written since. By now nothing
+            # of the run is on its way to the store any more.
+            after = finishing.last_line(own, claim.id) if notes else 0
         dialect = borrowing.Borrowed(self._dialect, reading)
         try:
             with self._errors_explained(), borrowing.borrowed(connection, engine) as theirs:
                 tx = Transaction(theirs, dialect, self.namespace, self._definitions)
-                completing.complete(tx, claim, result, notes)
+                completing.complete(tx, claim, result, notes, after=after)
         except SchemaMismatch as error:
             raise borrowing.elsewhere(self._where) from error
+        except TryAgain as error:
+            raise borrowing.overtaken(error) from error
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 

@@ -386,6 +386,33 @@ class Transacting(Scene):
             raw.commit()
         assert (State.SUCCEEDED, "1", 1) == (self.look(claim).state, self.look(claim).result, self.count())
 
+    def test_a_users_transaction_that_reads_an_old_snapshot_has_its_lines_after_those_written_since(self) -> None:
+        if self.refused():
+            return
+        lines = [LogLine(START, "INFO", text) for text in ("before", "meanwhile", "at the end")]
+        with self.outside() as connection:
+            known = connection.dialect.get_isolation_level_values(connection.connection.dbapi_connection)
+        levels = [level for level in ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE") if level in known]
+        assert self.mine
+        self.queue()
+        self.session()
+        for level in levels:
+            self.enqueue()
+            claim = self.take()
+            self.store.note([Note(claim.id, claim.token, lines=(lines[0],))])
+            with self.outside() as plain:
+                connection = plain.execution_options(isolation_level=level)
+                connection.exec_driver_sql(f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'").scalar()
+                assert self.sibling().note([Note(claim.id, claim.token, lines=(lines[1],))]) == [True]
+                self.effect(connection)
+                self.store.complete_in(connection, claim, "7", [Note(claim.id, claim.token, lines=(lines[2],))])
+                connection.commit()
+            assert State.SUCCEEDED is self.look(claim).state
+            assert [(1, lines[0]), (2, lines[1]), (3, lines[2])] == [
+                (number, line) for number, _, line in self.store.logs(claim.id)
+            ]
+        assert len(levels) == self.count()
+
     def test_in_a_users_transaction_a_run_that_was_taken_over_is_refused(self) -> None:
         if self.refused():
             return
