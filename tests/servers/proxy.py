@@ -7,15 +7,22 @@
 
 What is set holds for all connections, also for those to come. A connection that is cut is reset on both sides, as by a
 firewall; a frozen one stays open, as across a broken link: neither side is told anything.
+
+A delay is a distance and not a narrow pipe: what is sent while something else is under way arrives as long after it as
+it was sent. The order is kept, whatever the jitter.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
+import select
 import socket
 import struct
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -33,6 +40,8 @@ class _Link:
     doomed: bool = False
     """A request went up whose answer must not come down."""
     is_cut: bool = False
+    slow_for: float = 0.0
+    """Seconds that the first request with ``Proxy.slow_first``'s bytes is held back."""
 
     def cut(self) -> None:
         self.is_cut = True
@@ -65,7 +74,10 @@ class Proxy:
         self._state = threading.Condition()
         self._links: set[_Link] = set()
         self._frozen = self._refusing = self._closed = False
-        self._delay = 0.0
+        self._delays: dict[Way, float] = {"up": 0.0, "down": 0.0}
+        self._jitter = self._set_up = self._first = 0.0
+        self._first_request = b""
+        self._dice = random.Random(1)
         self._dropped: set[Way] = set()
         self._left: dict[Way, int | None] = {"up": None, "down": None}
         self._fatal: bytes | None = None
@@ -80,7 +92,8 @@ class Proxy:
         """Be a good network again: everything that was held back goes on, what was dropped is gone."""
         with self._state:
             self._frozen = self._refusing = False
-            self._delay = 0.0
+            self._delays = {"up": 0.0, "down": 0.0}
+            self._jitter = self._set_up = self._first = 0.0
             self._dropped.clear()
             self._left = {"up": None, "down": None}
             self._fatal = None
@@ -94,10 +107,27 @@ class Proxy:
         with self._state:
             self._target = (parts.hostname, parts.port)
 
-    def delay(self, seconds: float) -> None:
-        """Hold every piece back for so long, both ways."""
+    def delay(self, up: float, down: float | None = None, *, jitter: float = 0.0) -> None:
+        """Be a distance: every piece takes so many seconds on its way, and up to ``jitter`` more.
+
+        Args:
+            up: to the server; half of a round trip.
+            down: from the server; ``None``: as long.
+            jitter: drawn anew for each piece.
+        """
         with self._state:
-            self._delay = seconds
+            self._delays = {"up": up, "down": up if down is None else down}
+            self._jitter = jitter
+
+    def slow_set_up(self, seconds: float) -> None:
+        """Let each new connection wait for so long before the server hears of it."""
+        with self._state:
+            self._set_up = seconds
+
+    def slow_first(self, seconds: float, request: bytes) -> None:
+        """Hold back the first piece with these bytes on each new connection, as a server does that has to wake up."""
+        with self._state:
+            self._first, self._first_request = seconds, request
 
     def drop(self, way: Way) -> None:
         """Swallow what goes one way."""
@@ -163,42 +193,71 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            try:
-                server = socket.create_connection(self._target, timeout=5)
-            except OSError:
-                client.close()  # the server is away, and so are we
-                continue
-            server.settimeout(None)
-            for end in (client, server):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            link = _Link(client, server)
-            with self._state:
-                refused = self._refusing or self._closed
-                if not refused:
-                    self._links.add(link)
-                    self.connections += 1
-            if refused:
-                link.cut()
-                continue
-            self._pump(link, client, server, "up")
-            self._pump(link, server, client, "down")
+            threading.Thread(target=self._connect, args=(client,), name="proxy-connect", daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        if self._set_up:
+            time.sleep(self._set_up)
+        try:
+            server = socket.create_connection(self._target, timeout=5)
+        except OSError:
+            client.close()  # the server is away, and so are we
+            return
+        server.settimeout(None)
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link = _Link(client, server)
+        with self._state:
+            link.slow_for = self._first
+            refused = self._refusing or self._closed
+            if not refused:
+                self._links.add(link)
+                self.connections += 1
+        if refused:
+            link.cut()
+            return
+        self._pump(link, client, server, "up")
+        self._pump(link, server, client, "down")
 
     def _pump(self, link: _Link, source: socket.socket, sink: socket.socket, way: Way) -> None:
         def pump() -> None:
             try:
-                while piece := source.recv(PIECE):
+                for piece in self._arriving(link, source, way):
                     self._carry(link, piece, way, sink.sendall)
                 if not link.is_cut:
                     sink.shutdown(socket.SHUT_WR)  # an orderly end would overtake the reset
-            except OSError:
+            except (OSError, ValueError):
                 # An end that failed, or was cut under us.
                 self._cut(link)
 
         threading.Thread(target=pump, name=f"proxy-{way}", daemon=True).start()
 
+    def _arriving(self, link: _Link, source: socket.socket, way: Way) -> Iterator[bytes]:
+        """Yield what comes in, each piece when it has come the whole way."""
+        under_way: deque[tuple[float, bytes]] = deque()
+        arrives, ended = 0.0, False
+        while not ended or under_way:
+            left = under_way[0][0] - time.monotonic() if under_way else None
+            if left is not None and left <= 0:
+                yield under_way.popleft()[1]
+                continue
+            if ended:
+                time.sleep(left or 0.0)
+            elif left is None or select.select([source], [], [], left)[0]:
+                piece = source.recv(PIECE)
+                ended = not piece
+                arrives = max(arrives, time.monotonic() + self._way_takes(link, piece, way))
+                if piece:
+                    under_way.append((arrives, piece))
+
+    def _way_takes(self, link: _Link, piece: bytes, way: Way) -> float:
+        with self._state:
+            takes = self._delays[way] + self._dice.uniform(0, self._jitter)
+            if way == "up" and link.slow_for and self._first_request in piece:
+                takes, link.slow_for = takes + link.slow_for, 0.0
+            return takes
+
     def _carry(self, link: _Link, piece: bytes, way: Way, send: Callable[[bytes], object]) -> None:
-        if self._delay:
-            threading.Event().wait(self._delay)
         with self._state:
             self._state.wait_for(lambda: not self._frozen)
             if way in self._dropped:

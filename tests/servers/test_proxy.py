@@ -85,6 +85,41 @@ def test_it_holds_every_piece_back(proxy: Proxy) -> None:
         assert time.monotonic() - begun >= 0.2
 
 
+def test_a_delay_is_a_distance_which_is_not_the_same_both_ways(proxy: Proxy) -> None:
+    with connected(proxy) as client:
+        ask(client, b"hello")
+        proxy.delay(0.3, 0.1, jitter=0.01)
+        begun = time.monotonic()
+        for _ in range(3):  # under way at the same time
+            client.sendall(b"x")
+            time.sleep(0.03)
+        assert hear(client, 3) == b"XXX"
+        assert 0.4 <= time.monotonic() - begun < 0.8
+
+
+def test_connections_are_set_up_slowly(proxy: Proxy) -> None:
+    proxy.slow_set_up(0.3)
+    begun = time.monotonic()
+    with connected(proxy) as client:
+        assert ask(client, b"hello") == b"HELLO"
+        assert time.monotonic() - begun >= 0.3
+        begun = time.monotonic()
+        assert ask(client, b"again") == b"AGAIN"
+        assert time.monotonic() - begun < 0.3
+
+
+def test_the_first_request_of_a_kind_is_slow_on_each_connection(proxy: Proxy) -> None:
+    proxy.slow_first(0.3, b"query")
+    for _ in range(2):
+        with connected(proxy) as client:
+            took = []
+            for text in (b"hello", b"query", b"query"):
+                begun = time.monotonic()
+                ask(client, text)
+                took.append(time.monotonic() - begun >= 0.3)
+            assert took == [False, True, False]
+
+
 def test_it_swallows_what_goes_one_way(proxy: Proxy, server: socketserver.ThreadingTCPServer) -> None:
     with connected(proxy) as client:
         proxy.drop("down")

@@ -9,22 +9,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
+from cronsensus.errors import LeaseLost
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql import claiming, finishing, sessions
+from cronsensus.stores.sql.schema import sessions as table
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.scene import a_session
 
 LEASE = timedelta(seconds=60)
+BRIEF = timedelta(seconds=1)
+"""A lease that a verb waits longer than, and that no server ends a transaction for."""
 PROMPT = 2.0
 """Seconds. A wait for a lock would last for five."""
+WAITED = 0.3
+"""Seconds that a verb waits for a row here: much longer than it takes otherwise."""
 
 
 @pytest.fixture(params=["postgres", "mysql"])
@@ -82,6 +90,51 @@ def test_nobody_waits_for_one_that_stands_still_while_it_finishes(handles: tuple
         assert {one.id for one in other.sessions()} == {"still", "other"}
     [taken] = other.reclaim(["still"])
     assert taken.id == second.id
+
+
+@contextmanager
+def held_up(still: SqlStore, session: str) -> Iterator[None]:
+    """Keep a session's row locked meanwhile, as whoever looks whether it lives does for a moment."""
+    with still._writing() as tx:
+        assert tx.row(select(table.c.id).where(table.c.id == session).with_for_update())
+        yield
+
+
+def test_a_renewal_that_waited_for_its_row_succeeds_while_the_lease_lasts(handles: tuple[SqlStore, SqlStore]) -> None:
+    still, other = handles
+    with ThreadPoolExecutor(1) as pool:
+        with held_up(still, "other"):
+            renewal = pool.submit(lambda: other.renew("other", lease=LEASE))
+            assert not wait([renewal], WAITED).done, "it did not wait"
+        assert renewal.result().alive
+
+
+@pytest.mark.parametrize("verb", ["renew", "open_session", "claim", "acquire", "lock"])
+def test_a_verb_that_waited_for_its_session_until_the_lease_ran_out_finds_it_dead(
+    handles: tuple[SqlStore, SqlStore], verb: str
+) -> None:
+    still, other = handles
+    brief = a_session("brief")
+    verbs: dict[str, Callable[[], object]] = {
+        "renew": lambda: other.renew("brief", lease=LEASE).alive or None,
+        "open_session": lambda: other.open_session(brief, lease=LEASE),
+        "claim": lambda: other.claim("brief", 1, ("job",), lease=LEASE),
+        "acquire": lambda: other.acquire("brief", "job", key="new", lease=LEASE),
+        "lock": lambda: SqlStore.lock(other, "lock", "holder", ttl=LEASE, session="brief"),
+    }
+
+    def outcome() -> object:
+        try:
+            return verbs[verb]()
+        except LeaseLost:
+            return None
+
+    other.open_session(brief, lease=BRIEF)
+    with ThreadPoolExecutor(1) as pool:
+        with held_up(still, "brief"):
+            asked = pool.submit(outcome)
+            assert not wait([asked], 1.2 * BRIEF.total_seconds()).done, "it did not wait"
+        assert asked.result() is None
 
 
 def test_an_attempt_never_bears_an_earlier_time_than_the_end_of_the_one_before(

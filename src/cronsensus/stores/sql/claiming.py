@@ -112,10 +112,10 @@ def claim(
     Raises:
         LeaseLost: the session is not alive.
     """
-    found = tx.rows(
+    found, locked_at = tx.lock_rows(
         _OPENING[tx.dialect.groups_by_seeking], session=session, space=tx.namespace, now=tx.now + ahead, **tx.clocks
     )
-    if not found or not tx.outlasts(found[0].lease_until):
+    if not found or found[0].lease_until <= locked_at:
         raise not_alive(session)
     if found[0].late:
         expire(tx)

@@ -61,8 +61,6 @@ class TryAgain(StoreBusy):
 class Dialect(ABC):
     """The answers of one database."""
 
-    promptness: int = 0
-    """Microseconds that a statement may take before what it judged by the clocks is judged again."""
     groups_by_seeking: bool = False
     """Whether GROUP BY goes from group to group in an index, instead of reading each entry."""
     most_parameters: int = 500
@@ -142,6 +140,17 @@ class Dialect(ABC):
         """Read the clocks, and run a query that wants the parameter ``now``; in one statement where possible."""
         reading = self.read_clocks(connection)
         return reading, self.rows(connection, statement, {**parameters, "now": reading.now})
+
+    def lock_rows(
+        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
+    ) -> tuple[Sequence[AnyRow], int]:
+        """Run a query that locks its rows; return them, and the lease clock as the store read it after that.
+
+        One journey where possible. Without rows the clock may be any. To be written where a query may wait for a lock:
+        here the one write lock is held already.
+        """
+        rows = self.rows(connection, statement, parameters)
+        return rows, self.read_clocks(connection).lease
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query and return its rows."""

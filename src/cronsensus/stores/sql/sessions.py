@@ -39,9 +39,7 @@ HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.ses
 
 MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
 _ALIVE_LOCKED = select(_s.node, _s.lease_until).where(MINE, ALIVE).with_for_update()
-_NEW_LEASE: dict[str, Any] = {"lease_until": bindparam("until"), "renewed_at": bindparam("now")}
-_SET_LEASE = update(sessions).where(MINE, OPEN).values(_NEW_LEASE)
-_EXTEND_LEASE = update(sessions).where(MINE, ALIVE).values(_NEW_LEASE)
+_SET_LEASE = update(sessions).where(MINE, OPEN).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
 # One row for each run of the session, and one without when it holds none.
 _ASKED = (
     select(_s.draining, _o.id, _o.token, _o.cancel_reason)
@@ -142,17 +140,24 @@ _RELEASE = select(releases.c.id).where(
 def require_alive(tx: Transaction, session: str) -> AnyRow:
     """Return the row of a session that is alive and stays so until this transaction ends.
 
-    Safe when another node ends the session at the same instant: this SELECT locks the row (or the transaction has the
-    one write lock), so either the session is ended before it and this raises, or after it and the reclaim sees what was
-    claimed.
-
     Raises:
         LeaseLost: it is not alive.
     """
-    row = tx.row(_ALIVE_LOCKED, session=session, space=tx.namespace, **tx.clocks)
-    if row is None or not tx.outlasts(row.lease_until):
+    row = _lock_if_alive(tx, session)
+    if row is None:
         raise not_alive(session)
     return row
+
+
+def _lock_if_alive(tx: Transaction, session: str) -> AnyRow | None:
+    """Lock the row of a session, and return it if the session is alive then.
+
+    Safe when another node ends the session at the same instant: this SELECT locks the row (or the transaction has the
+    one write lock), so either the session is ended before it and this finds nothing, or after it and the reclaim sees
+    what was claimed. Safe when the lease runs out while this waits for the row: the store reads its clock after that.
+    """
+    rows, now = tx.lock_rows(_ALIVE_LOCKED, session=session, space=tx.namespace, **tx.clocks)
+    return rows[0] if rows and rows[0].lease_until > now else None
 
 
 def not_alive(session: str) -> LeaseLost:
@@ -164,19 +169,6 @@ def set_lease(tx: Transaction, session: str, lease: timedelta) -> None:
     """Let the lease of a session that this transaction has found alive, and locked, end at now + ``lease``."""
     until = tx.lease_now + lease // _MICROSECOND
     tx.change(_SET_LEASE, session=session, space=tx.namespace, until=until, now=tx.now)
-
-
-def extend_lease(tx: Transaction, session: str, lease: timedelta) -> bool:
-    """Let the lease end at now + ``lease`` if the session is alive.
-
-    Safe: one UPDATE whose condition is that the session is alive; a session that was ended meanwhile is left alone, and
-    if the UPDATE had to wait, so that the lease may have run out meanwhile, it is undone and tried again.
-    """
-    until = tx.lease_now + lease // _MICROSECOND
-    parameters = {"session": session, "space": tx.namespace, "until": until, "now": tx.now}
-    extended = tx.change(_EXTEND_LEASE, **parameters, **tx.clocks_ahead) == 1
-    tx.require_prompt()
-    return extended
 
 
 def know_release(tx: Transaction, release: str) -> int:
@@ -228,28 +220,27 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
         know_release(tx, session.release)
         one_at_a_time(tx)
     new = tx.change_many(tx.dialect.insert_absent(sessions, ("namespace", "id")), [row]) == 1
-    if not new and not extend_lease(tx, session.id, lease):
-        raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
+    if not new:
+        if _lock_if_alive(tx, session.id) is None:
+            raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
+        set_lease(tx, session.id, lease)
     return from_micros(tx.now)
 
 
 def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
     """Set the lease for what the session holds, and tell what it is asked to do.
 
-    Safe when the same session claims at the same instant: ``extend_lease`` locks its row and waits for such a claim,
-    and what the session holds is asked in a statement after that, which sees what was committed meanwhile. (One UPDATE
-    with EXISTS in it would wait too, and then decide by what it saw before.) A reclaim comes before or after as a
-    whole.
+    Safe when the same session claims at the same instant: its row is locked first, which waits for such a claim, and
+    what the session holds is asked in a statement after that, which sees what was committed meanwhile. (One UPDATE with
+    EXISTS in it would wait too, and then decide by what it saw before.) A reclaim comes before or after as a whole.
     """
     now = from_micros(tx.now)
-    if not extend_lease(tx, session, idle_lease):
+    if _lock_if_alive(tx, session) is None:
         return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now)
     asked = tx.rows(_ASKED, session=session, space=tx.namespace)
     runs = [row for row in asked if row.id is not None]
     given = lease if runs else idle_lease
-    if given != idle_lease:
-        # Rare: a node that knows that it works asks for one lease either way.
-        set_lease(tx, session, given)
+    set_lease(tx, session, given)
     cancel = {row.id: row.cancel_reason for row in runs if row.cancel_reason is not None}
     held = tuple((row.id, row.token) for row in runs)
     return Renewal(alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now, held=held)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.stores.sql.definitions import Definitions
-from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading, TryAgain
+from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 
 Value = TypeVar("Value")
 
@@ -19,8 +19,8 @@ class Transaction:
     """What every verb works with. Its clocks were read once, so one step has one "now".
 
     Where a transaction waits for a row after that, the reading is too early by then. For what is due, or overdue, that
-    only delays. Whether the caller's own session lives is judged by the clock after the wait: ``outlasts`` where a row
-    was read under a lock, ``require_prompt`` where one UPDATE judged and wrote.
+    only delays. Whether the caller's own session lives is judged by the clock as the store reads it once the session's
+    row is locked: ``lock_rows``. How long that took by a clock of this host would be the wait and the network together.
 
     Attributes:
         definitions: parsed jobs, kept between transactions.
@@ -66,11 +66,6 @@ class Transaction:
         return {"lease_now": self.lease_now, "boot": self.epoch}
 
     @property
-    def clocks_ahead(self) -> dict[str, Any]:
-        """Return ``clocks`` as they will be when a prompt statement ends."""
-        return {"lease_now": self.lease_now + self.dialect.promptness, "boot": self.epoch}
-
-    @property
     def passed(self) -> int:
         """Return the microseconds since the clocks were read, or a little more."""
         return self.dialect.lease_now(self.reading) - self.lease_now
@@ -90,14 +85,9 @@ class Transaction:
         """
         return self.now + self.passed
 
-    def outlasts(self, lease_until: int) -> bool:
-        """Whether a lease that ends then has not run out by now, whatever this transaction waited for."""
-        return lease_until > self.dialect.lease_now(self.reading)
-
-    def require_prompt(self) -> None:
-        """Raise ``TryAgain`` if what was judged by ``clocks_ahead`` may not hold any more."""
-        if self.dialect.lease_now(self.reading) > self.lease_now + self.dialect.promptness:
-            raise TryAgain("a session's row was locked by others for too long; try again")
+    def lock_rows(self, statement: Select[Any], **parameters: Any) -> tuple[Sequence[AnyRow], int]:
+        """Return the rows that a query locks, and the lease clock as the store read it once it had locked them."""
+        return self.dialect.lock_rows(self.connection, statement, parameters)
 
     def look(self, statement: Select[Any], **parameters: Any) -> Sequence[AnyRow]:
         """Return the rows of a query that wants ``now``; if it is the first, the clocks are read with it."""

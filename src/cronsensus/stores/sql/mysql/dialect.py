@@ -29,8 +29,6 @@ _READ = (
 )
 _WRITE = "START TRANSACTION"
 _SERVER, _INJECTED = "server", "injected"
-PROMPT = 50_000
-"""Microseconds that a renewal may wait for its session's row before it is tried again."""
 # LAST_INSERT_ID(…) has the server answer with what it wrote, without being asked.
 _TAKE_TOKENS = (
     update(counters)
@@ -52,7 +50,6 @@ class MysqlDialect(Dialect):
         super().__init__()
         self.url = url
         self._clock = clock
-        self.promptness = PROMPT if clock is None else 0
         asks = "" if clock is not None else f"; SELECT {_NOW}"
         self._read, self._write = _READ + asks, _WRITE + asks
         self._inserts: dict[str, Insert] = {}
@@ -122,8 +119,7 @@ class MysqlDialect(Dialect):
     def lease_now(self, reading: Reading) -> int:
         """Return the server's clock as it is now at the latest, by the time that passed here since before it was read.
 
-        No function of the server could be asked in the statement itself: ``NOW`` and ``UTC_TIMESTAMP`` are the moment
-        at which it began, before it waited for a row.
+        What the network took is in it: nothing that must be exact is judged by it.
         """
         return reading.lease + round((self.monotonic() - reading.asked_at) * 1_000_000)
 
@@ -172,6 +168,24 @@ class MysqlDialect(Dialect):
         cursor = self._run(connection, _TAKE_TOKENS, {"count": count})
         last = cursor.lastrowid
         return range(last - count + 1, last + 1)
+
+    def lock_rows(
+        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
+    ) -> tuple[Sequence[AnyRow], int]:
+        """Send a second statement along, which reads the clock once the first has its locks.
+
+        In the first one ``UTC_TIMESTAMP`` would be the moment at which it began, before it waited for a row.
+        """
+        if self._clock is not None:
+            return super().lock_rows(connection, statement, parameters)
+        driver = driver_of(connection)
+        template = self._statements(driver).single(statement, parameters)
+        with driver.cursor() as cursor:
+            self._send(cursor, f"{template.filled(driver, parameters)}; SELECT {_NOW}")
+            rows = template.rows(cursor)
+            cursor.nextset()
+            [now] = cast("tuple[int]", cursor.fetchone())
+        return rows, now
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""

@@ -33,8 +33,6 @@ _NOT_IDLE_FOR_EVER = (
     "WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 _SERVER, _INJECTED = "server", "injected"
-PROMPT = 50_000
-"""Microseconds that a renewal may wait for its session's row before it is tried again."""
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
 _NEXT_TOKENS = select(tokens.next_value().label("token")).select_from(
@@ -53,7 +51,6 @@ class PostgresDialect(Dialect):
         self.url = url
         self.execution_options = MappingProxyType({"schema_translate_map": {None: url.schema}})
         self._clock = clock
-        self.promptness = PROMPT if clock is None else 0
         self._statements = statements_of(url.schema)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         asks = "" if clock is not None else f"; {_CLOCK}"
@@ -204,6 +201,16 @@ class PostgresDialect(Dialect):
         rows = prepared.run(driver_of(connection), parameters).fetchall()
         now = rows[0].clock_now
         return Reading(now, now, _SERVER, asked_at), rows
+
+    def lock_rows(
+        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
+    ) -> tuple[Sequence[AnyRow], int]:
+        """Let the query read the clock itself, after its locks."""
+        if self._clock is not None:
+            return super().lock_rows(connection, statement, parameters)
+        prepared = self._statements.locking(statement, parameters)
+        rows = prepared.run(driver_of(connection), parameters).fetchall()
+        return rows, max((row.locked_at for row in rows), default=0)
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""

@@ -33,6 +33,7 @@ _DIALECT = typed("Any", PGDialect_psycopg)(paramstyle="numeric_dollar")
 _SOMEWHERE = "cronsensus_somewhere"
 """The schema of what is compiled; the text is the same for all of them but for its name."""
 _COMPILED: WeakKeyDictionary[Executable, dict[object, Prepared]] = WeakKeyDictionary()
+_CLOCK = cast(func.extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
 MOST_AT_ONCE = 5000
 """Most rows that one statement takes."""
 
@@ -83,6 +84,11 @@ class Statements:
         """Return a query whose ``now`` is the server's clock, which comes with every row as ``clock_now``."""
         names = frozenset(parameters)
         return self._here(statement, (names, "now"), names, lambda: _with_clock(statement))
+
+    def locking(self, statement: Select[Any], parameters: Mapping[str, Any]) -> Prepared:
+        """Return a query that locks its rows; each comes with the clock as it was then, as ``locked_at``."""
+        names = frozenset(parameters)
+        return self._here(statement, (names, "locked"), names, lambda: _with_clock_after_locks(statement))
 
     def many(self, statement: Executable, names: tuple[str, ...]) -> Prepared:
         """Return a statement that takes an array of each of ``names`` and does what ``statement`` does for each row."""
@@ -169,8 +175,7 @@ def _for_rows(statement: Executable, names: tuple[str, ...]) -> Executable:
 
 def _with_clock(statement: Select[Any]) -> Executable:
     """Return a query that reads the clock once; ``now()`` would be the time at which the transaction began."""
-    reading = cast(func.extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
-    clock = select(reading.label("now")).cte("clock")
+    clock = select(_CLOCK.label("now")).cte("clock")
 
     def replaced(element: Any, **_: Any) -> Any:
         if isinstance(element, BindParameter) and element.key == "now":
@@ -179,6 +184,16 @@ def _with_clock(statement: Select[Any]) -> Executable:
 
     looked = visitors.replacement_traverse(statement, {}, typed("Any", replaced))
     return typed("Select[Any]", looked).add_columns(select(clock.c.now).scalar_subquery().label("clock_now"))
+
+
+def _with_clock_after_locks(statement: Select[Any]) -> Executable:
+    """Return a query around one that locks rows, which reads the clock for each row that came out of it.
+
+    In the query itself the clock would be read first: PostgreSQL locks rows that are complete. A query with FOR UPDATE
+    is never merged into the one around it.
+    """
+    locked = statement.subquery("locked")
+    return select(*locked.c, _CLOCK.label("locked_at"))
 
 
 def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:
