@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError
+from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cronsensus.node.node import Node
 
-_log = logging.getLogger("cronsensus.scheduler")
+_log = Logger("cronsensus.scheduler")
 
 NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "Node"]
 """Makes a node for the application's loop (or none), which calls back when it is drained."""

@@ -26,6 +26,7 @@ from cronsensus.config import Settings, load_settings, misspelt
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.logger import Logger
 from cronsensus.masking import mask
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from cronsensus.node.node import Node
     from cronsensus.once.claims import Claims
 
-_log = logging.getLogger("cronsensus.scheduler")
+_log = Logger("cronsensus.scheduler")
 
 _ARGUMENTS = ("url", "namespace", "lease", "concurrency", "node", "release", "drain_timeout", "fast_evidence")
 

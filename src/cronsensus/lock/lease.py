@@ -8,7 +8,6 @@ at ``lost`` compares the clock himself, also in a process that was frozen a mome
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -18,10 +17,11 @@ from cronsensus.clock import Clock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import LeaseLost, NotTheHolder, StoreError
 from cronsensus.lock.working import on_worker
+from cronsensus.logger import Logger
 from cronsensus.node.lease import MARGIN
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.lock")
+_log = Logger("cronsensus.lock")
 
 RENEWALS = 3
 """How often a lease could be renewed before it ends: so many answers may be late or lost, less one."""

@@ -5,7 +5,6 @@ Names and behaviour of the methods are those of ``redis.lock.Lock`` where that h
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -23,9 +22,10 @@ from cronsensus.lock.gate import Wanted
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, gates_of
 from cronsensus.lock.working import on_worker
+from cronsensus.logger import Logger
 from cronsensus.model.job import check_name, unknown_option
 
-_log = logging.getLogger("cronsensus.lock")
+_log = Logger("cronsensus.lock")
 
 TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
 SHORTEST_UNRENEWED = timedelta(milliseconds=100)

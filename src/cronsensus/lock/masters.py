@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -15,12 +14,13 @@ from redis.connection import Connection, SSLConnection
 
 from cronsensus.clock import Clock
 from cronsensus.errors import InvalidOption, StoreError
+from cronsensus.logger import Logger
 from cronsensus.stores.lines import Line
 from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.routes import Route, Wire, options
 from cronsensus.stores.redis.url import RedisUrl, read_url
 
-_log = logging.getLogger("cronsensus.lock")
+_log = Logger("cronsensus.lock")
 
 SLOWEST = 0.5
 """Seconds to wait for a server at most; the others have answered long before."""

@@ -12,7 +12,6 @@ Whoever is told in vain, because nobody here waits any more, tells the next proc
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,10 +20,11 @@ from typing import Protocol
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.lock.seat import Seat
+from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.lines import Line
 
-_log = logging.getLogger("cronsensus.lock")
+_log = Logger("cronsensus.lock")
 
 EMPTY_FOR = 10.0
 """Seconds after which a room without waiters lets go of its thread and connection."""

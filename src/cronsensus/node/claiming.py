@@ -6,13 +6,13 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.plan import Plan
@@ -26,7 +26,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
 from cronsensus.stores.base import AT_ONCE, Glance, Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 PAGE = 200
 

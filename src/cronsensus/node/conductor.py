@@ -19,12 +19,12 @@ them by their tokens. Then the node goes on as a new session.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.ahead import Reading
 from cronsensus.node.care import Care
@@ -42,7 +42,7 @@ from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking, after_trouble
 from cronsensus.stores.base import Glance, Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 PATIENCE = (0.1, 5.0)
 """First and longest wait after a store error, seconds."""

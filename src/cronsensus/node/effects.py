@@ -13,7 +13,6 @@ a run that did succeed the store answers so, and changes nothing.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cronsensus.codec import dumps
 from cronsensus.errors import LeaseLost, UnsupportedTransaction
+from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
 from cronsensus.stores.base import Store
@@ -30,7 +30,7 @@ from cronsensus.stores.base import Store
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 UNCOMMITTED = RunError(
     type="NotCommitted",

@@ -7,13 +7,13 @@ its runs wait in ``holding`` for their moment.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node.ahead import SLACK, Lead, Reading
@@ -26,7 +26,7 @@ from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
 from cronsensus.stores.base import AT_ONCE, Glance, Share, Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 MOST_DUE = 200
 LEAST_DUE = 25

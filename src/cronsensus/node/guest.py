@@ -16,7 +16,6 @@ needed, kept by a thread with a connection of its own, and closed when nothing h
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import weakref
@@ -25,6 +24,7 @@ from typing import Protocol
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.evidence import host_identity, started_at
@@ -32,7 +32,7 @@ from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
 from cronsensus.node.lease import IDLE_LEASE, SessionLease
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 IDLE_FOR = 60.0
 """Seconds after which a session that nobody needs is closed."""

@@ -14,12 +14,12 @@ Executors' threads, the keeper's and the node's own come here; what follows an e
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.states import State
@@ -32,7 +32,7 @@ from cronsensus.node.telling import Telling
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 _Key = tuple[int, int]
 """Occurrence and token."""

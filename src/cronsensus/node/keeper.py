@@ -18,18 +18,18 @@ conductor stops what runs. If the store answers again in time, nothing happened.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
 from cronsensus.model.session import Renewal
 from cronsensus.node.lease import IDLE_LEASE, MARGIN, SessionLease
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 IDLE_RENEWAL = timedelta(seconds=240)
 SOONEST = 0.05

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
 from cronsensus.node.waking import after_trouble
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 PATIENCE = 60.0
 AFTER_TROUBLE = (0.1, 5.0)
 """First and longest wait before the store is tried again, seconds."""

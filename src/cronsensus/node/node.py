@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,6 +10,7 @@ from typing import Literal
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
+from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
 from cronsensus.node.conductor import Conductor
@@ -28,7 +28,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 AFTER_A_BUG = 1.0
 JOIN = 10.0

@@ -16,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cronsensus.instants import format_instant
+from cronsensus.logger import Logger
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
 from cronsensus.node.effects import tell_unrecorded
 from cronsensus.node.tally import Tally
 
-_log = logging.getLogger("cronsensus.runs")
-_node_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.runs")
+_node_log = Logger("cronsensus.node")
 
 _NOT_RUN = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.BEYOND_WINDOW})
 """Reasons of nominal times that were found too late to be run: somebody wants to know, they may not come back."""

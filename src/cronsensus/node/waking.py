@@ -7,13 +7,13 @@ glance.
 from __future__ import annotations
 
 import hashlib
-import logging
 from datetime import datetime, timedelta
 
+from cronsensus.logger import Logger
 from cronsensus.node.standing import head_start, is_alert, rests_until
 from cronsensus.stores.base import Glance
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 IDLE = 180.0
 """Most seconds between looks when nothing runs and nothing is due, where the store tells nodes of what comes."""

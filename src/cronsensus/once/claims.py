@@ -15,7 +15,6 @@ that the program itself has called goes on then. (Nor is it that of the locks, w
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from datetime import datetime, timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, OccurrenceTooOld, StoreBusy, StoreError
 from cronsensus.lock.watching import Watch
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import (
     Claim,
@@ -45,7 +45,7 @@ from cronsensus.node.run import Run
 from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
 
-_log = logging.getLogger("cronsensus.once")
+_log = Logger("cronsensus.once")
 
 AGAIN = 0.5
 """Seconds between two tries to record a result while the store is away."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import logging
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, Run
 from cronsensus.functions import is_async
 from cronsensus.lock.conversing import adrive, drive
 from cronsensus.lock.working import on_worker
+from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, Outcome
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from cronsensus.node.hopping import HoppingConnection
 
-_log = logging.getLogger("cronsensus.once")
+_log = Logger("cronsensus.once")
 
 AGAIN = 2
 """How often a function whose transaction gave way to another one is run again, each time as an attempt of its own."""

@@ -10,7 +10,6 @@ Whoever waits also sees when the process that has the key is gone, without askin
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import TypeGuard
@@ -18,13 +17,14 @@ from typing import TypeGuard
 from cronsensus.errors import StoreError
 from cronsensus.lock.conversing import NAP, Conversation, Pause
 from cronsensus.lock.working import submit
+from cronsensus.logger import Logger
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once.claims import Claims, Held, Wanted
 from cronsensus.once.waiters import STAND_AFTER
 
-_log = logging.getLogger("cronsensus.once")
+_log = Logger("cronsensus.once")
 
 FIRST_PAUSE = 0.002
 GROWTH = 1.5

@@ -7,7 +7,6 @@ guarantee never depends on the store there, also while some workers can reach it
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import tempfile
 from pathlib import Path
@@ -18,8 +17,9 @@ from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, InvalidOption, StoreError, StoreUnavailable
 from cronsensus.lock import Lease, Lock
 from cronsensus.lock.clients import url_of
+from cronsensus.logger import Logger
 
-_log = logging.getLogger("cronsensus.startup")
+_log = Logger("cronsensus.startup")
 
 LOCK_DIR = "TASK_LOCK_DIR"
 SINGLE_INSTANCE = "SINGLE_INSTANCE_MODE"

@@ -9,7 +9,6 @@ own until it has succeeded.
 
 from __future__ import annotations
 
-import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, check_name
 from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cronsensus.once.claims import Claims, Wanted
     from cronsensus.once.once import GuardedOrSkipped, How, Once
 
-_log = logging.getLogger("cronsensus.startup")
+_log = Logger("cronsensus.startup")
 
 Scope = Literal["start", "deploy", "host"]
 

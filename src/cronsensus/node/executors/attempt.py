@@ -8,7 +8,6 @@ because the node may be holding its own and be about to call ``start`` or ``stop
 from __future__ import annotations
 
 import dataclasses
-import logging
 import threading
 from collections.abc import Callable
 from contextvars import Context
@@ -17,13 +16,14 @@ from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, with_run
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.ending import cannot_be_called, raised, returned
 from cronsensus.node.run import Run, enter_run
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 GRACE = 2.0
 """Seconds that code which is asked to stop gets for its last words, before it is asked harder."""

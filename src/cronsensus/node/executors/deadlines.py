@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import threading
 from collections.abc import Callable
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 LONGEST_NAP = 3600.0
 """Most seconds of one wait; what waits for years is looked at again every hour, and no platform's limit is ever met."""

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from contextvars import Context
 from typing import Any
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
 from cronsensus.node.executors.base import Call, Done, Executor
@@ -42,7 +42,7 @@ from cronsensus.node.executors.ending import (
 )
 from cronsensus.node.run import enter_run
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 CANCELS = 3
 """How often a task is cancelled, a grace apart, before it is given up."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import logging
 import os
 import selectors
 import threading
@@ -16,8 +15,9 @@ from collections import deque
 from collections.abc import Callable
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 Action = Callable[[], None]
 

@@ -15,18 +15,18 @@ the process can end.
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from queue import Empty, SimpleQueue
 
 from cronsensus.clock import Clock
+from cronsensus.logger import Logger
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, arguments, perform
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.ending import cancelled, failed, stack_of, timed_out
 
-_log = logging.getLogger("cronsensus.node")
+_log = Logger("cronsensus.node")
 
 IDLE_SECONDS = 60.0
 """How long a worker without work stays."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from cronsensus.clock import SystemClock
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreCorrupt, StoreError
 from cronsensus.instants import from_micros, within_stores
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
     MOST_IN_FUTURE,
@@ -47,7 +47,7 @@ from cronsensus.stores.redis.wire import (
     write_range,
 )
 
-_log = logging.getLogger("cronsensus.stores")
+_log = Logger("cronsensus.stores")
 _PATIENCE = SystemClock()
 MOST_SESSIONS_SHOWN = 64
 LEFT_OUT_FOR = 60.0

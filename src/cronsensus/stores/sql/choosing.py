@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 from sqlalchemy import Select, and_, bindparam, func, literal_column, not_, or_, select, tuple_
 
 from cronsensus.errors import StoreCorrupt
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
@@ -29,7 +29,7 @@ from cronsensus.stores.sql.schema import along, jobs, occurrences, sessions
 from cronsensus.stores.sql.sessions import ALIVE, OPEN, OVERDUE
 from cronsensus.stores.sql.transaction import Transaction
 
-_log = logging.getLogger("cronsensus.stores")
+_log = Logger("cronsensus.stores")
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 MOST_PAGE = 500
 MOST_LEFT_OUT = 200

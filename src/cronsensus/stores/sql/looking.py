@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +10,7 @@ from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, litera
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
+from cronsensus.logger import Logger
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance, Share, newest_of
@@ -21,7 +21,7 @@ from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, pauses
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
 
-_log = logging.getLogger("cronsensus.stores")
+_log = Logger("cronsensus.stores")
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64

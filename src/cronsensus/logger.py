@@ -1,0 +1,231 @@
+"""Loggers that cannot raise into the code that logs. Floor 1.
+
+The application's logging handlers are the application's code: they may raise, block, or log themselves. A loop of ours
+that ended for that would leave a process behind that holds its lease and does nothing. So what a handler raises goes
+to standard error, and the code that logged goes on.
+
+What a handler blocks, it blocks. Threads that must not stand still (those that renew leases and watch deadlines)
+log ``aside``: a thread of its own writes what they say.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeAlias
+
+ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
+
+MOST_COMPLAINTS = 20
+"""How many errors of handlers are shown on standard error in the life of a process."""
+MOST_WAITING = 1_000
+"""Records that wait to be written aside; what comes on top is dropped, and counted."""
+IDLE_SECONDS = 10.0
+"""How long the thread that writes aside waits for more."""
+
+
+class Logger:
+    """A logger by the name ``name``. Its methods are those of ``logging.Logger``, and raise nothing.
+
+    What ends the whole program on the main thread (``KeyboardInterrupt``, and whatever else of that kind a signal
+    handler raises) passes.
+    """
+
+    def __init__(self, name: str, write: Callable[[Callable[[], None]], None] | None = None) -> None:
+        self._logger = logging.getLogger(name)
+        self._write = write
+
+    @property
+    def aside(self) -> Logger:
+        """The same logger for a thread that must not wait for handlers: another thread writes the record."""
+        return Logger(self._logger.name, _writer.put)
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - as logging calls it
+        """Whether a record of ``level`` would be written at all."""
+        return self._logger.isEnabledFor(level)
+
+    def debug(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log on level ``DEBUG``."""
+        self._say(logging.DEBUG, message, args, extra, None)
+
+    def info(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log on level ``INFO``."""
+        self._say(logging.INFO, message, args, extra, None)
+
+    def warning(
+        self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
+    ) -> None:
+        """Log on level ``WARNING``."""
+        self._say(logging.WARNING, message, args, extra, exc_info)
+
+    def error(
+        self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
+    ) -> None:
+        """Log on level ``ERROR``."""
+        self._say(logging.ERROR, message, args, extra, exc_info)
+
+    def exception(self, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        """Log on level ``ERROR``, with the exception that is being handled."""
+        self._say(logging.ERROR, message, args, extra, True)
+
+    def critical(
+        self, message: str, *args: object, extra: Mapping[str, object] | None = None, exc_info: ExcInfo = None
+    ) -> None:
+        """Log on level ``CRITICAL``."""
+        self._say(logging.CRITICAL, message, args, extra, exc_info)
+
+    def log(
+        self,
+        level: int,
+        message: str,
+        *args: object,
+        extra: Mapping[str, object] | None = None,
+        exc_info: ExcInfo = None,
+    ) -> None:
+        """Log on ``level``."""
+        self._say(level, message, args, extra, exc_info)
+
+    def _say(
+        self, level: int, message: str, args: tuple[object, ...], extra: Mapping[str, object] | None, exc_info: ExcInfo
+    ) -> None:
+        try:
+            if not self._logger.isEnabledFor(level):
+                return
+            if self._write is None:
+                self._logger.log(level, message, *args, extra=extra, exc_info=exc_info, stacklevel=3)
+                return
+            known = sys.exc_info() if exc_info is True else exc_info
+            caller = sys._getframe(2)  # noqa: SLF001 - who logs, before another thread writes it
+            record = self._logger.makeRecord(
+                self._logger.name, level, caller.f_code.co_filename, caller.f_lineno, message, args,
+                _as_tuple(known), caller.f_code.co_name, extra,
+            )  # fmt: skip
+            self._write(lambda: self._hand_over(record))
+        except Exception as error:  # noqa: BLE001 - told on standard error
+            complain(self._logger.name, level, message, args, error)
+        except BaseException as error:
+            if threading.current_thread() is threading.main_thread():
+                raise
+            complain(self._logger.name, level, message, args, error)
+
+    def _hand_over(self, record: logging.LogRecord) -> None:
+        try:
+            self._logger.handle(record)
+        except BaseException as error:  # noqa: BLE001 - told on standard error; this thread has nothing else to do
+            complain(record.name, record.levelno, record.msg, (), error)
+
+
+def flush(timeout: float) -> None:
+    """Wait, at most so many seconds, until what was said aside is written."""
+    _writer.flush(timeout)
+
+
+def say_aloud(text: str) -> None:
+    """Write a line to standard error, past all logging. Never raises."""
+    try:
+        stream = sys.stderr
+        if stream is not None:
+            stream.write(f"cronsensus: {text}\n")
+            stream.flush()
+    except Exception:  # noqa: BLE001, S110 - there is nobody left to tell
+        pass
+
+
+def complain(name: str, level: int, message: object, args: tuple[object, ...], error: BaseException) -> None:
+    """Say on standard error that a record was not written, and why; so many times, and then no more. Never raises."""
+    global _complaints  # noqa: PLW0603 - of the process
+    _complaints += 1
+    if _complaints > MOST_COMPLAINTS:
+        return
+    try:
+        text = str(message) % args if args else str(message)
+        why = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - what cannot be formatted is named at least
+        text, why = "a record", type(error).__name__
+    last = "; further errors of this kind are not shown" if _complaints == MOST_COMPLAINTS else ""
+    say_aloud(
+        f"logging failed ({why}{last}), the application goes on; what was to be logged: "
+        f"{logging.getLevelName(level)} {name}: {text}"
+    )
+
+
+def _as_tuple(exc_info: Any) -> Any:
+    if isinstance(exc_info, BaseException):
+        return type(exc_info), exc_info, exc_info.__traceback__
+    return exc_info or None
+
+
+class _Writer:
+    """Writes records on a thread of its own, which is there only while there are some."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._open = 0
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Have ``write`` called soon; never blocks."""
+        with self._changed:
+            if len(self._waiting) >= MOST_WAITING:
+                self._dropped += 1
+                return
+            self._waiting.append(write)
+            self._open += 1
+            self._changed.notify_all()
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(target=self._turn, name="cronsensus-log", daemon=True)
+            try:
+                self._thread.start()
+                return
+            except RuntimeError:
+                self._thread = None  # no thread can be had, as at the interpreter's end: it is written here
+        while (one := self._next(0.0)) is not None:
+            self._write(one)
+
+    def flush(self, timeout: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open, timeout)
+
+    def _turn(self) -> None:
+        while (write := self._next(IDLE_SECONDS)) is not None:
+            self._write(write)
+
+    def _next(self, patience: float) -> Callable[[], None] | None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._waiting), patience):
+                if self._thread is threading.current_thread():
+                    self._thread = None
+                return None
+            return self._waiting.popleft()
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        finally:
+            with self._changed:
+                self._open -= 1
+                dropped, self._dropped = self._dropped, 0
+                self._changed.notify_all()
+        if dropped:
+            say_aloud(f"{dropped} log records were dropped, because a logging handler blocks")
+
+
+_complaints = 0
+_writer = _Writer()
+
+
+def _in_child() -> None:
+    global _writer  # noqa: PLW0603 - of the process
+    _writer = _Writer()  # the other one's lock may have been held, and its thread is the parent's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
