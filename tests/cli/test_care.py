@@ -66,11 +66,26 @@ def test_a_store_whose_error_is_raised_anywhere_ends_with_3(cluster: Any, monkey
         raise errors.StoreReadOnly("the file can be read but not written; allow it: chmod u+w x.db")
 
     monkeypatch.setattr(MemoryStore, "check", fail)
-    for arguments in (["jobs", "list"], ["health"], ["db", "check"], ["audit"], ["nodes", "list"]):
+    for arguments in (["health"], ["db", "check"]):
         answer = cluster(*arguments)
         assert answer.code == 3
         assert "error: the file can be read but not written" in answer.err
         assert " next: allow it: chmod u+w x.db" in answer.err
+
+
+def test_store_that_can_only_be_read_is_shown_with_a_note(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cronsensus import errors
+    from cronsensus.stores.memory import MemoryStore
+
+    def fail(_: Any) -> None:
+        raise errors.StoreReadOnly("the file can be read but not written; allow it: chmod u+w x.db")
+
+    cluster.every("tick", "1m")
+    monkeypatch.setattr(MemoryStore, "check", fail)
+    for arguments in (["jobs", "list"], ["jobs", "show", "tick"], ["runs", "list"], ["audit"], ["nodes", "list"]):
+        answer = cluster(*arguments)
+        assert answer.code == 0
+        assert "note: the file can be read but not written: it is only read" in answer.err
 
 
 def test_prune_deletes_in_batches_what_is_old_enough(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

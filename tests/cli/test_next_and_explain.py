@@ -98,10 +98,11 @@ def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
         ("61 * * * *", "minute"),
         ("0 0 30 2 *", "never"),
         ("0 9 * *", "write five fields"),
-        ("* * * * * * *", "write five fields"),
+        ("* * * * * * *", "has 7 fields, not 5 or 6"),
         ("@dayly", "cron expression"),
         ("every x", "cannot be read"),
-        ("* " * 5000, "write five fields"),
+        ("0 0 9 * * ? *", "cron expression"),
+        ("* " * 5000, "is longer than 256 characters"),
     ],
 )
 def test_a_wrong_expression_is_explained(command: Command, typed: str, said: str) -> None:

@@ -138,7 +138,7 @@ def drawn(capsys: pytest.CaptureFixture[str], width: int, **options: Any) -> tup
     from rich.console import Console
 
     output = Output()
-    output.terminal = True
+    output.styled = True
     output._console = Console(width=width, highlight=False, markup=False, emoji=False, color_system=None)
     row = ["17", "2026-11-20 12:01:00Z", "node-1:12345", "no route to the mail server, three times in a row"]
     output.table(["id", "for", "node", "reason"], [row], **options)
@@ -166,6 +166,49 @@ def test_columns_for_which_there_is_no_room_are_named(capsys: pytest.CaptureFixt
     assert said == ""
 
 
+def test_terminal_of_60_columns_cuts_ids_in_the_middle_and_leaves_states_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from rich.console import Console
+
+    output = Output()
+    output.styled = True
+    output._console = Console(width=60, highlight=False, markup=False, emoji=False, color_system=None)
+    row = ["17", "sync", "01a20364-7900-7000-8000-0689a2f16476 (enqueue)", "succeeded", "no route to the mail server"]
+    output.table(["id", "job", "for", "state", "reason"], [row], prose=("job", "state", "reason"))
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 60
+    assert "succeeded" in shown
+    assert re.search(r"01a\S*…\S*queue\)", shown)
+    assert "".join(shown.split()).endswith("mailserver")
+
+
+@pytest.mark.parametrize("styled", [False, True])
+def test_wide_characters_take_two_columns(capsys: pytest.CaptureFixture[str], styled: bool) -> None:
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    output = Output()
+    output.styled = styled
+    output._console = Console(width=80, highlight=False, markup=False, emoji=False, color_system=None)
+    output.table(["job", "state"], [["每日报告", "active"], ["tick", "active"]])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "active" in line]
+    assert len({cell_len(line.partition("active")[0]) for line in lines}) == 1
+    output.pairs([("名", "x"), ("name", "x")])
+    lines = capsys.readouterr().out.splitlines()
+    assert len({cell_len(line.rpartition("x")[0]) for line in lines}) == 1
+
+
+@pytest.mark.parametrize(("value", "coloured"), [("1", True), ("0", False), ("", False)])
+def test_force_color_colours_a_pipe(url: str, empty_folder: Path, value: str, coloured: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cronsensus", "jobs", "list", "--url", url],
+        env={"PATH": os.environ["PATH"], "FORCE_COLOR": value, "COLUMNS": "100"},
+        capture_output=True, text=True, cwd=empty_folder, timeout=60, check=True,
+    )  # fmt: skip
+    assert ("\x1b[" in done.stdout) == coloured
+
+
 def test_watching_needs_a_terminal(cluster: Any) -> None:
     answer = cluster("jobs", "list", "--watch")
     assert answer.code == 2
@@ -179,6 +222,15 @@ def test_a_pipe_that_is_closed_early_ends_the_command_without_a_traceback(url: s
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
+
+
+def test_reader_that_goes_away_ends_the_command_as_shells_expect(empty_folder: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m cronsensus next '* * * * * *' -n 1000 | head -1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, cwd=empty_folder, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "141"
+    assert done.stderr == ""
 
 
 def test_a_terminal_that_cannot_show_a_name_shows_its_escapes(empty_folder: Path, write: Callable[..., Any]) -> None:

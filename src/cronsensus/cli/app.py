@@ -26,7 +26,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Invocation
 from cronsensus.cli.output import message, message_once
 from cronsensus.cli.words import clean, shorten
-from cronsensus.errors import CronsensusError
+from cronsensus.errors import CronsensusError, StoreReadOnly
 from cronsensus.stores.base import Store
 
 if TYPE_CHECKING:
@@ -102,11 +102,12 @@ def known_settings() -> tuple[Settings, str | None]:
 
 
 @contextlib.contextmanager
-def opened_store(*, check: bool = True) -> Iterator[Store]:
+def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Store]:
     """Open the store that the command is about, and close it afterwards.
 
     Args:
         check: refuse a store that cannot be used as it is, with the reason.
+        writable: refuse a store that can only be read, such as a backup or a standby, too.
 
     Raises:
         CommandError: nobody said which store.
@@ -115,7 +116,14 @@ def opened_store(*, check: bool = True) -> Iterator[Store]:
     store, ours = _store()
     try:
         if check:
-            store.check()
+            try:
+                store.check()
+            except StoreReadOnly as error:
+                if writable:
+                    raise
+                # A backup or a standby can be looked at. A command that writes gets the same error when it does.
+                what = str(error).partition(";")[0]
+                message_once(f"note: {what}: it is only read, and tells nothing of which nodes are alive now")
         if store.capabilities.hosts == "one" and store.capabilities.clock == "process":
             message("note: memory:// lives inside of one process; nobody sees what another process has in its own")
         yield store
@@ -168,10 +176,27 @@ def load(name: str) -> Application:
         raise CommandError(
             f"{shown!r} is not MODULE:ATTR", then=f"write the module as Python imports it, for example {example}"
         )
-    module = _import(module_name)
+    try:
+        module = _import(module_name)
+    except CommandError as error:
+        if not colon and (meant := _dotted(module_name)):
+            raise CommandError(
+                f"{shown!r} is not MODULE:ATTR; did you mean {meant!r}?", then=f"--app {meant}"
+            ) from error
+        raise
     if not colon:
         return _only_one(module, module_name)
     return Application(_attribute(module, module_name, attribute), name)
+
+
+def _dotted(name: str) -> str | None:
+    """Return ``MODULE:ATTR`` if that is what was written with a dot between the two."""
+    module_name, _, attribute = name.rpartition(".")
+    try:
+        known = bool(module_name) and attribute in _schedulers(_import(module_name))
+    except CommandError:
+        return None
+    return f"{module_name}:{attribute}" if known else None
 
 
 def _import(module_name: str) -> ModuleType:

@@ -50,7 +50,7 @@ def check() -> None:
     cronsensus db check -o json
     """
     output = Output.current()
-    with opened_store() as store:
+    with opened_store(writable=True) as store:
         described = {key: mask(value) if isinstance(value, str) else value for key, value in store.describe().items()}
     if output.as_json:
         output.document({"ok": True, "store": described})

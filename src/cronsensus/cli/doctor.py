@@ -9,6 +9,7 @@ from cronsensus.cli.checks import FAIL, OK_LEVEL, WARN, Check, examine, unusable
 from cronsensus.cli.errors import FAILED, OK, code_of
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Cell, Output, word
+from cronsensus.cli.words import pad
 from cronsensus.errors import StoreError
 
 
@@ -36,7 +37,7 @@ def doctor() -> int:
     else:
         width = max((len(one.name) for one in found), default=0)
         for one in found:
-            output.line(Cell(f"{one.level:<4}  {one.name.ljust(width)}  {one.text}", word(one.level).style))
+            output.line(Cell(f"{one.level:<4}  {pad(one.name, width)}  {one.text}", word(one.level).style))
             if one.then and one.level != OK_LEVEL:
                 output.line(f"      {' ' * width}  next: {Invocation.current().typed(one.then)}")
         verdict = f"{fails} failed, {warnings} to look at" if fails or warnings else "all is well"

@@ -22,6 +22,7 @@ from cronsensus.model.occurrence import Enqueued, Item, check_key
 
 @click.command(cls=Command)
 @job_argument
+@click.argument("values", nargs=-1, metavar="[ARG]...")
 @click.option("--args", "positional", metavar="JSON", help="Arguments by position, as a list.")
 @click.option("--kwargs", "named", metavar="JSON", help="Arguments by name, as an object.")
 @click.option("--key", metavar="KEY", help="Names the run: a second call with the same key makes no other.")
@@ -30,6 +31,7 @@ from cronsensus.model.occurrence import Enqueued, Item, check_key
 def enqueue(
     *,
     job: str,
+    values: tuple[str, ...],
     positional: str | None,
     named: str | None,
     key: str | None,
@@ -38,10 +40,16 @@ def enqueue(
 ) -> None:
     """Ask for one run of a job with arguments of its own.
 
-    cronsensus jobs enqueue send_invoice --args '[42]' --key invoice:42
+    Each ARG is read as JSON, and as text where it is none: 42 is a number, invoice is a text, and so is '"42"'.
+
+    cronsensus jobs enqueue send_invoice 42 --key invoice:42
+    cronsensus jobs enqueue send_invoice --args '[42]' --kwargs '{"copies": 2}'
     """
     output = Output.current()
-    args, kwargs = tuple(_read(list, "--args", positional)), _read(dict, "--kwargs", named)
+    if values and positional is not None:
+        raise InvalidOption("arguments by position were given twice; write them after the job's name, or in --args")
+    args = tuple(_value(text) for text in values) or tuple(_read(list, "--args", positional))
+    kwargs = _read(dict, "--kwargs", named)
     if steering := sorted({"key", "delay", "at", "priority", "expires"} & kwargs.keys()):
         raise InvalidOption(
             f"--kwargs holds {steering[0]!r}, which says how to enqueue; pass it by position, in --args"
@@ -64,6 +72,13 @@ def enqueue(
     what = f"enqueued {one.job}: run {one.id} is" if one.created else f"{one.key} was enqueued before: run {one.id} was"
     output.line(f"{what} {one.state}")
     message(f"follow it: cronsensus runs logs -f {one.id}")
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _read(kind: type, option: str, text: str | None) -> Any:

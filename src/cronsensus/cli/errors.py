@@ -5,6 +5,7 @@ No traceback unless ``--debug`` asks for one.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from cronsensus.masking import mask
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 STOPPED = 130
 """What a shell expects of a program that was stopped with Ctrl-C."""
+PIPE_CLOSED = 141
+"""What a shell expects of a program whose reader went away, such as head: nothing failed, and nothing is ok either."""
 
 
 class CommandError(click.ClickException):
@@ -53,8 +56,13 @@ _NEXT: list[tuple[type[BaseException], str]] = [
 """What to do next where an error does not say so itself: most say the cause, then after a semicolon what to do."""
 
 
-def report(error: BaseException, *, debug: bool = False, typed: Callable[[str], str] = str) -> int:
-    """Print an error to stderr and return the exit code that it stands for; ``typed`` completes commands to type."""
+def report(
+    error: BaseException, *, debug: bool = False, as_json: bool = False, typed: Callable[[str], str] = str
+) -> int:
+    """Print an error to stderr and return the exit code that it stands for; ``typed`` completes commands to type.
+
+    With ``as_json`` stdout gets it too, as the one document: ``{"error": {"message", "why", "next", "exit_code"}}``.
+    """
     if isinstance(error, click.exceptions.Abort):
         click.echo("stopped", err=True)
         return STOPPED if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
@@ -67,6 +75,9 @@ def report(error: BaseException, *, debug: bool = False, typed: Callable[[str], 
         click.echo(str(error) or getattr(error, "message", ""), err=True)
         return USAGE
     what, why, then, code = read(error)
+    if as_json:
+        told = {"message": mask(what), "why": mask(why) or None, "next": typed(mask(then)) or None, "exit_code": code}
+        click.echo(json.dumps({"error": told}, indent=2))
     say("error", what, fg="red")
     if why:
         say("why", why)

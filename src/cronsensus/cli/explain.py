@@ -14,7 +14,7 @@ from cronsensus.cli.clock_changes import changes, crons, effect, zone_of
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.lint_rules import surprises
-from cronsensus.cli.next import LOOK_AHEAD, find_target, print_times, time_rows
+from cronsensus.cli.next import LOOK_AHEAD, find_target, one_expression, print_times, time_rows
 from cronsensus.cli.output import Output
 from cronsensus.clock import SystemClock
 from cronsensus.triggers.cron import Cron
@@ -22,17 +22,17 @@ from cronsensus.triggers.zones import load_zone
 
 
 @click.command(cls=Command)
-@click.argument("what", metavar='"CRON"|JOB', shell_complete=complete_job)
+@click.argument("words", nargs=-1, required=True, metavar='"CRON"|JOB', shell_complete=complete_job)
 @click.option("--tz", metavar="ZONE", help="Time zone of the expression (default: UTC).")
 @click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
-def explain(what: str, tz: str | None, dst: str | None) -> None:
+def explain(words: tuple[str, ...], tz: str | None, dst: str | None) -> None:
     """Say in words when an expression fires, and what the coming clock changes do to it.
 
     cronsensus explain "0 9-17/2 * * MON-FRI"
     cronsensus explain "30 2 * * *" --tz Europe/Berlin
     """
     now = SystemClock().now()
-    target = find_target(what, tz=tz, dst=dst)
+    target = find_target(one_expression(words), tz=tz, dst=dst)
     if target.trigger is None:
         raise CommandError(
             f"job {target.job!r} has no trigger: it only runs when it is told to",
@@ -45,8 +45,8 @@ def explain(what: str, tz: str | None, dst: str | None) -> None:
     output = Output.current()
     if output.as_json:
         found = [change for _, several in parts for change in several]
-        words = target.trigger.describe()
-        output.document({"job": target.job, "words": words, "times": rows, "clock_changes": found, "notes": hints})
+        said = target.trigger.describe()
+        output.document({"job": target.job, "words": said, "times": rows, "clock_changes": found, "notes": hints})
         return
     output.heading(target.trigger.describe())
     for hint in hints:

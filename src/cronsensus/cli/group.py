@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import shlex
 import sys
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from cronsensus.cli.errors import report
+from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
@@ -121,12 +122,32 @@ _VERSION = click.Option(
 
 OTHER_WORDS = {
     "backfill": "jobs backfill", "beat": "run", "cancel": "runs cancel", "check": "db check", "drain": "nodes drain",
-    "init": "db upgrade", "list": "jobs list", "logs": "runs logs", "migrate": "db upgrade", "pause": "jobs pause",
+    "enqueue": "jobs enqueue", "forget": "once forget", "init": "db upgrade", "list": "jobs list",
+    "logs": "runs logs", "migrate": "db upgrade", "pause": "jobs pause",
     "prune": "db prune", "resume": "jobs resume", "retry": "runs retry", "schedule": "jobs list", "serve": "run",
     "settings": "config", "show": "jobs show", "start": "run", "status": "jobs list", "trigger": "jobs trigger",
     "up": "run", "upgrade": "db upgrade", "verify": "audit", "worker": "run", "workers": "nodes",
 }  # fmt: skip
 """What people type who know another program, or who forgot the group."""
+_REMOVED = (
+    "take it out of the application's code, and the next release retires it; one that was made at run time: "
+    "scheduler.remove_job(NAME); to stop it for a while: cronsensus jobs pause NAME --reason TEXT"
+)
+NOT_COMMANDS = {
+    ("jobs", "add"): "declare it in the application's code: @scheduler.job(cron(…)); at run time: scheduler.add_job()",
+    ("jobs", "delete"): _REMOVED,
+    ("jobs", "remove"): _REMOVED,
+    ("jobs", "run"): "cronsensus jobs trigger NAME",
+    ("jobs", "start"): "cronsensus jobs trigger NAME",
+    ("runs", "delete"): "runs are pruned after their job's keep; sooner: cronsensus db prune --before 7d",
+    ("runs", "kill"): "cronsensus runs cancel ID",
+    ("runs", "stop"): "cronsensus runs cancel ID",
+    ("nodes", "kill"): "cronsensus nodes drain NODE",
+    ("nodes", "stop"): "cronsensus nodes drain NODE",
+    ("locks", "release"): "cronsensus locks break NAME --reason TEXT",
+    ("locks", "unlock"): "cronsensus locks break NAME --reason TEXT",
+}
+"""What people type below a group that has no such command, and what does what they want."""
 
 
 def _keep_examples(text: str | None) -> str | None:
@@ -181,6 +202,8 @@ class Group(click.Group):
         """
         name = args[0]
         command = self.get_command(ctx, name)
+        if command is None and (instead := NOT_COMMANDS.get((self.name or "", name))):
+            raise CommandError(f"there is no command '{self.name} {name}'", then=instead)
         if command is None and not ctx.resilient_parsing and not name.startswith("-"):
             raise click.UsageError(f"no such command {name!r}{self._meant(ctx, name)}", ctx)
         return super().resolve_command(ctx, args)
@@ -239,6 +262,17 @@ class LazyGroup(Group):
         ]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; where the reader of its output has gone, such as head, end as a shell expects it."""
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes stdout once more at its end, and would say that it could not.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(PIPE_CLOSED)
+        return answer
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -255,7 +289,8 @@ class LazyGroup(Group):
         try:
             answer = run(args, prog_name, complete_var, standalone_mode=False, **extra)
         except Exception as error:  # noqa: BLE001 - whatever it is, a person reads it
-            sys.exit(report(error, debug=invocation.debug, typed=invocation.typed))
+            as_json = invocation.output == "json"
+            sys.exit(report(error, debug=invocation.debug, as_json=as_json, typed=invocation.typed))
         sys.exit(answer if isinstance(answer, int) else 0)
 
 

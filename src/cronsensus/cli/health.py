@@ -20,7 +20,7 @@ def health(node: str | None) -> int:
     cronsensus health --node "$HOSTNAME"
     """
     output = Output.current()
-    with opened_store() as store:
+    with opened_store(writable=True) as store:
         sessions = alive(store)
     # The default name is host:pid, and a probe inside of a container knows only the host.
     found = [one for one in sessions if node in {None, one.node, one.node.rpartition(":")[0], one.id}]

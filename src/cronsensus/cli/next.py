@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ from cronsensus.cli.errors import CommandError
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
-from cronsensus.cli.words import clean, exact, read_time, relative
+from cronsensus.cli.words import clean, exact, read_time, relative, shorten
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTrigger, UnknownJob
 from cronsensus.triggers import Trigger, cron, every
@@ -46,7 +47,7 @@ def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
     fields = text.split()
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
-    if text.lstrip().startswith("@") or len(fields) in (5, 6):
+    if text.lstrip().startswith("@") or len(fields) >= 5:
         return Target(cron(text, tz="UTC" if tz is None else tz, dst=dst or "cron"))  # type: ignore[arg-type]
     if len(fields) != 1:
         raise InvalidTrigger(
@@ -55,6 +56,21 @@ def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
     if dst is not None:
         raise CommandError("--dst is for expressions", why="a job's own trigger says what it does at clock changes")
     return _job(text)
+
+
+def one_expression(words: Sequence[str]) -> str:
+    """Return what was typed as one expression, also where the quotes around it were left out.
+
+    Raises:
+        CommandError: the shell has put the names of files in the place of a star.
+    """
+    if len(words) > 1 and "*" not in "".join(words) and any(Path(word).exists() for word in words):
+        raise CommandError(
+            "the shell has replaced each * by the names of the files here",
+            why=f"it passed on: {shorten(' '.join(words), 120)}",
+            then='write the expression in quotes: "0 9 * * *"',
+        )
+    return " ".join(words)
 
 
 def _job(name: str) -> Target:
@@ -105,14 +121,14 @@ def print_times(output: Output, rows: list[dict[str, Any]], zone: tzinfo, now: d
 
 
 @click.command(cls=Command, name="next")
-@click.argument("what", metavar='"CRON"|JOB', shell_complete=complete_job)
+@click.argument("words", nargs=-1, required=True, metavar='"CRON"|JOB', shell_complete=complete_job)
 @click.option(
     "-n", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many times to show."
 )
 @click.option("--tz", metavar="ZONE", help="Time zone of the expression (default: UTC), or to show a job's times in.")
 @click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
 @click.option("--from", "start", metavar="TIME", help="Where to begin (default: now).")
-def next_(what: str, count: int, tz: str | None, dst: str | None, start: str | None) -> None:
+def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, start: str | None) -> None:
     """Show the next fire times, local and in UTC, with a note where clocks change.
 
     An expression needs neither a store nor an application; of a job the name is enough.
@@ -122,7 +138,7 @@ def next_(what: str, count: int, tz: str | None, dst: str | None, start: str | N
     cronsensus next send_digest -n 3
     """
     now = SystemClock().now()
-    target = find_target(what, tz=tz, dst=dst)
+    target = find_target(one_expression(words), tz=tz, dst=dst)
     if target.trigger is None:
         raise CommandError(
             f"job {target.job!r} has no trigger: it only runs when it is told to",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.group import Invocation
-from cronsensus.cli.words import clean
+from cronsensus.cli.words import clean, pad, squeeze, width_of
 from cronsensus.instants import format_instant
 from cronsensus.masking import mask
 
@@ -57,6 +57,8 @@ _GAP = 3
 """Characters between two columns in a terminal."""
 _PROSE = 16
 """Least width of a column whose words are wrapped."""
+_SQUEEZED = 9
+"""Least width of a column that is cut in the middle, in a terminal that is too narrow."""
 REFRESH = 2.0
 LEAST_PAUSE = 0.3
 _PAUSE = threading.Event()
@@ -69,6 +71,8 @@ class Output:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self.terminal = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        # A pipe may end in something that shows colours, such as the log of a CI job.
+        self.styled = self.terminal or (not as_json and os.environ.get("FORCE_COLOR", "0") not in {"", "0"})
         self._console: Console | None = None
 
     @classmethod
@@ -82,7 +86,8 @@ class Output:
         if self._console is None:
             from rich.console import Console
 
-            self._console = Console(highlight=False, markup=False, emoji=False)
+            # Told outright: rich asks the environment in its own way.
+            self._console = Console(highlight=False, markup=False, emoji=False, force_terminal=self.styled)
         return self._console
 
     def document(self, data: Any) -> None:
@@ -121,7 +126,7 @@ class Output:
         """Print one line, or several separated by newlines."""
         cell = text if isinstance(text, Cell) else Cell(text)
         shown = clean(cell.text, lines=True)
-        if self.terminal and cell.style:
+        if self.styled and cell.style:
             from rich.text import Text
 
             self.console.print(Text(shown, style=cell.style), soft_wrap=True)
@@ -135,18 +140,18 @@ class Output:
     def pairs(self, pairs: Sequence[tuple[str, str | Cell | None]]) -> None:
         """Print names and values, one pair a line; those without a value are left out."""
         given = [(name, value) for name, value in pairs if value is not None]
-        width = max((len(name) for name, _ in given), default=0)
+        width = max((width_of(name) for name, _ in given), default=0)
         for name, value in given:
             cell = value if isinstance(value, Cell) else Cell(value)
             first, *more = clean(cell.text, lines=True).splitlines() or [""]
             text = "\n".join([first, *(" " * (width + 4) + line for line in more)])
-            if self.terminal:
+            if self.styled:
                 from rich.text import Text
 
-                label = Text(f"  {name.ljust(width)}  ", style="dim")
+                label = Text(f"  {pad(name, width)}  ", style="dim")
                 self.console.print(label.append(text, style=cell.style or "not dim"), soft_wrap=True)
             else:
-                click.echo(f"  {name.ljust(width)}  {text}")
+                click.echo(f"  {pad(name, width)}  {text}")
 
     def table(
         self,
@@ -159,8 +164,9 @@ class Output:
     ) -> None:
         """Print rows under ``columns``; without rows print ``empty``, which says how to get some, to stderr.
 
-        In a terminal that is too narrow the columns of ``prose`` are wrapped between words, and those of ``spare`` are
-        left out, the first of them first, which is told. In a pipe all is there.
+        In a terminal that is too narrow the columns of ``prose`` are wrapped between words, those of ``spare`` are left
+        out, the first of them first, which is told, and of the rest the widest are cut in the middle. In a pipe all is
+        there.
         """
         if not rows:
             if empty:
@@ -171,7 +177,7 @@ class Output:
         used = [index for index in range(len(columns)) if any(row[index].text for row in cells)]
         columns = [columns[index] for index in used]
         cells = [[row[index] for index in used] for row in cells]
-        if self.terminal:
+        if self.styled:
             least = _least_widths(columns, cells, prose)
             for column in spare:
                 if sum(least.values()) + _GAP * (len(least) - 1) > self.console.width:
@@ -180,7 +186,8 @@ class Output:
             if len(kept) < len(columns):
                 left_out = ", ".join(column for column in columns if column not in least)
                 message(f"no room for: {left_out}; a wider terminal shows them, and so does -o json")
-            self._rich_table(least, [[row[index] for index in kept] for row in cells], prose)
+            cells = [[row[index] for index in kept] for row in cells]
+            self._rich_table(*_fitted(least, cells, prose, self.console.width), prose)
         else:
             _plain_table(columns, cells)
 
@@ -219,20 +226,39 @@ def _cell(value: str | Cell | None) -> Cell:
 
 def _least_widths(columns: Sequence[str], rows: list[list[Cell]], prose: Collection[str]) -> dict[str, int]:
     """Return how wide each column must be for nothing but prose to be broken, and that only between words."""
-    from rich.cells import cell_len
-
     widths = {}
     for index, column in enumerate(columns):
-        widest = max(cell_len(text) for text in (column, *(row[index].text for row in rows)))
+        widest = max(width_of(text) for text in (column, *(row[index].text for row in rows)))
         widths[column] = min(widest, _PROSE) if column in prose else widest
     return widths
 
 
+def _fitted(
+    least: dict[str, int], rows: list[list[Cell]], prose: Collection[str], width: int
+) -> tuple[dict[str, int], list[list[Cell]]]:
+    """Return widths and rows that fit into ``width``, as far as that goes: the widest cells are cut in the middle."""
+    widths = dict(least)
+    while sum(widths.values()) + _GAP * (len(widths) - 1) > width:
+        widest = max((column for column in widths if column not in prose), key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= max(_SQUEEZED, width_of(widest)):
+            break
+        widths[widest] -= 1
+    places = list(widths.items())
+    fitted = [
+        [
+            cell if column in prose else Cell(squeeze(cell.text, room), cell.style)
+            for cell, (column, room) in zip(row, places, strict=True)
+        ]
+        for row in rows
+    ]
+    return widths, fitted
+
+
 def _plain_table(columns: Sequence[str], rows: list[list[Cell]]) -> None:
     lines = [[column.upper() for column in columns], *([cell.text for cell in row] for row in rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    widths = [max(width_of(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
-        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        click.echo("  ".join(pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _leaf(value: Any) -> Any:

@@ -31,6 +31,33 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes: two for each wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def pad(text: str, width: int) -> str:
+    """Return ``text`` with spaces up to ``width`` columns of a terminal."""
+    return text + " " * (width - width_of(text))
+
+
+def squeeze(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` columns, cut in the middle: ids and hosts differ at both ends."""
+    if width_of(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    tail = (width - 1) // 2
+    end = text[-tail:] if tail else ""
+    while width_of(end) > tail:
+        end = end[1:]
+    return set_cell_size(text, width - 1 - width_of(end)).rstrip() + "…" + end
+
+
 def counted(number: int, what: str) -> str:
     """Return ``1 run``, ``2 runs``."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -220,6 +220,23 @@ def test_a_read_only_directory(own_place, open_sqlite):
         own_place.chmod(0o755)
 
 
+def test_a_copy_in_a_read_only_directory_can_be_looked_at(own_place, open_sqlite):
+    store = open_sqlite()
+    queue(store)
+    store.enqueue([Item(job="queue")])
+    store.close()
+    (own_place / "jobs.db").chmod(0o444)
+    own_place.chmod(0o555)
+    try:
+        with as_nobody():
+            copy = open_sqlite(migrated=False)
+            assert [one.job for one in copy.occurrences(OccurrenceFilter())] == ["queue"]
+            assert isinstance(complaint(copy.check), StoreReadOnly)
+            assert isinstance(complaint(lambda: copy.enqueue([Item(job="queue")])), StoreReadOnly)
+    finally:
+        own_place.chmod(0o755)
+
+
 # --- no space ---------------------------------------------------------------------------------------------------------
 
 

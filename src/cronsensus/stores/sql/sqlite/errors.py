@@ -93,13 +93,18 @@ def cannot_open(path: Path, text: str) -> StoreError:
         return no_schema(path)
     if not _may(path, os.R_OK):
         return StoreUnavailable(f"{path} may not be read by this user; allow it: chmod u+rw '{path}' (or chown)")
-    if not _may(path, os.W_OK) or not _may(path.parent, os.W_OK) or _mounted_read_only(path):
+    if is_read_only(path):
         return read_only(path)
     if _free_bytes(path) < _LITTLE:
         return full(path)
     return StoreUnavailable(
         f"{path} cannot be opened ({text}); check the limit of open files (ulimit -n) and the file's owner"
     )
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether this process may only read the file: by its rights or those of the directory, or by the mount."""
+    return not _may(path, os.W_OK) or not _may(path.parent, os.W_OK) or _mounted_read_only(path)
 
 
 def read_only(path: Path) -> StoreReadOnly:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine
@@ -106,6 +107,9 @@ class SqliteStore(SqlStore):
 
     def _check_writable(self) -> None:
         """Try to begin a write: a read-only file or directory is found now rather than by the first job."""
+        # SQLite begins a write on a file that it opened for reading, and complains at the first change.
+        if errors.is_read_only(self._url.path):
+            raise errors.read_only(self._url.path)
         with self._writing():
             pass
 
@@ -139,6 +143,9 @@ class SqliteStore(SqlStore):
         if not self._may_create and not url.path.exists():
             raise errors.cannot_open(url.path, "no such file")
         mode = "rwc" if self._may_create else "rw"
+        if not self._may_create and errors.is_read_only(url.path) and not Path(f"{url.path}-wal").exists():
+            # A copy that somebody looks at. SQLite would make files beside it, which it cannot, and then not open it.
+            mode = "ro&immutable=1"
         driver = sqlite3.connect(
             f"file:{quote(str(url.path))}?mode={mode}",
             uri=True,
