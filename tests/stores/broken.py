@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
@@ -749,6 +749,65 @@ class PrunesAheadOfTheWatermark(BrokenStore):
             return super()._prune(job, before, limit)
         finally:
             job.watermark = watermark
+
+
+# --- keys that are used anew ------------------------------------------------------------------------------------------
+
+
+class KeepsUntilSomebodyPrunes(BrokenStore):
+    """How long a key is kept depends on who prunes, and when."""
+
+    rejected_by = "test_a_key_that_was_kept_long_enough_is_acquired_anew_without_a_prune"
+
+    @staticmethod
+    def _is_over(row: OccurrenceRow, now: datetime) -> bool:
+        return False
+
+
+class ForgetsTooEarly(BrokenStore):
+    """What ended is as if it had never been."""
+
+    rejected_by = "test_a_key_is_not_acquired_again_before_it_was_kept_long_enough"
+
+    @staticmethod
+    def _is_over(row: OccurrenceRow, now: datetime) -> bool:
+        return row.finished_at is not None
+
+
+class ForgetsWhatRuns(BrokenStore):
+    """A key is forgotten while its function runs, and is run a second time beside it."""
+
+    rejected_by = "test_what_runs_is_forgotten_only_if_that_is_asked_for"
+
+    def forget(self, job: str, key: str, **how: Any) -> State | None:
+        return super().forget(job, key, **how | {"running": True})
+
+
+class TheLastFingerprintStands(BrokenStore):
+    """What an attempt was about that was cut off is overwritten by the next one."""
+
+    rejected_by = "test_an_attempt_that_was_cut_off_leaves_its_fingerprint"
+
+    def acquire(self, session: str, job: str, **wanted: Any) -> Claim | None:
+        with self._changed:
+            row = self._space.jobs[job].keys.get(wanted.get("key") or "")
+            if row is not None and row.state is State.PENDING:
+                row.fingerprint = None
+            return super().acquire(session, job, **wanted)
+
+
+class FingerprintsOutliveFailures(BrokenStore):
+    """A call that failed is what the next one is compared with, although nothing of it is recorded."""
+
+    rejected_by = "test_an_attempt_that_failed_leaves_no_fingerprint"
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
+        with self._changed:
+            before = {one.id: row.fingerprint for one in outcomes if (row := self._space.occurrences.get(one.id))}
+            answers = super().finish(outcomes)
+            for occurrence, fingerprint in before.items():
+                self._space.occurrences[occurrence].fingerprint = fingerprint
+            return answers
 
 
 BROKEN = BrokenStore.__subclasses__()

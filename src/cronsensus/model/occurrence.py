@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from cronsensus.errors import InvalidOption, OccurrenceTooOld
+from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.instants import after, as_utc, format_instant
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin, State
@@ -43,6 +43,14 @@ def too_early(job: str, scheduled_for: datetime, now: datetime) -> InvalidOption
     )
 
 
+def still_running(job: str, key: str) -> InvalidTransition:
+    """Return the error for a key that is to be forgotten while its function runs."""
+    return InvalidTransition(
+        f"{job!r} is running under the key {key!r}: forgotten now, it could run a second time beside this one; wait, "
+        "or say that it is to be forgotten all the same (running=True, --running)"
+    )
+
+
 def check_key(key: Any) -> str:
     """Return ``key`` if a user may give it to an occurrence: 1 to 400 characters, no NUL, not beginning with ``@``.
 
@@ -61,6 +69,17 @@ def check_key(key: Any) -> str:
     except UnicodeEncodeError as error:
         raise InvalidOption(f"key {shown}: half a character (a lone surrogate) is no text") from error
     return key
+
+
+def check_forgettable(key: Any) -> str:
+    """Return ``key`` if it may be forgotten: any but those of nominal times, which run at most once for ever.
+
+    Raises:
+        InvalidOption: it may not.
+    """
+    if isinstance(key, str) and key.startswith(SCHEDULED_KEY_PREFIX):
+        raise InvalidOption(f"key {key[:60]!r}: a nominal time is decided once for ever, and cannot be forgotten")
+    return check_key(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +122,7 @@ class Claim:
         claimed_at: the store's clock when the claim was made.
         crashes: takeovers so far.
         failures: failed attempts so far, which is what ``retries`` counts.
+        fingerprint: what ``acquire`` was given to tell one payload from another, by this attempt or by an earlier one.
     """
 
     id: int
@@ -119,6 +139,7 @@ class Claim:
     claimed_at: datetime
     crashes: int = 0
     failures: int = 0
+    fingerprint: str | None = None
 
     @property
     def job(self) -> str:
@@ -249,6 +270,7 @@ class Occurrence:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    fingerprint: str | None = None
 
 
 RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "crashed", "released"]

@@ -307,7 +307,14 @@ class Store(ABC):
 
     @abstractmethod
     def acquire(
-        self, session: str, job: str, *, scheduled_for: datetime | None = None, key: str | None = None, lease: timedelta
+        self,
+        session: str,
+        job: str,
+        *,
+        scheduled_for: datetime | None = None,
+        key: str | None = None,
+        lease: timedelta,
+        fingerprint: str | None = None,
     ) -> Claim | None:
         """Win one named occurrence now, for hosts where another program keeps time.
 
@@ -319,6 +326,12 @@ class Store(ABC):
         policies. Nor is one that is not there while the job is paused. A ``scheduled_for`` above the
         watermark moves the watermark of a job without a trigger, unless an earlier trigger left times before it that
         nobody decided yet.
+
+        An occurrence with a ``key`` that ended longer ago than its job keeps it counts as pruned: it is deleted, and
+        made anew, in the same step.
+
+        A ``fingerprint`` is kept with the occurrence; the claim has the one that stands. It is that of this call,
+        unless an earlier attempt was begun with one and was cut off. ``finish`` with ``PENDING`` forgets it.
 
         Raises:
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
@@ -528,6 +541,27 @@ class Store(ABC):
         Raises:
             InvalidTransition: it is not final yet.
             LookupError: there is none.
+        """
+
+    @abstractmethod
+    def forget(
+        self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
+    ) -> State | None:
+        """Delete the occurrence with a key, its runs and its logs, so that the key can be used anew.
+
+        Returns the state in which it was; ``None``: there was none. Who still ran it cannot record a result any more.
+
+        Args:
+            job: its name.
+            key: not that of a nominal time.
+            by: who forgets it, for the trail.
+            why: likewise.
+            running: delete it also while it runs.
+            only: delete it only if this is its id; else there is none.
+
+        Raises:
+            InvalidTransition: it runs, and ``running`` is not given.
+            InvalidOption: the key is one of a nominal time.
         """
 
     @abstractmethod

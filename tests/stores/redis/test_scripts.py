@@ -118,6 +118,9 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.backfill(name, [START], by=name, why=name)
     acquired = store.acquire(name, "gone", key=name, lease=HOUR)
     assert acquired is not None
+    assert store.forget("gone", name, by=name, why=name, running=True) is State.RUNNING
+    acquired = store.acquire(name, "gone", key=name, lease=HOUR, fingerprint=name)
+    assert acquired is not None
     clock.advance(60)
     glance = store.due()
     won, claims = store.fire_and_claim([plan(job, glance.now) for job in glance.jobs], name, 5, [name], lease=HOUR)

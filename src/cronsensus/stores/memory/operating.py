@@ -8,7 +8,15 @@ from datetime import datetime
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
 from cronsensus.instants import after, as_utc
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, when_due
+from cronsensus.model.occurrence import (
+    Enqueued,
+    Item,
+    check_forgettable,
+    check_key,
+    scheduled_key,
+    still_running,
+    when_due,
+)
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import OccurrenceRow
@@ -92,6 +100,22 @@ class OperatingVerbs(RoundVerbs):
             )
             self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
             return enqueued(row, created=True)
+
+    def forget(
+        self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
+    ) -> State | None:
+        """Delete the occurrence with a key."""
+        check_forgettable(key)
+        with self._writing():
+            known = self._space.jobs.get(job)
+            row = None if known is None else known.keys.get(key)
+            if row is None or only not in {None, row.id}:
+                return None
+            if row.state is State.RUNNING and not running:
+                raise still_running(job, key)
+            self._space.delete(row)
+            self._space.record(self._now(), by, "forget", job, why, occurrence=row.id, key=key, state=row.state.value)
+            return row.state
 
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
         """Create occurrences for nominal times that need one."""

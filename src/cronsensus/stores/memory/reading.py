@@ -291,4 +291,5 @@ def occurrence_view(row: OccurrenceRow) -> Occurrence:
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        fingerprint=row.fingerprint,
     )

@@ -218,6 +218,7 @@ class RoundVerbs(Handle):
         scheduled_for: datetime | None = None,
         key: str | None = None,
         lease: timedelta,
+        fingerprint: str | None = None,
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it."""
         named = name_of(scheduled_for, key)
@@ -234,6 +235,9 @@ class RoundVerbs(Handle):
             if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
                 return None
             found = row.keys.get(name)
+            if found is not None and scheduled_for is None and self._is_over(found, now):
+                self._space.delete(found)
+                found = None
             if found is None:
                 if scheduled_for is not None and row.paused_at is not None:
                     return None
@@ -244,9 +248,16 @@ class RoundVerbs(Handle):
             elif found.state is not State.PENDING:
                 return None
             self._set_lease(holder, lease, now)
+            if found.fingerprint is None or found.attempt == 0:
+                found.fingerprint = fingerprint
             claim = self._start(found, holder, now, at=now)
             found.due_at = min(found.due_at, now)
-            return replace(claim, due_at=found.due_at)
+            return replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
+
+    @staticmethod
+    def _is_over(row: OccurrenceRow, now: datetime) -> bool:
+        """Whether an occurrence ended longer ago than its job keeps it."""
+        return row.finished_at is not None and row.finished_at < now - row.job.spec.policies.keep
 
     @staticmethod
     def _is_kept_elsewhere(job: JobRow, time: datetime) -> bool:
@@ -281,7 +292,7 @@ class RoundVerbs(Handle):
         row.error = outcome.error
         if state is State.PENDING:
             row.failures += 1
-            row.reason = reason
+            row.reason, row.fingerprint = reason, None
             self._space.put_back(row, after(now, outcome.retry_in or timedelta(0)))
         else:
             row.result = outcome.result

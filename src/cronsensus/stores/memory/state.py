@@ -138,6 +138,7 @@ class OccurrenceRow:
     """Why it is asked to stop, once it is."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    fingerprint: str | None = None
     runs: list[RunView] = field(default_factory=list)
     lines: list[tuple[int, int, LogLine]] = field(default_factory=list)
 
@@ -315,7 +316,7 @@ class Space:
         self._index(row)
 
     def delete(self, row: OccurrenceRow) -> None:
-        """Forget a final occurrence."""
+        """Forget an occurrence."""
         job = row.job
         self._unindex(row)
         del self.occurrences[row.id]

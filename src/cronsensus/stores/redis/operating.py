@@ -10,7 +10,16 @@ from cronsensus.codec import LARGEST, clean, dumps
 from cronsensus.errors import InvalidPayload, InvalidTransition
 from cronsensus.instants import LATEST_MICROS, as_utc, from_micros, within_stores
 from cronsensus.model.ids import new_id
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, too_old, when_due
+from cronsensus.model.occurrence import (
+    Enqueued,
+    Item,
+    check_forgettable,
+    check_key,
+    scheduled_key,
+    still_running,
+    too_old,
+    when_due,
+)
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
@@ -80,6 +89,20 @@ class OperatingVerbs(Handle):
                 ) from None
             raise _not_there(occurrence) from None
         return Enqueued(int(number), job, key, created=True, state=State.PENDING)
+
+    def forget(
+        self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
+    ) -> State | None:
+        """Delete the occurrence with a key."""
+        check_forgettable(key)
+        try:
+            was = self._decide(
+                "forget", job, key, clean(by), clean(why), running, dumps(key, what="the key"),
+                None if only is None else occurrence_id(only),
+            )  # fmt: skip
+        except Refusal:
+            raise still_running(job, key) from None
+        return State(was) if was else None
 
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
         """Create occurrences for nominal times that need one."""

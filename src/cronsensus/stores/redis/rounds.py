@@ -155,14 +155,16 @@ class RoundVerbs(Handle):
         scheduled_for: datetime | None = None,
         key: str | None = None,
         lease: timedelta,
+        fingerprint: str | None = None,
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it; look, create and take in one script."""
         named = name_of(scheduled_for, key)
         self._link.require_replicas()
         try:
             taken = self._decide(
-                "acquire", session, job, named.key, micros(named.scheduled_for), length(lease), length(MOST_IN_FUTURE)
-            )
+                "acquire", session, job, named.key, micros(named.scheduled_for), length(lease), length(MOST_IN_FUTURE),
+                fingerprint,
+            )  # fmt: skip
         except Refusal as refused:
             at = from_micros(int(refused.rest))
             if refused.word == "TOOEARLY" and named.scheduled_for is not None:

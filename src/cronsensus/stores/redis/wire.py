@@ -175,7 +175,7 @@ def job_view(space: Space, row: Row) -> JobView:
 
 def claim(row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: datetime) -> Claim:
     """Return a claim as ``starting.lua`` made it."""
-    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures = row
+    number, job, key, origin, nominal, due, attempt, token, payload, crashes, failures, *more = row
     args, kwargs = read_payload(payload)
     return Claim(
         id=int(number),
@@ -192,6 +192,7 @@ def claim(row: Row, specs: Mapping[str, JobSpec], session: str, claimed_at: date
         claimed_at=claimed_at,
         crashes=crashes,
         failures=failures,
+        fingerprint=more[0] if more else None,
     )
 
 
@@ -202,7 +203,7 @@ def occurrence(row: Row, job: str) -> Occurrence:
     """Return an occurrence as reads show it."""
     (
         _, key, origin, state, nominal, due, priority, attempt, crashes, failures, token, session, node, reason, result,
-        error, progress, cancel, retry_of, payload, created, started, finished, number,
+        error, progress, cancel, retry_of, payload, created, started, finished, fingerprint, number,
     ) = row  # fmt: skip
     args, kwargs = read_payload(payload)
     return Occurrence(
@@ -231,6 +232,7 @@ def occurrence(row: Row, job: str) -> Occurrence:
         created_at=from_micros(int(created)),
         started_at=instant(started),
         finished_at=instant(finished),
+        fingerprint=given(fingerprint),
     )
 
 

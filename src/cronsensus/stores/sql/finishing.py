@@ -77,6 +77,7 @@ _RETRY_LATER = (
     .values(
         **_PUT_BACK_VALUES,
         failures=_o.failures + 1,
+        fingerprint=None,
         reason=bindparam("because"),
         error=bindparam("wrong"),
     )

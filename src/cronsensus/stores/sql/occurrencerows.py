@@ -72,6 +72,7 @@ def new_row(
     expires_at: int | None = None,
     priority: int | None = None,
     retry_of: int | None = None,
+    fingerprint: str | None = None,
 ) -> dict[str, Any]:
     """Return a pending occurrence as the values of a row; what is left out is the job's own."""
     policies = spec.policies
@@ -93,6 +94,7 @@ def new_row(
         "created_at": tx.now,
         "retry_of": retry_of,
         "payload": payload,
+        "fingerprint": fingerprint,
     }
 
 

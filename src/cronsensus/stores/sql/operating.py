@@ -13,7 +13,7 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, when_due
+from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, still_running, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.dialect import AnyRow
@@ -27,6 +27,7 @@ from cronsensus.stores.sql.occurrencerows import (
     new_row,
     of_job,
 )
+from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction, pieces
@@ -51,6 +52,7 @@ _FIND = (
     .where(_o.id == bindparam("occurrence"), _o.namespace == bindparam("space"))
     .with_for_update()
 )
+_BY_KEY = select(_o.id, _o.state).where(_o.job_id == bindparam("job"), _o.key == bindparam("name")).with_for_update()
 _CANCEL = (
     update(occurrences)
     .where(_o.id == bindparam("occurrence"), STILL_PENDING)
@@ -211,6 +213,23 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
     [answer] = create(tx, [new], [old.name], given=[False])
     record(tx, by, "retry", old.name, why, occurrence=old.id, retry=answer.id)
     return answer
+
+
+def forget(tx: Transaction, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
+    """Delete the occurrence with a key.
+
+    Safe when somebody takes it at the same instant: the row is locked when its state is read.
+    """
+    known = find_locked(tx, job)
+    row = None if known is None else tx.row(_BY_KEY, job=known.id, name=key)
+    if row is None or only not in {None, row.id}:
+        return None
+    state = State(row.state)
+    if state is State.RUNNING and not running:
+        raise still_running(job, key)
+    delete_occurrences(tx, [row.id])
+    record(tx, by, "forget", job, why, occurrence=row.id, key=key, state=state.value)
+    return state
 
 
 def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:

@@ -122,6 +122,7 @@ _DELETE_RUNS = (
     .prefix_with("/*+ INDEX(cronsensus_runs cronsensus_runs_of_occurrence) */", dialect="mysql")
 )
 _DELETE_OCCURRENCES = delete(occurrences).where(_o.id.in_(_IDS), _o.finished_at.is_not(None))
+_DELETE_ANY = delete(occurrences).where(_o.id.in_(_IDS))
 _DELETE_RANGES = delete(verdicts).where(_v.id.in_(_IDS))
 _DELETE_SESSIONS = delete(sessions).where(_s.id.in_(_IDS), _s.ended_at.is_not(None))
 _PRUNED: BindParameter[int] = bindparam("pruned", type_=BigInteger)
@@ -193,3 +194,10 @@ def prune(tx: Transaction, over: Over) -> int:
             horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
     tx.change_many(_RAISE_HORIZON, [{"job": job, "pruned": last} for job, last in horizons.items()])
     return deleted
+
+
+def delete_occurrences(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete occurrences whose rows the caller has locked, in whatever state, with their runs and logs."""
+    tx.change_in(_DELETE_LOGS, "ids", ids)
+    tx.change_in(_DELETE_RUNS, "ids", ids)
+    tx.change_in(_DELETE_ANY, "ids", ids)

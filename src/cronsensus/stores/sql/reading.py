@@ -168,6 +168,7 @@ def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
         created_at=from_micros(row.created_at),
         started_at=instant(row.started_at),
         finished_at=instant(row.finished_at),
+        fingerprint=row.fingerprint,
     )
 
 

@@ -263,6 +263,8 @@ occurrences = Table(
     Column("result", Long),
     # JSON {type, message, traceback}.
     Column("error", Long),
+    # Since version 2: what tells one payload under a key from another.
+    Column("fingerprint", Long),
     _words("occurrences", "origin", Origin),
     _words("occurrences", "state", State),
     # The identity of an occurrence: at most one row for a (job, key), whoever writes it.

@@ -23,6 +23,7 @@ from cronsensus.model.occurrence import (
     RunView,
     Settled,
     Takeover,
+    check_forgettable,
     name_of,
 )
 from cronsensus.model.plan import Plan
@@ -147,11 +148,12 @@ class SqlStore(SqlHandle):
         scheduled_for: datetime | None = None,
         key: str | None = None,
         lease: timedelta,
+        fingerprint: str | None = None,
     ) -> Claim | None:
         """Win one named occurrence now."""
         wanted = name_of(scheduled_for, key)
         with self._writing() as tx:
-            return acquiring.acquire(tx, session, job, wanted, lease)
+            return acquiring.acquire(tx, session, job, wanted, lease, fingerprint=fingerprint)
 
     @repeated
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
@@ -297,6 +299,15 @@ class SqlStore(SqlHandle):
         """Make a new occurrence of a final one."""
         with self._writing() as tx:
             return operating.retry(tx, occurrence, by=by, why=why)
+
+    @repeated
+    def forget(
+        self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
+    ) -> State | None:
+        """Delete the occurrence with a key."""
+        check_forgettable(key)
+        with self._writing() as tx:
+            return operating.forget(tx, job, key, by=by, why=why, running=running, only=only)
 
     @repeated
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:

@@ -39,6 +39,7 @@ pytest.register_assert_rewrite(
             "enqueuing",
             "finishing",
             "firing",
+            "forgetting",
             "limiting",
             "locks",
             "operating",
@@ -60,6 +61,7 @@ from cronsensus.testing.conformance.defining import Defining  # noqa: E402
 from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
 from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
+from cronsensus.testing.conformance.forgetting import Forgetting  # noqa: E402
 from cronsensus.testing.conformance.limiting import Limiting  # noqa: E402
 from cronsensus.testing.conformance.locks import Locks  # noqa: E402
 from cronsensus.testing.conformance.operating import Operating  # noqa: E402
@@ -79,6 +81,7 @@ __all__ = [
     "Enqueuing",
     "Finishing",
     "Firing",
+    "Forgetting",
     "Limiting",
     "Locks",
     "Looking",
@@ -111,6 +114,7 @@ class StoreConformance(
     Enqueuing,
     Operating,
     Pruning,
+    Forgetting,
     Reading,
     Racing,
 ):

@@ -55,7 +55,7 @@ local function leave_running(id, row)
 end
 
 -- Make a new pending occurrence. `row` has key, origin, due, priority, payload and for how long its job keeps it, and
--- may have nominal, expires, retry_of.
+-- may have nominal, expires, retry_of, fingerprint.
 local function create(job, row)
   local id = next_number('occurrence', '%014.0f')
   row.job = job
@@ -63,7 +63,7 @@ local function create(job, row)
     'job', job, 'key', row.key, 'origin', row.origin, 'state', 'pending', 'due', row.due, 'priority', row.priority,
     'payload', row.payload, 'created', NOW,
   }
-  for _, name in ipairs({ 'nominal', 'expires', 'retry_of' }) do
+  for _, name in ipairs({ 'nominal', 'expires', 'retry_of', 'fingerprint' }) do
     if row[name] then
       values[#values + 1] = name
       values[#values + 1] = row[name]

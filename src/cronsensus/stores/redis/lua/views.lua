@@ -15,9 +15,10 @@ local function occurrence_row(id)
   local row = call(
     'HMGET', SPACE .. 'occurrence:' .. id,
     'job', 'key', 'origin', 'state', 'nominal', 'due', 'priority', 'attempt', 'crashes', 'failures', 'token', 'session',
-    'node', 'reason', 'result', 'error', 'progress', 'cancel', 'retry_of', 'payload', 'created', 'started', 'finished'
+    'node', 'reason', 'result', 'error', 'progress', 'cancel', 'retry_of', 'payload', 'created', 'started', 'finished',
+    'fingerprint'
   )
-  row[24] = id
+  row[25] = id
   return row
 end
 

@@ -115,6 +115,8 @@ class CreatingRules(Bench):
         name, time, claim = seen.args[1], seen.kwargs.get("scheduled_for"), seen.answer
         key = seen.kwargs["key"] if time is None else scheduled_key(time)
         standing = self.by_key.get((name, key))
+        if standing is not None and claim is not None and time is None and claim.id != standing.id:
+            self._is_gone(standing)  # it was kept long enough, and made anew
         if standing is not None and not standing.pruned:
             return
         if standing is not None and time is not None:
@@ -156,10 +158,13 @@ class CreatingRules(Bench):
     def prune(self, seen: Seen) -> None:
         """Note what is forgotten; only what is over may be."""
         for record in self.records if seen.answer else ():
-            if not record.pruned and self.stage.was_pruned(record.id):
-                record.pruned = True
-                if record.state in ACTIVE:
-                    self.broken("prune", f"{record} is gone, and was {record.state}")
+            self._is_gone(record)
+
+    def _is_gone(self, record: Record) -> None:
+        if not record.pruned and self.stage.was_pruned(record.id):
+            record.pruned = True
+            if record.state in ACTIVE:
+                self.broken("prune", f"{record} is gone, and was {record.state}")
 
     def _made(self, one: Enqueued, origin: Origin, due_at: datetime, **more: Any) -> None:
         standing = self.by_key.get((one.job, one.key))

@@ -46,6 +46,7 @@ local function settle(id, token, state, reason, result, problem, wait)
   if state == 'pending' then
     record_run(id, row, 'retry', reason, problem)
     change('failures', (row.failures or 0) + 1)
+    call('HDEL', occurrence_key(id), 'fingerprint')
     put_back(id, row, later(wait), changes)
   else
     change('result', result)

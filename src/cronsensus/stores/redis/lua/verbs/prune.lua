@@ -1,25 +1,11 @@
 -- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
 -- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
--- needs: pruning locks queues
+-- needs: pruning forgetting locks queues
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
 local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
-local INDEXED = { failed = true, cancelled = true, skipped = true, missed = true }
 
 local jobs, before, limit, skipped = unpack(args, 1, 4)
 local deleted, looked = 0, 0
-
-local function delete(job, id, row)
-  call('DEL', SPACE .. 'occurrence:' .. id, SPACE .. 'attempts:' .. id, SPACE .. 'log:' .. id)
-  call('HDEL', of_job(job, 'keys'), row.key)
-  call('ZREM', SPACE .. 'ids', id)
-  call('ZREM', of_job(job, 'ids'), id)
-  if row.nominal then
-    call('ZREM', of_job(job, 'nominal'), id)
-  end
-  if INDEXED[row.state] then
-    call('ZREM', SPACE .. 'state:' .. row.state, id)
-  end
-end
 
 -- Prune a job from its `kept`-th occurrence on. Returns how many to pass over next time, or nothing when it is done.
 local function prune(job, kept)
@@ -42,7 +28,7 @@ local function prune(job, kept)
       if not one.finished or tonumber(one.finished) >= bound or (one.nominal and tonumber(one.nominal) > watermark) then
         kept = kept + 1
       else
-        delete(job, id, one)
+        delete_final(job, id, one)
         deleted = deleted + 1
         if one.nominal then
           raise(one.nominal)

@@ -1,0 +1,17 @@
+-- How a final occurrence goes: its row, its runs, its log, and every index that leads to it.
+
+local FOUND_BY_STATE = { failed = true, cancelled = true, skipped = true, missed = true }
+
+-- `row` has key, nominal and state.
+local function delete_final(job, id, row)
+  call('DEL', SPACE .. 'occurrence:' .. id, SPACE .. 'attempts:' .. id, SPACE .. 'log:' .. id)
+  call('HDEL', of_job(job, 'keys'), row.key)
+  call('ZREM', SPACE .. 'ids', id)
+  call('ZREM', of_job(job, 'ids'), id)
+  if row.nominal then
+    call('ZREM', of_job(job, 'nominal'), id)
+  end
+  if FOUND_BY_STATE[row.state] then
+    call('ZREM', SPACE .. 'state:' .. row.state, id)
+  end
+end

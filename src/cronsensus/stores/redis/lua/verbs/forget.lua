@@ -1,0 +1,24 @@
+-- needs: occurrences forgetting
+local name, key, by, why, running, details, only = unpack(args, 1, 7)
+local job = call('HGET', SPACE .. 'names', name)
+local id = job and call('HGET', of_job(job, 'keys'), key)
+if not id or (only and only ~= id) then
+  return answer(false)
+end
+local row = occurrence(id)
+local was = row.state
+if was == 'running' and not running then
+  return refuse('RUNNING')
+end
+if was == 'running' then
+  leave_running(id, row)
+elseif was == 'pending' then
+  leave_pending(id, row)
+end
+if SERIAL[row.origin] then
+  gather('ZREM', of_job(job, 'serial'), id)
+end
+send()
+delete_final(job, id, { key = key, state = was, nominal = call('HGET', occurrence_key(id), 'nominal') })
+record(by, 'forget', name, why, '{"occurrence":' .. whole(id) .. ',"key":' .. details .. ',"state":"' .. was .. '"}')
+return answer(was)
