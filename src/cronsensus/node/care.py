@@ -38,17 +38,17 @@ class Care:
         self._absence = Absence()
         self._pruned_at = self._reclaimed_at = clock.monotonic()
 
-    def note(self, glance: Glance, read_at: float) -> None:
-        """Take in who showed no sign of life at ``read_at`` (monotonic seconds)."""
-        self._absence.note(glance.absent, read_at)
+    def note(self, glance: Glance, asked_at: float, received_at: float) -> None:
+        """Take in who showed no sign of life in a look, which was taken between the two (monotonic seconds)."""
+        self._absence.note(glance, asked_at, received_at)
 
-    def take_over(self, lease: SessionLease, glance: Glance, read_at: float) -> bool:
+    def take_over(self, lease: SessionLease, glance: Glance) -> bool:
         """Reclaim the runs of sessions that are overdue or evidently dead; ``True``: there may be work to claim now.
 
         Sessions that hold nothing show in no glance; a timer sweeps them away.
         """
         others = [holder for holder in glance.holders if holder.id != lease.session]
-        dead = [holder.id for holder in others if self._settings.fast_evidence and self._seems_dead(holder, read_at)]
+        dead = [holder.id for holder in others if self._settings.fast_evidence and self._seems_dead(holder)]
         overdue = any(holder.expires_in <= timedelta(0) for holder in glance.holders)
         now = self._clock.monotonic()
         if not dead and not overdue and now - self._reclaimed_at < TIDY:
@@ -59,11 +59,11 @@ class Care:
         # Also where they failed for good: what waited behind them may go on.
         return bool(taken)
 
-    def wants_look_in(self, lease: SessionLease, glance: Glance, read_at: float) -> float | None:
-        """Return the seconds after ``read_at`` until another look can tell whether a holder is dead, if one may be."""
+    def wants_look_at(self, lease: SessionLease, glance: Glance) -> float | None:
+        """Return when another look can tell whether a holder is dead, if one may be (monotonic seconds)."""
         if not self._settings.fast_evidence or not glance.absent:
             return None
-        return self._absence.wants_look_in({one.id for one in glance.holders if one.id != lease.session}, read_at)
+        return self._absence.wants_look_at({one.id for one in glance.holders if one.id != lease.session})
 
     def prune(self) -> bool:
         """Prune what was kept long enough, if it is time to; return whether there is more.
@@ -78,5 +78,5 @@ class Care:
             self._pruned_at = now
         return more
 
-    def _seems_dead(self, session: SessionView, read_at: float) -> bool:
-        return self._absence.is_gone(session.id, read_at) or self._evidence(session)
+    def _seems_dead(self, session: SessionView) -> bool:
+        return self._absence.is_gone(session.id) or self._evidence(session)

@@ -167,7 +167,7 @@ class Conductor:
         read_at = (asked.at + received_at) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
-        self._care.note(glance, read_at)
+        self._care.note(glance, asked.at, received_at)
         self._claiming.look(lease, glance, asked)
         not_yet = self._waking.left_to_others(lease.session, glance)
         fired = Fired()
@@ -182,7 +182,7 @@ class Conductor:
         self._backlog_seen = claimed > 0 and not self._claiming.free
         if self.holding.notes.wanted_in == 0.0:
             self.holding.notes.flush(self._store)
-        again = self._care.take_over(lease, glance, read_at) or fired.again
+        again = self._care.take_over(lease, glance) or fired.again
         self._session.say_again()
         again |= self._care.prune()
         seen = Reading(glance.now, received_at)
@@ -241,8 +241,8 @@ class Conductor:
         if self.holding.given_up:
             # A thread that returns at last frees a slot and tells nobody.
             waits.append(self._settings.watch)
-        if (doubt := self._care.wants_look_in(lease, glance, read_at)) is not None:
-            waits.append(doubt)
+        if (doubt := self._care.wants_look_at(lease, glance)) is not None:
+            waits.append(doubt - read_at)
         if not lease.trusted:
             self._on_work()
             waits.append(self._settings.watch)

@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection
+from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
 from cronsensus.model.session import LockView, SessionView
+from cronsensus.stores.base import Glance
 
 _LINUX = sys.platform == "linux"
 
@@ -88,26 +91,47 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
 
 
 ABSENT_FOR = 0.2
-"""Seconds after which a session that shows the store no sign of life is dead. A process whose connection was cut off
-has shown one again by then, unless it has other troubles."""
+"""Least seconds between two looks that together tell that a session shows the store no sign of life any more."""
+JOURNEYS = 10
+"""How many times a look's own duration is added to that: a process whose connections were cut needs so many journeys to
+connect and show a sign again, and may be as far from the store as this one."""
+
+
+class _Missed(NamedTuple):
+    """A session without a sign of life: seen so by a look that ended ``since``, after a renewal at ``renewed_at``."""
+
+    since: float
+    renewed_at: datetime | None
 
 
 class Absence:
-    """Since when sessions show no sign of life. What the store has seen only once may be a cut connection."""
+    """Since when sessions show no sign of life. What the store has seen only once may be a cut connection.
+
+    A session whose lease was renewed meanwhile has a process: from that look on it is counted anew.
+    """
 
     def __init__(self) -> None:
-        self._since: dict[str, float] = {}
+        self._missed: dict[str, _Missed] = {}
+        self._asked_at = self._patience = 0.0
 
-    def note(self, absent: Collection[str], now: float) -> None:
-        """Take what a look has seen at ``now`` (monotonic seconds); who is seen again is forgotten."""
-        self._since = {session: self._since.get(session, now) for session in absent}
+    def note(self, glance: Glance, asked_at: float, received_at: float) -> None:
+        """Take what a look has seen between two moments (monotonic seconds); who is seen again is forgotten."""
+        renewed = {holder.id: holder.renewed_at for holder in glance.holders}
+        missed = {}
+        for session in glance.absent:
+            known = self._missed.get(session)
+            if known is None or known.renewed_at != renewed.get(session):
+                known = _Missed(received_at, renewed.get(session))
+            missed[session] = known
+        self._missed, self._asked_at = missed, asked_at
+        self._patience = ABSENT_FOR + JOURNEYS * (received_at - asked_at)
 
-    def is_gone(self, session: str, now: float) -> bool:
-        """Whether it was absent in two looks, with time between them to come back."""
-        since = self._since.get(session)
-        return since is not None and now - since >= ABSENT_FOR
+    def is_gone(self, session: str) -> bool:
+        """Whether it was absent in two looks, the second asked long enough after the first was answered."""
+        missed = self._missed.get(session)
+        return missed is not None and self._asked_at - missed.since >= self._patience
 
-    def wants_look_in(self, sessions: Collection[str], now: float) -> float | None:
-        """Return the seconds until another look can tell of one of ``sessions``; ``None``: none is in doubt."""
-        waits = [self._since[session] + ABSENT_FOR - now for session in sessions if session in self._since]
-        return max(0.0, min(waits)) if waits else None
+    def wants_look_at(self, sessions: Collection[str]) -> float | None:
+        """Return when another look can tell of one of ``sessions`` (monotonic seconds); ``None``: none is in doubt."""
+        since = [self._missed[session].since for session in sessions if session in self._missed]
+        return min(since) + self._patience if since else None

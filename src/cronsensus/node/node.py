@@ -235,6 +235,9 @@ class Node:
     def _on_session(self, lease: SessionLease) -> None:
         self._keeper.keep(lease)
         self._listener.attend(lease.session)
+        # A second sign of life. A first renewal shows it, and opens the keeper's connection before it is needed.
+        self._keeper_store.attend(lease.session)
+        self._keeper.hint()
 
     def _on_work(self) -> None:
         self._keeper.nudge()

@@ -594,10 +594,11 @@ class Store(ABC):
         """
 
     def attend(self, session: str | None) -> None:  # noqa: B027 - most stores cannot
-        """Show for as long as this process lives, and somebody waits on this handle, that ``session`` has a process.
+        """Show for as long as this process lives that ``session`` has a process, while this handle is used for it.
 
-        Where a store can do that (a lock that its server frees when the connection ends), ``Glance.absent`` tells
-        others when the sign is gone. ``None``: no longer.
+        A handle shows it while somebody waits on it, and from when it has renewed the session. Where a store can do
+        that (a lock that its server frees when the connection ends), ``Glance.absent`` tells others when no handle
+        shows the sign any more. ``None``: no longer.
         """
 
     @abstractmethod

@@ -12,6 +12,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from cronsensus import Scheduler
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.evidence import ABSENT_FOR
@@ -152,6 +153,33 @@ def test_a_living_process_whose_connection_was_cut_comes_back_at_once(watcher, s
     until(lambda: signs(watcher, "alive") == 1)
     assert time.monotonic() - cut_at < 10 * ABSENT_FOR  # a loaded machine; where nothing else runs, 10 ms
     assert watcher.due().absent == ()
+
+
+def test_a_process_is_missed_only_when_both_of_its_connections_are_gone(watcher, start_node, postgres_server_url):
+    node = start_node("alive")
+    node.ask("store.attend('alive')")
+    node.ask("store.renew('alive', lease=timedelta(minutes=5))")
+    assert signs(watcher, "alive") == 2
+    assert watcher.due().absent == ()
+    ear = node.ask("(ear.close(), store._connections._idle[-1].connection.dbapi_connection.info.backend_pid)[1]")
+    until(lambda: signs(watcher, "alive") == 1)
+    assert watcher.due().absent == ()
+    with psycopg.connect(postgres_server_url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [ear])
+    assert watcher.due().absent == ("alive",)
+    node.ask("store.renew('alive', lease=timedelta(minutes=5))")
+    assert watcher.due().absent == ()
+
+
+def test_a_node_shows_its_sign_of_life_on_two_connections(watcher, postgres_url):
+    scheduler = Scheduler(postgres_url)
+    scheduler.job(name="idle")(lambda: None)
+    scheduler.start()
+    try:
+        [session] = [one.id for one in watcher.sessions() if one.id != "watcher"]
+        until(lambda: signs(watcher, session) == 2)
+    finally:
+        scheduler.stop()
 
 
 def test_a_session_that_follows_another_takes_its_place(watcher, start_node):

@@ -1,18 +1,19 @@
 """Signs of life: a session's process holds a lock that the server frees when its connection ends. Floor 3.
 
-Whoever listens also holds a shared advisory lock, named after its session, on the same connection. Others read
-``pg_locks``; they take no lock, so those who look do not disturb each other. What they learn:
+A process holds a shared advisory lock, named after its session, on two connections: on the one that listens, and on the
+one that renews the session. The server knows it as one lock until both have ended. Others read ``pg_locks``; they take
+no lock, so those who look do not disturb each other. What they learn:
 
 - the lock is there: a process holds it;
-- it was there a moment ago, by the same pair of eyes, and is gone: the process is gone, or its connection was cut. One
-  that lives comes back at once, so whoever decides looks twice;
+- it was there a moment ago, by the same pair of eyes, and is gone: the process is gone, or both connections were cut.
+  One that lives comes back at once, so whoever decides looks twice;
 - it was never seen: nothing. After a restart of the server nobody has seen anything, for the eyes are connections too.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,21 @@ HIDE = "SELECT pg_advisory_unlock_shared($1::bigint)"
 def key_of(*names: str) -> int:
     """Return the 64-bit name of an advisory lock."""
     return int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "big", signed=True)
+
+
+def show(
+    driver: psycopg.Connection[Any], info: MutableMapping[Any, Any], place: tuple[str, str], session: str | None
+) -> None:
+    """Hold the lock of ``session`` on a connection, and no other; ``info`` remembers which one that is."""
+    shown = info.get("shown")
+    if session == shown:
+        return
+    cursor = psycopg.RawCursor(driver)
+    if session is not None:
+        cursor.execute(SHOW, [str(key_of(*place, session))])
+    info["shown"] = session
+    if shown is not None:
+        cursor.execute(HIDE, [str(key_of(*place, shown))])
 
 
 @dataclass(slots=True)

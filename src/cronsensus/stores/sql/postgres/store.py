@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.model.job import check_name
-from cronsensus.model.session import LockGrant, SessionSpec
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.stores.base import Glance, Share
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks, looking
@@ -25,7 +25,7 @@ from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, open_connection
 from cronsensus.stores.sql.postgres.line import NotificationLine, channel_of, tell
-from cronsensus.stores.sql.postgres.presence import Eyes
+from cronsensus.stores.sql.postgres.presence import Eyes, show
 from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.schema import counters
@@ -67,6 +67,7 @@ class PostgresStore(SqlStore):
         self._postgres = PostgresDialect(self._url, clock)
         self._engine: Engine | None = None
         self._own_session: str | None = None
+        self._attended: str | None = None
         super().__init__(
             namespace=namespace,
             given=(url, clock),
@@ -91,18 +92,30 @@ class PostgresStore(SqlStore):
             return self._wake.wait(timeout)
 
     def attend(self, session: str | None) -> None:
-        """Show a sign of life of ``session`` while somebody waits on this handle."""
+        """Show a sign of life of ``session`` while somebody waits on this handle, and from its next renewal here."""
+        self._attended = session
         self._wake.attend(session)
+
+    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+        """Set the lease, if it has not run out; show a sign of life of a session that is attended."""
+        renewal = super().renew(session, lease=lease, idle_lease=idle_lease)
+        if session == self._attended and renewal.alive and not self._postgres.pooled:
+            self._on_idle(lambda connection: show(driver_of(connection), connection.info, self._place, session))
+        return renewal
 
     def notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
         self._tell(self._wake.tell)
 
     def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
-        with contextlib.suppress(Exception):  # a hint; whoever misses it looks by himself
+        self._on_idle(lambda connection: tell(driver_of(connection)))
+
+    def _on_idle(self, do: Callable[[Connection], None]) -> None:
+        """Do something on the connection that was used last; nothing is lost where it fails."""
+        with contextlib.suppress(Exception):
             connection = self._connections.take()
             try:
-                tell(driver_of(connection))
+                do(connection)
             except BaseException:
                 self._connections.throw_away(connection)
                 raise
