@@ -35,6 +35,7 @@ from cronsensus.participation import Participation, left_to_the_parent, on_fork
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
+from cronsensus.stores.connecting import connecting
 
 if TYPE_CHECKING:
     import asyncio
@@ -171,7 +172,8 @@ class Scheduler(Startups, Definitions):
     def _ready(self) -> Store:
         store = self.store
         if not self._migrated:
-            store.migrate()
+            with connecting(self.settings.url, _log.warning):
+                store.migrate()
             self._migrated = True
         return store
 

@@ -117,7 +117,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
     try:
         if check:
             try:
-                store.check()
+                _check(store)
             except StoreReadOnly as error:
                 if writable:
                     raise
@@ -130,6 +130,15 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
     finally:
         if ours:
             store.close()
+
+
+def _check(store: Store) -> None:
+    """Raise if the store cannot be used; say so if it takes long to answer."""
+    from cronsensus.stores.connecting import connecting
+
+    scheduler = Invocation.current().scheduler
+    with connecting((scheduler.settings if scheduler else settings()).url, lambda text: click.echo(text, err=True)):
+        store.check()
 
 
 def _store() -> tuple[Store, bool]:

@@ -41,6 +41,7 @@ def run(name: str | None, **flags: Any) -> None:
     cronsensus run jobs:scheduler --concurrency 20 --log-format json
     """
     from cronsensus.cli.log import start_logging
+    from cronsensus.stores.connecting import connecting
 
     if name is not None:
         Invocation.current().app = name
@@ -49,7 +50,8 @@ def run(name: str | None, **flags: Any) -> None:
     known = scheduler.settings
     start_logging(known.log_format, known.log_level, node=scheduler.node_name)
     # Opened before the greeting, which would else look as if it ran although it cannot.
-    applied = scheduler.store.migrate()
+    with connecting(known.url, message):
+        applied = scheduler.store.migrate()
     if known.log_format == "text":
         _greet(found.name, scheduler, new=bool(applied))
     # What is loaded by now stays until the end. The collector need not look through it again and again: 40 ms each

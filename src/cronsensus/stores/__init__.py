@@ -8,6 +8,7 @@ from __future__ import annotations
 from cronsensus.clock import Clock
 from cronsensus.errors import MissingExtra, UnknownStore
 from cronsensus.stores.base import Glance, PutResult, Store, StoreCapabilities
+from cronsensus.stores.credentials import check_credentials
 
 __all__ = ["Glance", "PutResult", "Store", "StoreCapabilities", "open_store"]
 
@@ -24,6 +25,7 @@ def open_store(url: str, *, namespace: str = "default", clock: Clock | None = No
         clock: the store's clock, for tests.
 
     Raises:
+        InvalidOption: the URL cannot be read; the message never holds its password.
         MissingExtra: its driver is not installed; the message says what to type.
         UnknownStore: no store answers to the URL's scheme.
     """
@@ -36,6 +38,7 @@ def open_store(url: str, *, namespace: str = "default", clock: Clock | None = No
         from cronsensus.stores.sql.sqlite import SqliteStore
 
         return SqliteStore(url, namespace=namespace, clock=clock)
+    check_credentials(url)
     if scheme in {"postgresql", "postgres"}:
         try:
             from cronsensus.stores.sql.postgres import PostgresStore

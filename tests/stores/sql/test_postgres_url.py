@@ -52,7 +52,7 @@ def test_a_silent_peer_is_found_out_on_every_connection():
         ("postgresql://db/shop?timeout=10ms", "at least 0.1 s"),
         ("postgresql://db/shop?pooler=yes", "'auto', 'transaction', 'session'"),
         ("postgresql://db:http/shop", "'http' is no port number"),
-        ("postgresql://ann:%zz@db/shop", "special characters of the password"),
+        ("postgresql://ann:%zz@db/shop", "write %25 for it"),
     ],
 )
 def test_a_url_that_cannot_be_says_why(url, words):

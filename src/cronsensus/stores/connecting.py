@@ -1,0 +1,40 @@
+"""Say that a store has not answered yet, while somebody waits for it. Floor 3.
+
+A name server that does not answer takes 20 seconds to say so, and a firewall that drops packets longer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+SLOW = 1.0
+"""Seconds after which a first answer is slow."""
+
+
+@contextmanager
+def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Iterator[None]:
+    """Call ``say`` with one sentence, from another thread, if the block takes longer than ``after`` seconds.
+
+    The sentence names the host and nothing secret.
+    """
+    timer = threading.Timer(after, lambda: say(f"connecting to {_host(url)}: no answer yet"))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join(SLOW)
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL, or its scheme where it names none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the store"
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place}" if place else f"the store ({parts.scheme})"

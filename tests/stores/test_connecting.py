@@ -1,0 +1,29 @@
+"""A store that does not answer at once: the person who waits is told after a moment, and only then."""
+
+import threading
+
+from cronsensus.stores.connecting import connecting
+
+FOREVER = 60.0
+
+
+def test_slow_answer_is_said_once_without_the_password():
+    said: list[str] = []
+    told = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        told.set()
+
+    with connecting("postgresql://ada:secret@db.example.com:5432/app", say, after=0.0):
+        assert told.wait(FOREVER)
+    assert said == ["connecting to postgresql://db.example.com:5432: no answer yet"]
+
+
+def test_quick_answer_is_not_worth_a_word():
+    said: list[str] = []
+    with connecting("sqlite:///jobs.db", said.append, after=FOREVER):
+        timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    for timer in timers:
+        timer.join(FOREVER)
+    assert said == []
