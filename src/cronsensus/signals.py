@@ -23,6 +23,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from cronsensus.clock import SystemClock
+from cronsensus.node.forks import block, unblock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PATIENCE = 3
@@ -121,19 +122,11 @@ class StopSignals:
 
 _clock = SystemClock()
 _entered: weakref.WeakSet[StopSignals] = weakref.WeakSet()
-_masks = threading.local()
 
 
 def _before_fork() -> None:
-    # A signal for the child that arrives before the child has put the handlers back would be written into our pipe.
     if _entered:
-        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-
-
-def _unblock() -> None:
-    before = vars(_masks).pop("before", None)
-    if before is not None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        block(SIGNALS)
 
 
 def _in_child() -> None:
@@ -141,8 +134,8 @@ def _in_child() -> None:
         for signals in list(_entered):
             signals.forked()
     finally:
-        _unblock()
+        unblock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_unblock, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=unblock, after_in_child=_in_child)

@@ -13,6 +13,7 @@ a run that did succeed the store answers so, and changes nothing.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from cronsensus.errors import LeaseLost, UnsupportedTransaction
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
+from cronsensus.node.forks import leave_if_forked
 from cronsensus.stores.base import Store
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Effects:
         self._store = store
         self._claim = claim
         self._notes = notes
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._state = _State.NONE
         self._result: str | None = None
@@ -92,13 +95,20 @@ class Effects:
     def block(self, lost: Callable[[], bool]) -> Iterator[Connection]:
         """Open the transaction, and commit it with the result when the block ends well; ``Run.transaction``."""
         self._enter(_State.OPEN)
+        process = os.getpid()
         self._result = None
         written = None
         try:
             with self._store.transaction(self._claim) as transaction:
                 # From here on the database may keep everybody else from writing (SQLite does), also the node what this
                 # run notes; and once it is committed, notes of it are refused.
-                yield transaction.connection
+                try:
+                    yield transaction.connection
+                except BaseException as error:
+                    leave_if_forked(process, error)
+                    raise
+                # A forked child that comes out of the block would commit its parent's transaction.
+                leave_if_forked(process)
                 if lost():
                     # Told to stop, its code may have left the block early, with half of the work done.
                     raise LeaseLost(self._lost_words())
@@ -156,6 +166,11 @@ class Effects:
         return ending
 
     def _enter(self, state: _State) -> None:
+        if self._process != os.getpid():
+            raise UnsupportedTransaction(
+                "this is a forked child of the process that the run belongs to, and its connection is the parent's; "
+                "write in the parent, with what the child computed"
+            )
         with self._lock:
             if self._state is not _State.NONE:
                 raise UnsupportedTransaction(

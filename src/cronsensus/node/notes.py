@@ -7,6 +7,7 @@ is held back for the transaction to write: once that is committed, the run is no
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -33,9 +34,12 @@ class Notes:
         self._progress: dict[_Key, tuple[float, float]] = {}
         self._lines: dict[_Key, list[LogLine]] = {}
         self._flushed_at = -1e9
+        self._process = os.getpid()
 
     def progress(self, run: Run, done: float, total: float) -> None:
-        """Note how far a run is; the last word counts."""
+        """Note how far a run is; the last word counts. In a forked child nothing is noted: no node would read it."""
+        if self._process != os.getpid():
+            return  # the lock may be held by a thread that does not exist here
         key = run.id, run.token
         with self._lock:
             first = self._nothing_to_write and key not in self._held
@@ -44,7 +48,9 @@ class Notes:
             self._wake()
 
     def line(self, run: Run, line: LogLine) -> None:
-        """Note a line."""
+        """Note a line; not in a forked child."""
+        if self._process != os.getpid():
+            return
         key = run.id, run.token
         with self._lock:
             first = self._nothing_to_write and key not in self._held

@@ -8,6 +8,7 @@ because the node may be holding its own and be about to call ``start`` or ``stop
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Callable
 from contextvars import Context
@@ -21,6 +22,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, with_run
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.ending import cannot_be_called, raised, returned
+from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.run import Run, enter_run
 
 logger = Logger(__name__)
@@ -147,10 +149,16 @@ def arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
-    """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended."""
+    """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended.
+
+    In a forked child that the function leaves behind this does not return.
+    """
+    process = os.getpid()
     try:
         value = Context().run(_invoke, run, function, args, kwargs)
+        leave_if_forked(process)
     except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
+        leave_if_forked(process, error)
         return dataclasses.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
     return returned(value)
 
@@ -161,5 +169,9 @@ def _invoke(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     if isinstance(value, CoroutineType):
         import asyncio  # an async function that was given to a thread or a process gets a loop of its own there
 
-        return asyncio.run(value)
+        return asyncio.run(_stepwise(value))
     return value
+
+
+async def _stepwise(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+    return await Stepwise(coroutine, os.getpid())

@@ -9,6 +9,9 @@
 Commands come on what was standard input, reports leave on a pipe of their own, and the job's standard output and error
 go to the parent as they are. A job has an empty standard input.
 
+Processes that the job forks may log and say how far it is, too, and end by SIGTERM like any other; nothing else of this
+program is theirs.
+
 Failure handling: the parent may die at any moment, even by ``kill -9``; its end of the command pipe closes with it.
 Should some other process have inherited that end, a process descriptor (or the parent's id, looked at each second)
 still tells. SIGTERM is obeyed only after a stop: a service manager sends it to every process of a service at once, and
@@ -55,6 +58,7 @@ from cronsensus.node.executors.protocol import (
     decode_command,
     encode,
 )
+from cronsensus.node.forks import block, unblock
 from cronsensus.node.run import Run
 
 PROGRESS_EVERY = 0.1
@@ -78,9 +82,13 @@ class _Reporter:
         self._latest: Progress | None = None
         self._waiting = False
         self._sent_at = -math.inf
+        self._process = os.getpid()
 
     def send(self, report: Report) -> None:
         """Write a report; a pipe that is broken ends the process, because nobody could ever learn what it does."""
+        if self._process != os.getpid():
+            self._send_from_a_fork(report)
+            return
         data = memoryview(encode(report))
         with self._lock:
             try:
@@ -91,9 +99,27 @@ class _Reporter:
             except OSError:
                 os._exit(PIPE_BROKEN)  # the job closed what is not its own
 
+    def _send_from_a_fork(self, report: Report) -> None:
+        """Write from a process that the job forked, if that can be done without the lock, which may be held there.
+
+        A write of so many bytes is one piece; what is longer could be cut in two by what another process writes.
+        """
+        data = encode(report)
+        if len(data) > select.PIPE_BUF and isinstance(report, Line):
+            cut = report.line.text.encode()[: select.PIPE_BUF // 8].decode(errors="ignore") + "…"
+            data = encode(Line(report.number, dataclasses.replace(report.line, text=cut)))
+        if len(data) <= select.PIPE_BUF:
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, data)
+
     def progress(self, progress: Progress) -> None:
         """Send progress now, or the latest of it a little later: a loop may call this a million times."""
         now = self._clock.monotonic()
+        if self._process != os.getpid():
+            if now >= self._sent_at + PROGRESS_EVERY:
+                self._sent_at = now
+                self.send(progress)
+            return
         with self._lock:
             self._latest = progress
             left = self._sent_at + PROGRESS_EVERY - now
@@ -274,6 +300,16 @@ def _die() -> NoReturn:
     os._exit(1)
 
 
+def _before_fork() -> None:
+    block([signal.SIGTERM])
+
+
+def _be_no_child() -> None:
+    """Let a process that the job forks end by SIGTERM: ``Pool.terminate`` waits for that, and it has no watcher."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    unblock()
+
+
 def main(arguments: list[str]) -> int:
     """Run the program; ``arguments`` are the descriptor for reports and the parent's process id."""
     if len(arguments) != 2 or not all(argument.isdecimal() for argument in arguments):
@@ -289,6 +325,7 @@ def main(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     mark_child_process()
+    os.register_at_fork(before=_before_fork, after_in_parent=unblock, after_in_child=_be_no_child)
     faulthandler.enable()  # a segmentation fault leaves its stack with the run
     child = Child(commands, reports, parent)
     child.work()

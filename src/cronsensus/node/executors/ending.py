@@ -38,6 +38,7 @@ STOPPED = "Stopped"
 
 _PLUMBING = (
     str(Path(__file__).parent) + os.sep,
+    str(Path(__file__).parent.parent / "forks.py"),
     str(Path(os.__file__).parent / "asyncio") + os.sep,
     str(Path(importlib.__file__).parent) + os.sep,
     "<frozen importlib",

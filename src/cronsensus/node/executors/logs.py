@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import threading
 from weakref import WeakKeyDictionary
 
@@ -20,17 +22,15 @@ OURS = "cronsensus"
 class LineBudget:
     """Counts the lines of one run: the first ``MOST_LINES`` are kept, then one line says that the rest is dropped."""
 
-    __slots__ = ("_kept", "_lock")
+    __slots__ = ("_numbers",)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept = 0
+        # No lock: a forked child, which may log as well, could find it held for ever.
+        self._numbers = itertools.count(1)
 
     def take(self, line: LogLine) -> LogLine | None:
         """Return the line to keep instead of ``line``, cut to its bound; ``None`` to drop it."""
-        with self._lock:
-            self._kept += 1
-            number = self._kept
+        number = next(self._numbers)
         if number <= MOST_LINES:
             text = line.text
             fine = len(text) <= LONGEST_LINE and text.isascii() and "\0" not in text
@@ -63,6 +63,7 @@ class RunLogHandler(logging.Handler):
         self._budgets: WeakKeyDictionary[Run, LineBudget] = WeakKeyDictionary()
         self._budgets_lock = threading.Lock()
         self._inside = threading.local()
+        self._process = os.getpid()
         self.setFormatter(logging.Formatter("%(message)s"))
 
     def install(self) -> None:
@@ -96,6 +97,8 @@ class RunLogHandler(logging.Handler):
             or getattr(self._inside, "here", False)
         ):
             return
+        if self._process != os.getpid():
+            self._forget_the_parents_locks()
         self._inside.here = True
         try:
             line = self._budget(run).take(
@@ -107,6 +110,11 @@ class RunLogHandler(logging.Handler):
             pass
         finally:
             self._inside.here = False
+
+    def _forget_the_parents_locks(self) -> None:
+        """Begin anew in a forked child: a lock may be held by a thread that does not exist here."""
+        self._budgets, self._budgets_lock = WeakKeyDictionary(), threading.Lock()
+        self._process = os.getpid()
 
     def _budget(self, run: Run) -> LineBudget:
         with self._budgets_lock:

@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from cronsensus.node.executors.ending import (
     stack_of,
     timed_out,
 )
+from cronsensus.node.forks import OwnSelector, Stepwise, leave_if_forked
 from cronsensus.node.run import enter_run
 
 logger = Logger(__name__)
@@ -103,11 +105,20 @@ class _Home:
                 self.loop.call_soon(self._carry_out)
 
 
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of the kind that the application chose; the usual kind knows when it was forked."""
+    loop = asyncio.new_event_loop()
+    if type(loop) is not asyncio.SelectorEventLoop:
+        return loop
+    loop.close()
+    return asyncio.SelectorEventLoop(OwnSelector())
+
+
 class _OwnHome(_Home):
     """A loop of our own on a daemon thread."""
 
     def __init__(self) -> None:
-        super().__init__(asyncio.new_event_loop())
+        super().__init__(_new_loop())
         self.runner = threading.Thread(target=self._turn, name=f"cronsensus-loop-{next(_numbers)}", daemon=True)
         try:
             self.runner.start()
@@ -133,12 +144,13 @@ class _OwnHome(_Home):
 
     def _turn(self) -> None:
         self.thread = threading.get_ident()
-        turning = True
+        process, turning = os.getpid(), True
         while turning:
             try:
                 self.loop.run_forever()
                 turning = False
-            except BaseException:  # sys.exit in a task that a job has made goes through asyncio up to here
+            except BaseException as error:
+                leave_if_forked(process, error)
                 logger.warning("a task on the event loop of the jobs raised what ends loops; it goes on", exc_info=True)
         self.loop.close()
 
@@ -255,13 +267,15 @@ class LoopExecutor(Executor):
 
     async def _drive(self, attempt: _LoopAttempt) -> None:
         """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
-        call = attempt.call
+        call, process = attempt.call, os.getpid()
         function, (args, kwargs) = call.registered.function, arguments(call)
         try:
             value = function(*args, **kwargs)
+            leave_if_forked(process)
             if inspect.isawaitable(value):
-                value = await value
+                value = await Stepwise(value, process)
         except BaseException as error:  # noqa: BLE001 — see above
+            leave_if_forked(process, error)
             hopeless = cannot_be_called(function, args, kwargs, error)
             ending = dataclasses.replace(raised(error, call.run), hopeless=hopeless)
             where = describe(error).traceback if attempt.asked == "timed_out" else ""
