@@ -95,10 +95,14 @@ def test_locks_are_listed_with_holder_and_token(cluster: Any) -> None:
     assert "10s ago" in cluster("locks", "list").out
 
 
-def test_who_only_locks_is_no_node_for_a_probe(cluster: Any) -> None:
+def test_health_and_doctor_agree_that_locks_need_no_node_until_there_is_a_job(cluster: Any) -> None:
     with Scheduler(cluster.store).lock("reindex"):
-        assert cluster("health").code == 1
+        assert "ok: the store answers, no node is alive, and locks need none" in cluster("health").out
+        assert cluster("health").code == 0
+        assert cluster("doctor").code == 0
         cluster.every("tick")
+        assert cluster("health").code == 1
+        assert cluster("doctor").code == 1
         assert "no node is alive, so nothing runs (1 job)" in cluster("doctor").text
 
 
@@ -106,4 +110,6 @@ def test_a_program_of_guarded_functions_needs_no_node(cluster: Any) -> None:
     Scheduler(cluster.store).once("k", name="charge")(lambda: 1)()
     answer = cluster("doctor")
     assert "no node is alive, and guarded functions need none" in answer.text
+    assert "no node is alive, and guarded functions need none" in cluster("health").out
+    assert cluster("health").code == 0
     assert answer.code == 0

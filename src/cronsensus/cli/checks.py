@@ -14,7 +14,7 @@ from typing import Any
 
 from cronsensus.cli.facts import error_text
 from cronsensus.cli.find import every_job
-from cronsensus.cli.waiting import JUST_NOW, why_it_waits
+from cronsensus.cli.waiting import JUST_NOW, is_alive, needs_no_node, why_it_waits
 from cronsensus.cli.words import brief, counted, exact, relative, shorten
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
@@ -222,16 +222,16 @@ def _space(described: dict[str, Any]) -> Iterator[Check]:
 
 def _nodes(store: Store) -> Iterator[Check]:
     sessions = store.sessions()
-    in_time = [one for one in sessions if one.state in {"alive", "draining"} and one.expires_in > timedelta(0)]
+    in_time = [one for one in sessions if is_alive(one)]
     live = [one for one in in_time if not one.guest]
     overdue = [one for one in sessions if one not in in_time and one.ended_at is None]
     if not live:
-        jobs = list(islice(every_job(store), _LOOKED_AT))
-        if jobs and all(view.spec.guarded for view in jobs):
-            yield Check("nodes", OK_LEVEL, "no node is alive, and guarded functions need none")
+        if idle := needs_no_node(store, sessions):
+            yield Check("nodes", OK_LEVEL, f"no node is alive, and {idle}")
         else:
+            jobs = store.counts().jobs
             level = FAIL if jobs else WARN
-            text = f"no node is alive, so nothing runs ({counted(store.counts().jobs, 'job')})"
+            text = f"no node is alive, so nothing runs ({counted(jobs, 'job')})"
             yield Check("nodes", level, text, "cronsensus run MODULE:ATTR")
     else:
         names = shorten(", ".join(dict.fromkeys(one.node for one in live)), 100)

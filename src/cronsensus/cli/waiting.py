@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, tzinfo
 
+from cronsensus.cli.find import every_job
 from cronsensus.cli.words import counted, exact, relative
 from cronsensus.model.job import JobView
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
@@ -14,9 +15,29 @@ from cronsensus.stores.base import Store
 JUST_NOW = timedelta(seconds=2)
 
 
+def is_alive(one: SessionView) -> bool:
+    """Whether a session is in time with its lease; a draining one too."""
+    return one.state in {"alive", "draining"} and one.expires_in > timedelta(0)
+
+
 def alive(store: Store) -> list[SessionView]:
     """Return the nodes that live: those in time with their lease, draining ones too."""
-    return [one for one in nodes(store) if one.state in {"alive", "draining"} and one.expires_in > timedelta(0)]
+    return [one for one in nodes(store) if is_alive(one)]
+
+
+def needs_no_node(store: Store, sessions: list[SessionView]) -> str | None:
+    """Return why nothing here waits for a node, as half a sentence; ``None``: a job does, or nothing is here at all.
+
+    Guarded functions and locks work in the processes that use them.
+    """
+    jobs = False
+    for view in every_job(store):
+        jobs = True
+        if not view.spec.guarded:
+            return None
+    if jobs:
+        return "guarded functions need none"
+    return "locks need none" if any(one.guest and is_alive(one) for one in sessions) else None
 
 
 def nodes(store: Store) -> list[SessionView]:
