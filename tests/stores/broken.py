@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Claim, Enqueued, Item, Outcome, Settled, Takeover
+from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal
 from cronsensus.model.states import State
@@ -149,11 +149,11 @@ class BringsBackAtOnce(BrokenStore):
 
     rejected_by = "test_what_was_claimed_ahead_and_comes_back_is_not_run_early"
 
-    def release(self, claims: Sequence[Claim]) -> list[bool]:
+    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         for claim in claims:
             row = self._space.occurrences[claim.id]
             row.due_at = min(row.due_at, self._now())
-        return super().release(claims)
+        return super().release(claims, cut=cut)
 
 
 class LooksAtTheOldest(BrokenStore):
@@ -370,6 +370,34 @@ class ReleaseCostsAnAttempt(BrokenStore):
         released = super()._release(claim)
         row.attempt = attempt
         return released
+
+
+class CutOffRunsAreUnbegun(BrokenStore):
+    """Who notices himself that his lease is gone gives back as if nothing had begun."""
+
+    rejected_by = "test_a_run_that_its_node_could_not_hold_counts_as_a_crash"
+
+    def _release_cut(self, claim: Claim, cut: Cut) -> bool:
+        return self._release(claim)
+
+
+class StoppedRunsAreCrashes(BrokenStore):
+    """A drain counts as a crash."""
+
+    rejected_by = "test_a_run_that_its_node_stopped_keeps_the_number_of_its_attempt"
+
+    def _release_cut(self, claim: Claim, cut: Cut) -> bool:
+        return super()._release_cut(claim, "crashed")
+
+
+class CutsOffWithoutToken(BrokenStore):
+    """Whoever had a run gives it back, whosever it is now."""
+
+    rejected_by = "test_cut_off_runs_are_given_back_once_and_under_a_current_token_only"
+
+    def _release_cut(self, claim: Claim, cut: Cut) -> bool:
+        row = self._space.occurrences.get(claim.id)
+        return row is not None and super()._release_cut(replace(claim, token=row.token), cut)
 
 
 class CancelledComesBack(BrokenStore):

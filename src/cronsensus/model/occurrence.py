@@ -273,6 +273,11 @@ class Occurrence:
     fingerprint: str | None = None
 
 
+Cut = Literal["stopped", "crashed"]
+"""How an attempt that had begun was cut off: its node stopped it in order, or could hold it no longer."""
+CUT_WORDS: dict[Cut, str] = {"stopped": "stopped by its node", "crashed": "its node found its lease gone"}
+"""The same, as the ledger says it."""
+
 RunEnd = Literal["succeeded", "failed", "cancelled", "skipped", "retry", "crashed", "released"]
 
 

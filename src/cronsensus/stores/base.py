@@ -25,6 +25,7 @@ from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
+    Cut,
     Enqueued,
     Item,
     LogLine,
@@ -360,8 +361,17 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def release(self, claims: Sequence[Claim]) -> list[bool]:
-        """Give claims back unstarted or interrupted by a drain: pending, due as before, the attempt given back."""
+    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
+        """Give claims back: pending, due as before; ``False`` where a claim is no longer current.
+
+        ``cut=None``: none of them was begun. The attempt is given back too, so the next one has its number again.
+
+        ``cut="stopped"``: they had begun, and their node stopped them in order. The attempt counts, because its number
+        belongs to a run that began; it is no crash. ``cut="crashed"``: they had begun, and their node could hold them
+        no longer, since its lease was gone. It is a crash, like a takeover. What has ``on_crash="fail"``, or by this
+        crash reaches ``max_crashes``, does not go back but becomes failed(crashed), as in ``close_session`` and
+        ``reclaim``.
+        """
 
     @abstractmethod
     def note(self, notes: Sequence[Note]) -> list[bool]:

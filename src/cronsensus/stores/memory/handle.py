@@ -13,7 +13,8 @@ from cronsensus.instants import to_micros
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
-from cronsensus.model.states import Origin, State
+from cronsensus.model.states import Origin, Reason, State
+from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 
@@ -147,6 +148,24 @@ class Handle:
             crashes=row.crashes,
             failures=row.failures,
         )
+
+    def _cut_off(self, row: OccurrenceRow, why: str, now: datetime, *, crashed: bool) -> str:
+        """Decide what becomes of a run that is cut off; return the reason that is written down."""
+        policies = row.job.spec.policies
+        reason = f"{Reason.CRASHED}: {why}"
+        told = reason if crashed else why
+        row.crashes += crashed
+        at_most_once = policies.on_crash == "fail"
+        given_up = crashed and row.crashes >= policies.max_crashes
+        self._space.end_run(row, "crashed" if crashed else "released", now, reason=told)
+        if row.cancel is not None:
+            self._space.close(row, State.CANCELLED, now, reason=row.cancel)
+        elif at_most_once or given_up:
+            self._space.close(row, State.FAILED, now, reason=reason)
+        else:
+            row.reason = told
+            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
+        return told
 
     # --- views --------------------------------------------------------------------------------------------------------
 

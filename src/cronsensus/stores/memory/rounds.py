@@ -12,8 +12,10 @@ from cronsensus.instants import after
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import (
+    CUT_WORDS,
     MOST_IN_FUTURE,
     Claim,
+    Cut,
     Note,
     Outcome,
     RunEnd,
@@ -309,10 +311,17 @@ class RoundVerbs(Handle):
             return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])
         return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
 
-    def release(self, claims: Sequence[Claim]) -> list[bool]:
+    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         """Give claims back, each only if it is still current."""
         with self._writing():
-            return [self._release(claim) for claim in claims]
+            return [self._release(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
+
+    def _release_cut(self, claim: Claim, cut: Cut) -> bool:
+        row = self._current(claim.id, claim.token)
+        if row is None:
+            return False
+        self._cut_off(row, CUT_WORDS[cut], self._now(), crashed=cut == "crashed")
+        return True
 
     def _release(self, claim: Claim) -> bool:
         row = self._current(claim.id, claim.token)

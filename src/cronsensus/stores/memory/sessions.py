@@ -9,8 +9,6 @@ from cronsensus.errors import LeaseLost
 from cronsensus.model.job import check_name
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
-from cronsensus.model.states import Reason, State
-from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
@@ -85,22 +83,8 @@ class SessionVerbs(Handle):
     def _take_over(
         self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
     ) -> Takeover:
-        policies = row.job.spec.policies
-        reason = f"{Reason.CRASHED}: {why}"
-        row.crashes += crashed
-        at_most_once = policies.on_crash == "fail"
-        given_up = crashed and row.crashes >= policies.max_crashes
-        self._space.end_run(row, "crashed" if crashed else "released", now, reason=reason if crashed else why)
-        if row.cancel is not None:
-            self._space.close(row, State.CANCELLED, now, reason=row.cancel)
-        elif at_most_once or given_up:
-            self._space.close(row, State.FAILED, now, reason=reason)
-        else:
-            row.reason = reason if crashed else why
-            self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
-        return Takeover(
-            row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, reason if crashed else why
-        )
+        told = self._cut_off(row, why, now, crashed=crashed)
+        return Takeover(row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, told)
 
     def drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to take nothing new."""

@@ -15,8 +15,10 @@ from cronsensus.instants import from_micros, within_stores
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import (
+    CUT_WORDS,
     MOST_IN_FUTURE,
     Claim,
+    Cut,
     LogLine,
     Note,
     Outcome,
@@ -223,7 +225,7 @@ class RoundVerbs(Handle):
     def _give_back(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
         try:
-            self._write("release", [[row[0], row[7]] for row in rows])
+            self._write("release", [[row[0], row[7]] for row in rows], False, False)
         except StoreError as error:
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 
@@ -281,11 +283,13 @@ class RoundVerbs(Handle):
             for one, (accepted, state) in zip(outcomes, answers, strict=True)
         ]
 
-    def release(self, claims: Sequence[Claim]) -> list[bool]:
+    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         """Give claims back, each only if it is still current."""
         if not claims:
             return []
-        answers: list[bool] = self._write("release", [[occurrence_id(one.id), str(one.token)] for one in claims])
+        rows = [[occurrence_id(one.id), str(one.token)] for one in claims]
+        why = False if cut is None else CUT_WORDS[cut]
+        answers: list[bool] = self._write("release", rows, why, cut == "crashed")
         return answers
 
     def note(self, notes: Sequence[Note]) -> list[bool]:

@@ -11,12 +11,12 @@ from sqlalchemy import bindparam, func, insert, select, update
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import to_micros, within_stores
-from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
 from cronsensus.model.states import State, require_transition
 from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import logs, occurrences, runs
-from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, run_of
+from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, give_up, run_of
 from cronsensus.stores.sql.transaction import Transaction
 
 _o = occurrences.c
@@ -174,11 +174,13 @@ def _answer_again(tx: Transaction, refused: Sequence[tuple[Outcome, State | None
     return answers
 
 
-def release(tx: Transaction, claims: Sequence[Claim]) -> list[bool]:
-    """Give claims back, the attempt too.
+def release(tx: Transaction, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
+    """Give claims back, and the attempt too if it was never begun.
 
     Safe when a takeover happens at the same instant: as in ``finish``, the UPDATE asks for the token.
     """
+    if cut is not None:
+        return give_up(tx, claims, cut)
     found = standing(tx, (claim.id for claim in claims))
     answers: list[bool] = []
     back: list[dict[str, Any]] = []

@@ -6,7 +6,7 @@ Once ended it never comes back.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, sele
 
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import from_micros
-from cronsensus.model.occurrence import Takeover
+from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.base import MOST_AHEAD
@@ -76,11 +76,12 @@ _HELD_IDS = (
     .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING)
 )
 _HELD_AT_HAND = _HELD_IDS.order_by(_o.id).with_for_update(skip_locked=True)
-_HELD = (
+_CUT_OFF = (
     select(
         _o.id,
         _o.job_id,
         _o.key,
+        _o.state,
         _o.attempt,
         _o.token,
         _o.session,
@@ -92,11 +93,13 @@ _HELD = (
         of_job(jobs.c.name),
         of_job(jobs.c.revision),
     )
-    .with_hint(*along("running"))
-    .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING)
     .order_by(_o.id)
     .with_for_update()
 )
+_HELD = _CUT_OFF.with_hint(*along("running")).where(
+    _o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING
+)
+_NAMED = _CUT_OFF.where(_o.id.in_(bindparam("ids", expanding=True)), _o.namespace == bindparam("space"))
 CURRENT = and_(_o.id == bindparam("occurrence"), _o.token == bindparam("held"), STILL_RUNNING)
 _TAKE_BACK = (
     update(occurrences)
@@ -301,7 +304,33 @@ def close_session(tx: Transaction, session: str) -> list[Takeover]:
 
 def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> list[Takeover]:
     """Decide what becomes of the runs of a session that was just ended, and free its locks."""
-    held = tx.rows(_HELD, session=session, space=tx.namespace)
+    taken = _cut_off(tx, tx.rows(_HELD, session=session, space=tx.namespace), why, crashed=crashed)
+    tx.change(_FREE_LOCKS, session=session, space=tx.namespace)
+    return taken
+
+
+def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[bool]:
+    """Give back claims that had begun, each only if it is still current.
+
+    Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
+    UPDATE asks for the token again.
+    """
+    found = {row.id: row for row in tx.rows_in(_NAMED, "ids", sorted({one.id for one in claims}), space=tx.namespace)}
+    answers: list[bool] = []
+    current: list[AnyRow] = []
+    for claim in claims:
+        row = found.get(claim.id)
+        ok = row is not None and row.state == "running" and row.token == claim.token
+        answers.append(ok)
+        if row is not None and ok:
+            current.append(row)
+            del found[claim.id]
+    _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")
+    return answers
+
+
+def _cut_off(tx: Transaction, held: Sequence[AnyRow], why: str, *, crashed: bool) -> list[Takeover]:
+    """Decide what becomes of runs, locked by this transaction, that are cut off."""
     specs = specs_of(tx, {row.job_id: row.revision for row in held})
     back: list[dict[str, Any]] = []
     closed: list[dict[str, Any]] = []
@@ -323,11 +352,10 @@ def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> lis
             became = State.PENDING
             back.append({**change, "due": min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND)})
         ended.append(run_of(row, tx.now, "crashed" if crashed else "released", reason))
-        taken.append(Takeover(row.id, row.name, row.key, row.token, session, became, reason))
+        taken.append(Takeover(row.id, row.name, row.key, row.token, row.session, became, reason))
     tx.change_many(_TAKE_BACK, back)
     tx.change_many(_CLOSE, closed)
     tx.change_tuples(INSERT_RUN, RUN, ended)
-    tx.change(_FREE_LOCKS, session=session, space=tx.namespace)
     return taken
 
 

@@ -13,6 +13,7 @@ from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, check
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
+    Cut,
     Enqueued,
     Item,
     LogLine,
@@ -165,12 +166,12 @@ class SqlStore(SqlHandle):
             return finishing.finish(tx, outcomes)
 
     @repeated
-    def release(self, claims: Sequence[Claim]) -> list[bool]:
+    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         """Give claims back."""
         if not claims:
             return []
         with self._writing() as tx:
-            return finishing.release(tx, claims)
+            return finishing.release(tx, claims, cut)
 
     @repeated
     def note(self, notes: Sequence[Note]) -> list[bool]:

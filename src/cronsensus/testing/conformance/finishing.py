@@ -12,7 +12,7 @@ import pytest
 
 from cronsensus.errors import InvalidTransition
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError, Settled
-from cronsensus.model.states import State
+from cronsensus.model.states import Reason, State
 from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene
 
@@ -342,6 +342,63 @@ class Finishing(Scene):
         self.finish(second)
         runs = [(run.token, run.attempt, run.end) for run in self.runs(claim)]
         assert [(claim.token, 1, "released"), (second.token, 1, "succeeded")] == runs
+
+    def test_a_run_that_its_node_stopped_keeps_the_number_of_its_attempt(self) -> None:
+        claim = self.running(max_crashes=1)
+        assert [True] == self.store.release([claim], cut="stopped")
+        found = self.look(claim)
+        assert (State.PENDING, 1, 0, 0) == (found.state, found.attempt, found.failures, found.crashes)
+        assert (None, claim.due_at) == (found.session, found.due_at)
+        again = self.take()
+        assert (claim.id, 2, 0) == (again.id, again.attempt, again.crashes)
+        self.finish(again)
+        runs = [(run.token, run.attempt, run.end) for run in self.runs(claim)]
+        assert [(claim.token, 1, "released"), (again.token, 2, "succeeded")] == runs
+
+    def test_a_run_that_its_node_could_not_hold_counts_as_a_crash(self) -> None:
+        claim = self.running(max_crashes=3)
+        for number in (1, 2):
+            assert [True] == self.store.release([claim], cut="crashed")
+            found = self.look(claim)
+            assert (State.PENDING, number, number) == (found.state, found.attempt, found.crashes)
+            assert Reason.CRASHED == (found.reason or "").split(":")[0]
+            claim = self.take()
+            assert (number + 1, number) == (claim.attempt, claim.crashes)
+        assert [True] == self.store.release([claim], cut="crashed")
+        found = self.look(claim)
+        assert (State.FAILED, 3) == (found.state, found.crashes)
+        assert Reason.CRASHED == (found.reason or "").split(":")[0]
+        assert [(1, "crashed"), (2, "crashed"), (3, "crashed")] == [(run.attempt, run.end) for run in self.runs(claim)]
+        assert [] == self.claim()
+
+    def test_an_at_most_once_run_that_had_begun_does_not_come_back(self) -> None:
+        self.queue(on_crash="fail")
+        self.session()
+        self.fill(3)
+        stopped, crashed, unbegun = self.claim(limit=3)
+        assert [True] == self.store.release([stopped], cut="stopped")
+        assert [True] == self.store.release([crashed], cut="crashed")
+        assert [True] == self.store.release([unbegun])
+        assert [State.FAILED, State.FAILED] == [self.look(stopped).state, self.look(crashed).state]
+        assert (0, 1) == (self.look(stopped).crashes, self.look(crashed).crashes)
+        assert unbegun.id == self.take().id
+
+    def test_a_cut_off_run_that_was_asked_to_stop_does_not_come_back(self) -> None:
+        claim = self.running()
+        self.store.cancel(claim.id, by="ann", why="enough")
+        assert [True] == self.store.release([claim], cut="crashed")
+        found = self.look(claim)
+        assert (State.CANCELLED, "operator: enough") == (found.state, found.reason)
+
+    def test_cut_off_runs_are_given_back_once_and_under_a_current_token_only(self) -> None:
+        old, new = self.taken_over()
+        before = self.snapshot()
+        assert [False] == self.store.release([old], cut="crashed")
+        assert before == self.snapshot()
+        assert [True, False] == self.store.release([new, new], cut="crashed")
+        assert [False] == self.store.release([new], cut="stopped")
+        assert 2 == self.look(new).crashes
+        assert [] == self.store.release([], cut="crashed")
 
     def test_releasing_nothing_is_nothing(self) -> None:
         assert [] == self.store.release([])

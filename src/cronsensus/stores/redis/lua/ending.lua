@@ -2,8 +2,8 @@
 -- needs: occurrences locks
 
 -- With on_crash="fail" a run that was cut off may have begun its work, and that is not done twice.
-local function take_over(id, session, why, crashed)
-  local row = occurrence(id)
+local function take_over(id, session, why, crashed, row)
+  row = row or occurrence(id)
   local job = read(job_key(row.job), 'name', 'on_crash', 'max_crashes')
   local crashes = (row.crashes or 0) + (crashed and 1 or 0)
   local reason = 'crashed: ' .. why

@@ -1,10 +1,14 @@
--- needs: occurrences
+-- Claims that had begun (`why` is given) go the way of a takeover; of the others the attempt is given back too.
+-- needs: ending
 local answers = {}
-for index, claim in ipairs(args[1]) do
+local claims, why, crashed = unpack(args, 1, 3)
+for index, claim in ipairs(claims) do
   local id, token = claim[1], claim[2]
   local row = occurrence(id)
   local current = row.state == 'running' and row.token == token
-  if current then
+  if current and why then
+    take_over(id, row.session, why, crashed, row)
+  elseif current then
     record_run(id, row, 'released')
     row.attempt = whole(row.attempt - 1)
     if row.cancel then
