@@ -458,10 +458,10 @@ def test_what_does_not_end_in_time_is_given_back_and_run_by_another_node(pair, k
     began.wait_for(1)
     assert first.stop("0s") is False
     assert ended.wait(10)
-    assert handle.look().attempt == 0
+    assert (handle.look().attempt, handle.look().crashes) == (1, 0)
     with second:
         assert handle.result("10s") == "done"
-    assert [run.end for run in second.store.runs(handle.id)] == ["released", "succeeded"]
+    assert [(run.attempt, run.end) for run in second.store.runs(handle.id)] == [(1, "released"), (2, "succeeded")]
 
 
 def test_an_at_most_once_job_that_is_cut_off_is_not_run_again(node):

@@ -16,7 +16,7 @@ from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.keeper import Keeper
-from cronsensus.node.lease import IDLE_LEASE, SessionLease
+from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
@@ -72,6 +72,7 @@ class Bench:
             new_session=self._session,
             declare=lambda store: bool(store.put_jobs(self.specs, release="1").superseded),
             on_session=self.keeper.keep,
+            ask_again=self.keeper.ask,
         )
 
     def _session(self) -> SessionSpec:
@@ -79,8 +80,9 @@ class Bench:
             id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=20, version="0"
         )
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
-        self.conductor.holding.cancel(renewal.cancel)
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+        self.conductor.holding.cancel(renewal.cancel, renewal.held)
+        self.conductor.reconciling.heard(lease, renewal.held, asked)
 
     def end(self, number: int = 0) -> None:
         self.conductor.holding.ended(self.hands.calls.pop(number), Ending(kind="returned"))

@@ -362,8 +362,8 @@ def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_
     weather.hold.pop("renew").set()
     second.stop()
     assert jobs[0].enqueue(key="after").result("10s") == "second"
-    # The trust ended before the lease did, so the run was given back in time.
-    assert [run.end for run in healthy.runs(handle.id)] == ["released", "succeeded"]
+    # The trust ended before the lease did, so the run was given back in time; it was cut off all the same.
+    assert [(run.attempt, run.end) for run in healthy.runs(handle.id)] == [(1, "crashed"), (2, "succeeded")]
 
 
 def test_a_session_that_others_ended_stops_its_runs_and_goes_on_as_a_new_one(stores, nodes):
@@ -411,7 +411,7 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
         node._part.node.conductor.holding.lose_session(node._part.node.conductor.lease)
         assert handle.result("10s") == "done"
         assert node._part.node.tally.sessions == 1
-    assert handle.look().crashes == 0
+    assert (handle.look().attempt, handle.look().crashes) == (2, 1)
 
 
 def test_an_idle_session_outlives_the_short_lease(stores, nodes):

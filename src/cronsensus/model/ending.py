@@ -24,6 +24,7 @@ class Ending:
         retry_after: what ``raise Retry(after=…)`` asked for.
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
+        begun: whether the function was called at all, as far as is known here.
     """
 
     kind: EndingKind
@@ -33,3 +34,4 @@ class Ending:
     retry_after: timedelta | None = None
     hopeless: bool = False
     elapsed: timedelta = timedelta(0)
+    begun: bool = True

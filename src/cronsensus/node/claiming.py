@@ -22,6 +22,7 @@ from cronsensus.node.ahead import Reading
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import Asked, SessionLease
+from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
 from cronsensus.stores.base import AT_ONCE, Glance, Store
@@ -29,6 +30,7 @@ from cronsensus.stores.base import AT_ONCE, Glance, Store
 _log = Logger("cronsensus.node")
 
 PAGE = 200
+UNRECORDED = "the store forgot how it ended, and nobody here knows any more"
 
 
 class Claiming:
@@ -146,11 +148,30 @@ class Claiming:
         return mine if mine is not None and mine.holds > self._holding.count(lease.session) else None
 
     def _adopt(self, lease: SessionLease) -> None:
-        for claim in unheard_of(self._store, lease.session, self._holding.known()):
+        # What ended here and is still called running is no lost answer: the store forgot, see ``reconciling``.
+        known = self._holding.known() | self._holding.said.keys()
+        for claim in unheard_of(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
             self._telling.started([claim])
             self._holding.begin(claim, lease)
         self._holding.in_doubt = False
+
+    def adopt(self, lease: SessionLease, keys: Collection[Key]) -> None:
+        """Start those of the session's runs, by occurrence and token, that nobody here has heard of.
+
+        Either the answer to a claim was lost, or the store lost so much that the end of the run, which it had taken, is
+        known no more. If no answer was lost it has run already, and an at-most-once job must not run again.
+        """
+        for claim in unheard_of(self._store, lease.session, self._holding.known()):
+            if (claim.id, claim.token) not in keys:
+                continue
+            if claim.spec.policies.on_crash == "fail" and not self._answers_lost:
+                _log.warning("occurrence %d of %r is not run again: %s", claim.id, claim.job, UNRECORDED)
+                self._holding.close_unheard_of(claim, UNRECORDED)
+                continue
+            _log.warning("occurrence %d of %r is held by this node, which had not heard of it", claim.id, claim.job)
+            self._telling.started([claim])
+            self._holding.begin(claim, lease)
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:

@@ -34,6 +34,7 @@ from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.firing import Fired, Firing
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import SessionLease
+from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.resting import Resting
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
@@ -53,6 +54,7 @@ class Conductor:
 
     Attributes:
         holding: what the node runs; for executors and the keeper too.
+        reconciling: told by the keeper what the store believes this node to run.
         draining: whether it takes nothing new.
     """
 
@@ -69,6 +71,7 @@ class Conductor:
         on_session: Callable[[SessionLease], None] = lambda _: None,
         on_work: Callable[[], None] = lambda: None,
         wake: Callable[[], None] = lambda: None,
+        ask_again: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
     ) -> None:
         """Make a conductor.
@@ -84,6 +87,7 @@ class Conductor:
             on_session: told of each new session (the keeper renews it from then on).
             on_work: told when the lease begins to protect something, or must be asked about (the keeper hurries).
             wake: makes whoever turns the crank turn it now; called from executors' threads.
+            ask_again: has the keeper renew the session as soon as it can.
             evidence: tells whether the process of a session is certainly gone.
         """
         self._store = store
@@ -100,6 +104,7 @@ class Conductor:
             store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, telling=telling
         )
         self._claiming = Claiming(store, clock, settings, self.holding, registry=registry, telling=telling)
+        self.reconciling = Reconciling(clock, self.holding, self._claiming, wake=wake, ask=ask_again)
         self._firing = Firing(store, clock, self._claiming, self._waking, telling)
         self._resting = Resting(store, clock, settings, evidence=evidence)
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
@@ -145,6 +150,7 @@ class Conductor:
 
     def _round(self) -> float:
         lease = self._trusted_session()
+        self.reconciling.judge(lease)
         if self.holding.settle():
             # There is room for something else.
             self._resting.end()
@@ -169,6 +175,7 @@ class Conductor:
         self._waking.compare_clocks(read_at, glance.now)
         self._care.note(glance, asked.at, received_at)
         self._claiming.look(lease, glance, asked)
+        self.reconciling.look(lease, glance)
         not_yet = self._waking.left_to_others(lease.session, glance)
         fired = Fired()
         if not glance.jobs:
@@ -197,6 +204,7 @@ class Conductor:
             self.holding.lose_session(lease)
         lease = self._session.open()
         self._claiming.begin()
+        self.reconciling.begin()
         self._resting.end()
         self.tally.sessions += 1
         self._on_session(lease)

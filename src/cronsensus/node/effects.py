@@ -91,6 +91,11 @@ class Effects:
         """Whether it is known here that the run's transaction was committed."""
         return self._state is _State.COMMITTED
 
+    @property
+    def may_have_committed(self) -> bool:
+        """Whether a transaction may have written the run's end already, as far as is known here."""
+        return self._state not in {_State.NONE, _State.OPEN}
+
     @contextmanager
     def block(self, lost: Callable[[], bool]) -> Iterator[Connection]:
         """Open the transaction, and commit it with the result when the block ends well; ``Run.transaction``."""

@@ -29,7 +29,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.evidence import host_identity, started_at
 from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
-from cronsensus.node.lease import IDLE_LEASE, SessionLease
+from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -222,7 +222,7 @@ class Guest:
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, _: Asked) -> None:
         if not renewal.alive:
             self._lose(lease, "its session was ended")
 

@@ -15,27 +15,27 @@ Executors' threads, the keeper's and the node's own come here; what follows an e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import Claim, Outcome, RunError
-from cronsensus.model.states import State
+from cronsensus.model.occurrence import Claim, Cut, Outcome, RunError, Settled
+from cronsensus.model.states import Reason, State
 from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
+from cronsensus.node.said import Back, Key, Said
 from cronsensus.node.telling import Telling
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
 
-_Key = tuple[int, int]
-"""Occurrence and token."""
+_LOST = "lease lost"
 
 
 class _Waiting(NamedTuple):
@@ -54,6 +54,7 @@ class Holding:
     Attributes:
         in_doubt: whether the node may hold claims that it has not heard of.
         notes: what its runs say of themselves.
+        said: which ends the store has accepted, for a while.
     """
 
     def __init__(
@@ -76,12 +77,16 @@ class Holding:
         self._telling = telling
         self.in_doubt = False
         self.notes = Notes(clock, wake)
-        self._waiting: dict[_Key, _Waiting] = {}
-        self._active: dict[_Key, Call] = {}
+        self._waiting: dict[Key, _Waiting] = {}
+        self._active: dict[Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
-        self._outcomes: dict[_Key, Outcome] = {}
-        self._given_back: list[Claim] = []
-        self._interrupted: set[_Key] = set()
+        self._outcomes: dict[Key, Outcome] = {}
+        self._given_back: list[Back] = []
+        self._committing: dict[Key, Claim] = {}
+        """Of those whose outcome is to be sent: the ones whose end a transaction of their own may have written."""
+        self._known_since: dict[Key, float] = {}
+        self.said = Said(clock)
+        self._interrupted: set[Key] = set()
 
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
 
@@ -118,10 +123,30 @@ class Holding:
         self._collect()
         return any(call.registered.executor != "thread" for call in self._active.values())
 
-    def known(self) -> set[_Key]:
-        """Return the (occurrence, token) of every claim."""
-        back = {(claim.id, claim.token) for claim in self._given_back}
+    def known(self) -> set[Key]:
+        """Return the (occurrence, token) of every claim whose end the store has not accepted."""
+        back = {(one.claim.id, one.claim.token) for one in list(self._given_back)}
         return self._waiting.keys() | self._active.keys() | self._outcomes.keys() | back
+
+    def working(self, session: str) -> dict[Key, float]:
+        """Return the claims that ``session`` must hold, as far as is known here, and since when that is known.
+
+        Not among them: what has ended, what was told that its lease is lost, and runs whose end a transaction of their
+        own may have written already.
+        """
+        keys = [key for key, waiting in list(self._waiting.items()) if waiting.claim.session == session]
+        for key, call in list(self._active.items()):
+            done = call.run.lease_lost.is_set() or call.run.may_have_committed
+            if call.claim.session == session and not done:
+                keys.append(key)
+        return {key: self._known_since.get(key, -1.0) for key in keys}
+
+    def bounds(self, session: str) -> tuple[int, int]:
+        """Return how many runs the store must and may know of ``session``, where nothing is left to be settled."""
+        least = len(self.working(session))
+        ambiguous = [call for call in list(self._active.values()) if call.claim.session == session]
+        open_ended = sum(call.run.may_have_committed or call.run.lease_lost.is_set() for call in ambiguous)
+        return least, least + open_ended
 
     def count(self, session: str) -> int:
         """Return how many claims ``session`` may have, as far as is known here."""
@@ -135,11 +160,13 @@ class Holding:
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
         self._wake()
 
-    def cancel(self, reasons: Mapping[int, str]) -> None:
-        """Ask runs to stop: occurrence id → reason."""
-        for call in list(self._active.values()):
+    def cancel(self, reasons: Mapping[int, str], held: Collection[Key] | None = None) -> None:
+        """Ask runs to stop: occurrence id → reason; of an occurrence that was claimed anew, the run in ``held``."""
+        for key, call in list(self._active.items()):
             reason = reasons.get(call.claim.id)
-            if reason is not None and not call.run.cancelled.is_set():
+            if reason is None or (held is not None and key not in held):
+                continue
+            if not call.run.cancelled.is_set():
                 self._executors[call.registered.executor].stop(call, reason)
 
     def lose_session(self, lease: SessionLease) -> int:
@@ -151,7 +178,7 @@ class Holding:
         calls = [call for call in list(self._active.values()) if call.claim.session == lease.session]
         calls = [call for call in calls if not call.run.lease_lost.is_set()]
         for call in calls:
-            self._interrupt(call, "lease lost", lease_lost=True)
+            self._interrupt(call, _LOST, lease_lost=True)
         return len(calls)
 
     def stop_all(self, reason: str) -> None:
@@ -184,6 +211,7 @@ class Holding:
     def begin_at(self, at: float, claim: Claim, lease: SessionLease) -> None:
         """Start a run in the first ``begin_due`` that comes at or after ``at`` (monotonic seconds)."""
         nothing_held = not self
+        self._known_since[claim.id, claim.token] = self._clock.monotonic()
         self._waiting[claim.id, claim.token] = _Waiting(at, claim, lease)
         if nothing_held:
             self._on_work()
@@ -208,13 +236,21 @@ class Holding:
 
     def _begin(self, claim: Claim, lease: SessionLease) -> None:
         registered = self._registry.get(claim.spec.function)
+        key = (claim.id, claim.token)
+        self._known_since.setdefault(key, self._clock.monotonic())
         if registered is None or not lease.trusted:
-            self._given_back.append(claim)
+            self._give_back(claim, None)
             return
         effects = Effects(self._store, claim, self.notes)
-        run = Run(claim, on_progress=self.notes.progress, on_line=self.notes.line, effects=effects)
+        run = Run(
+            claim,
+            on_progress=self.notes.progress,
+            on_line=self.notes.line,
+            effects=effects,
+            trusted=lambda: lease.trusted,
+        )
         call = Call(claim, run, registered)
-        self._active[(claim.id, claim.token)] = call
+        self._active[key] = call
         try:
             self._executors[registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
@@ -231,22 +267,80 @@ class Holding:
         self.notes.flush(self._store)
         if self._outcomes:
             for answer in self._store.finish(list(self._outcomes.values())):
-                self._telling.settled(answer, self._outcomes.pop((answer.id, answer.token)))
+                self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
         if self._given_back:
-            for claim, accepted in zip(self._given_back, self._store.release(self._given_back), strict=True):
-                if not accepted:
-                    self._telling.refused(claim.id, claim.token, State.PENDING)
-            self._given_back.clear()
+            self._release()
             self._store.notify()
         return True
+
+    def _settled(self, answer: Settled, outcome: Outcome) -> None:
+        """Keep what the store has accepted."""
+        key = (answer.id, answer.token)
+        committing = self._committing.pop(key, None)
+        self._known_since.pop(key, None)
+        if answer.accepted:
+            if committing is not None and answer.state is State.SUCCEEDED:
+                # Its effects are in the same database, and are forgotten with its end: then it has to run again.
+                self.said.remember(key, Back(committing, "stopped"))
+            else:
+                self.said.remember(key, outcome)
+        self._telling.settled(answer, outcome)
+
+    def _release(self) -> None:
+        """Give back what goes back, those that go alike in one step."""
+        for cut in sorted({one.cut for one in self._given_back}, key=str):
+            alike = [one for one in self._given_back if one.cut == cut]
+            claims = [one.claim for one in alike]
+            answers = self._store.release(claims, cut=cut) if cut else self._store.release(claims)
+            self._given_back = [one for one in self._given_back if one.cut != cut]
+            for one, accepted in zip(alike, answers, strict=True):
+                key = (one.claim.id, one.claim.token)
+                self._known_since.pop(key, None)
+                if accepted:
+                    self.said.remember(key, one)
+                else:
+                    self._telling.refused(*key, State.PENDING)
+
+    def _give_back(self, claim: Claim, cut: Cut | None) -> None:
+        self._given_back.append(Back(claim, cut))
+
+    def say_again(self, key: Key) -> bool:
+        """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
+        match self.said.take(key):
+            case Outcome() as outcome:
+                self._outcomes[key] = outcome
+            case Back() as back:
+                self._given_back.append(back)
+            case None:
+                return False
+        return True
+
+    def close_unheard_of(self, claim: Claim, why: str) -> None:
+        """Settle a claim that may have run here, and whose job must not run twice."""
+        outcome = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason=f"{Reason.CRASHED}: {why}")
+        self._outcomes[claim.id, claim.token] = outcome
+        self._telling.ended(claim, outcome)
+
+    def disown(self, key: Key, why: str) -> Claim | None:
+        """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is not None:
+            self._known_since.pop(key, None)
+            return waiting.claim
+        call = self._active.get(key)
+        if call is None:
+            return None
+        self._interrupt(call, f"{_LOST}: {why}", lease_lost=True)
+        return call.claim
 
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
         self._collect()
-        self._given_back += [waiting.claim for waiting in self._waiting.values()]
+        for waiting in self._waiting.values():
+            self._give_back(waiting.claim, None)
         self._waiting.clear()
         for call in self._active.values():
-            self._cut_off(call)
+            self._cut_off(call, lost=call.run.lease_lost.is_set())
         self._active.clear()
 
     def _collect(self) -> None:
@@ -259,17 +353,24 @@ class Holding:
             ending = call.run.ended(ending)
             lease_lost = lease_lost and not call.run.committed
             if lease_lost or (ending.kind == "cancelled" and key in self._interrupted):
-                self._cut_off(call)
+                if ending.begun:
+                    self._cut_off(call, lost=lease_lost)
+                else:
+                    self._give_back(call.claim, None)
             else:
                 self._outcomes[key] = settle(call.claim, ending)
+                if call.run.may_have_committed:
+                    self._committing[key] = call.claim
                 self._telling.ended(call.claim, self._outcomes[key])
             self._interrupted.discard(key)
 
-    def _cut_off(self, call: Call) -> None:
+    def _cut_off(self, call: Call, *, lost: bool) -> None:
+        """Decide what becomes of a run that had begun and did not end by itself."""
         claim, why = call.claim, call.run.cancel_reason or "the node stops"
         outcome = cut_off(claim, why)
         if outcome is None:
-            self._given_back.append(claim)
+            # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
+            self._give_back(claim, "crashed" if lost else "stopped")
             self._telling.given_back(claim, why)
         else:
             self._outcomes[(claim.id, claim.token)] = outcome

@@ -26,7 +26,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.model.session import Renewal
-from cronsensus.node.lease import IDLE_LEASE, MARGIN, SessionLease
+from cronsensus.node.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -50,7 +50,7 @@ class Keeper:
         *,
         lease: timedelta,
         holds: Callable[[], bool],
-        on_renewal: Callable[[SessionLease, Renewal], None],
+        on_renewal: Callable[[SessionLease, Renewal, Asked], None],
         on_trust_lost: Callable[[SessionLease], None],
         wake: threading.Event | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class Keeper:
         self._on_renewal = on_renewal
         self._on_trust_lost = on_trust_lost
         self._wake = wake or threading.Event()
-        self._hinted = False
+        self._hinted = self._asked_for = False
         self._stopped = threading.Event()
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
@@ -74,6 +74,11 @@ class Keeper:
 
     def nudge(self) -> None:
         """Think again: the node began to hold something, or its trust in the lease ran out."""
+        self._wake.set()
+
+    def ask(self) -> None:
+        """Renew as soon as possible: what the store believes this session to hold is in doubt."""
+        self._asked_for = True
         self._wake.set()
 
     def hint(self) -> None:
@@ -91,6 +96,8 @@ class Keeper:
 
     def _due_in(self, lease: SessionLease) -> float:
         """Return the seconds until the next renewal, by the length that the lease has now."""
+        if self._asked_for:
+            return 0.0
         every = IDLE_RENEWAL if lease.length > self._lease else min(self._lease / 3, IDLE_RENEWAL)
         # Counted from the lease itself and not from the last renewal: a claim sets it too.
         wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
@@ -101,7 +108,7 @@ class Keeper:
 
     def _renew(self, lease: SessionLease) -> float:
         asked = lease.ask()
-        self._hinted, self._looked_at = False, asked.at
+        self._hinted, self._asked_for, self._looked_at = False, False, asked.at
         try:
             renewal = self._store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
         except StoreError:
@@ -119,7 +126,7 @@ class Keeper:
             lease.confirm(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
         else:
             lease.lose()
-        self._on_renewal(lease, renewal)
+        self._on_renewal(lease, renewal, asked)
         return max(SOONEST, self._due_in(lease))
 
     def run(self) -> None:

@@ -22,7 +22,7 @@ from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.keeper import SOONEST, Keeper
-from cronsensus.node.lease import SessionLease
+from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.listener import Listener
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
@@ -85,6 +85,7 @@ class Node:
             on_session=self._on_session,
             on_work=self._on_work,
             wake=self._wake_event.set,
+            ask_again=self._ask_again,
             evidence=evidence,
         )
         self._keeper_store = store.sibling()
@@ -245,18 +246,22 @@ class Node:
         if lease is not None:
             self._watch_trust(lease)
 
+    def _ask_again(self) -> None:
+        self._keeper.ask()
+
     def _on_hint(self) -> None:
         self.wake()
         self._keeper.hint()
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         if not renewal.alive:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             self.conductor.holding.lose_session(lease)
             self.wake()
             return
         if renewal.cancel:
-            self.conductor.holding.cancel(renewal.cancel)
+            self.conductor.holding.cancel(renewal.cancel, renewal.held)
+        self.conductor.reconciling.heard(lease, renewal.held, asked)
         if renewal.drain and not self.conductor.draining:
             _log.info("an operator asked this node to drain")
             self.drain()

@@ -63,6 +63,7 @@ class Run:
         on_progress: Callable[[Run, float, float], None] | None = None,
         on_line: Callable[[Run, LogLine], None] | None = None,
         effects: Effects | None = None,
+        trusted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.id: int = claim.id
         self.job: str = claim.job
@@ -79,6 +80,7 @@ class Run:
         self._on_progress = on_progress
         self._on_line = on_line
         self._effects = effects
+        self._trusted = trusted
 
     def progress(self, done: float, total: float = 100) -> None:
         """Say how far the run is: written within half a second, and refused once the run is not current.
@@ -195,6 +197,11 @@ class Run:
         """Whether this run's ``transaction`` is known to be committed; then it has succeeded, whatever comes after."""
         return self._effects is not None and self._effects.committed
 
+    @property
+    def may_have_committed(self) -> bool:
+        """Whether a transaction of this run's own may have written its end already."""
+        return self._effects is not None and self._effects.may_have_committed
+
     def _effects_here(self) -> Effects:
         if self._effects is None:
             raise UnsupportedTransaction(
@@ -204,6 +211,15 @@ class Run:
         return self._effects
 
     # --- what the node calls ------------------------------------------------------------------------------------------
+
+    def may_begin(self) -> bool:
+        """Whether the function may be called in this moment; asked last of all, by the thread that would call it.
+
+        A process that stood still since the run was claimed wakes with its lease gone, by the monotonic clock.
+        """
+        if not self._trusted():
+            self.stop("lease lost", lease_lost=True)
+        return not self.cancelled.is_set()
 
     def ended(self, ending: Ending) -> Ending:
         """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""

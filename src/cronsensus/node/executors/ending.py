@@ -124,10 +124,15 @@ def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "
     )
 
 
-def cancelled(run: Run, *, detail: str = "", error: RunError | None = None) -> Ending:
+def cancelled(run: Run, *, detail: str = "", error: RunError | None = None, begun: bool = True) -> Ending:
     """Return the ending of an attempt that was stopped on request."""
     reason = run.cancel_reason or Reason.OPERATOR
-    return Ending(kind="cancelled", reason=f"{reason} ({detail})" if detail else reason, error=error)
+    return Ending(kind="cancelled", reason=f"{reason} ({detail})" if detail else reason, error=error, begun=begun)
+
+
+def never_begun(run: Run) -> Ending:
+    """Return the ending of an attempt that was stopped before its function was called."""
+    return cancelled(run, detail="before it began", begun=False)
 
 
 def failed(kind: str, message: str, *, traceback: str = "") -> Ending:

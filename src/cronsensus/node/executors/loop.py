@@ -36,6 +36,7 @@ from cronsensus.node.executors.ending import (
     cannot_be_called,
     describe,
     failed,
+    never_begun,
     raised,
     returned,
     stack_of,
@@ -247,8 +248,8 @@ class LoopExecutor(Executor):
         run = attempt.call.run
         if not self._attempts.is_open(attempt):
             return
-        if run.cancelled.is_set():
-            self._attempts.end(attempt, self._stopped(attempt, "before it began"))
+        if not run.may_begin():
+            self._attempts.end(attempt, self._stopped(attempt))
             return
         attempt.home.thread = threading.get_ident()
         context = Context()
@@ -288,12 +289,12 @@ class LoopExecutor(Executor):
     def _settled(self, attempt: _LoopAttempt, task: asyncio.Task[None]) -> None:
         attempt.home.tasks.discard(task)
         if task.cancelled():  # before its first step, so the function was never called
-            self._attempts.end(attempt, self._stopped(attempt, "before it began"))
+            self._attempts.end(attempt, self._stopped(attempt))
 
-    def _stopped(self, attempt: _LoopAttempt, detail: str) -> Any:
+    def _stopped(self, attempt: _LoopAttempt) -> Any:
         if attempt.asked == "timed_out":
-            return timed_out(attempt.timeout, detail=detail)
-        return cancelled(attempt.call.run, detail=detail)
+            return timed_out(attempt.timeout, detail="before it began")
+        return never_begun(attempt.call.run)
 
     def _over_time(self, attempt: _LoopAttempt) -> None:
         self._ask(attempt, "timed_out")

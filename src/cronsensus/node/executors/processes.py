@@ -33,7 +33,7 @@ from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import cancelled, describe, failed, timed_out
+from cronsensus.node.executors.ending import describe, failed, never_begun, timed_out
 from cronsensus.node.executors.importing import Target, locate
 from cronsensus.node.executors.protocol import Begin, Command, End, Leave, Line, Progress, Stop, decode_report
 from cronsensus.node.executors.reactor import Reactor
@@ -136,6 +136,9 @@ class ProcessExecutor(Executor):
             if child is None and (self._closing or len(self._children) >= self._most):
                 return
             attempt = self._waiting.popleft()
+            if not attempt.call.run.may_begin():
+                self._attempts.end(attempt, never_begun(attempt.call.run))
+                continue
             try:
                 child = child or self._spawn()
                 child.number += 1
@@ -226,10 +229,8 @@ class ProcessExecutor(Executor):
     def _stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
         child, run = attempt.child, attempt.call.run
         if child is None:
-            detail = (
-                f"it was still waiting for one of {self._most} processes" if why == "timed_out" else "before it began"
-            )
-            ending = timed_out(attempt.timeout, detail=detail) if why == "timed_out" else cancelled(run, detail=detail)
+            detail = f"it was still waiting for one of {self._most} processes"
+            ending = timed_out(attempt.timeout, detail=detail) if why == "timed_out" else never_begun(run)
             self._attempts.end(attempt, ending)
             return
         self._listen(child)  # its end may be in the pipe already

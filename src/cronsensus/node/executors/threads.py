@@ -24,7 +24,7 @@ from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, arguments, perform
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import cancelled, failed, stack_of, timed_out
+from cronsensus.node.executors.ending import failed, never_begun, stack_of, timed_out
 
 _log = Logger("cronsensus.node")
 
@@ -122,8 +122,8 @@ class ThreadExecutor(Executor):
         attempt = worker.inbox.get()
         while attempt is not None:
             run = attempt.call.run
-            if run.cancelled.is_set():
-                ending = cancelled(run, detail="before it began")
+            if not run.may_begin():
+                ending = never_begun(run)
             else:
                 ending = perform(run, attempt.call.registered.function, *arguments(attempt.call))
             if not self._attempts.end(attempt, ending):

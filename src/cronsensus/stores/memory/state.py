@@ -183,11 +183,11 @@ class World:
         self.clock = clock
         self.changed = threading.Condition(threading.RLock())
         self.spaces: dict[str, Space] = {}
-        self._counters: dict[str, int] = {}
+        self.counters: dict[str, int] = {}
 
     def next(self, what: str) -> int:
         """Return the next number of a kind, counting from 1."""
-        number = self._counters[what] = self._counters.get(what, 0) + 1
+        number = self.counters[what] = self.counters.get(what, 0) + 1
         return number
 
     def space(self, namespace: str) -> Space:

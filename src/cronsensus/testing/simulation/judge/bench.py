@@ -67,6 +67,18 @@ class Bench:
         record.state = State.CANCELLED if record.cancel else State.PENDING
         record.due_at = min(record.due_at, self.now + MOST_AHEAD)
 
+    def _cut_off(self, record: Record, *, crashed: bool) -> None:
+        """Let a run go the way of one that was cut off after it had begun."""
+        policies = self.jobs[record.job].spec.policies
+        record.crashes += crashed
+        self.go_back(record)
+        given_up = crashed and record.crashes >= policies.max_crashes
+        if not record.cancel and (policies.on_crash == "fail" or given_up):
+            record.state = State.FAILED
+        if record.state is State.PENDING:
+            record.progress = None
+            record.begun.clear()  # the definition that held when it was cut off lets it be repeated
+
     def ask_to_cancel(self, record: Record) -> None:
         """Cancel a pending occurrence, or note that a running one is asked to stop."""
         if record.state is State.PENDING:

@@ -203,7 +203,10 @@ class RunningRules(Bench):
             current = not record.pruned and record.state is State.RUNNING and record.token == claim.token
             if given_back != current:
                 self.broken("release", f"{record} under the token {claim.token}")
-            if given_back:
+            cut = seen.kwargs.get("cut")
+            if given_back and cut is not None:
+                self._cut_off(record, crashed=cut == "crashed")
+            elif given_back:
                 record.attempts -= 1
                 self.go_back(record)
                 if record.state is State.PENDING:

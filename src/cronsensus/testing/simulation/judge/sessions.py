@@ -69,15 +69,7 @@ class SessionRules(Bench):
         for record in self.records:
             if record.state is not State.RUNNING or record.session != session.id:
                 continue
-            policies = self.jobs[record.job].spec.policies
-            record.crashes += crashed
-            self.go_back(record)
-            given_up = crashed and record.crashes >= policies.max_crashes
-            if not record.cancel and (policies.on_crash == "fail" or given_up):
-                record.state = State.FAILED
-            if record.state is State.PENDING:
-                record.progress = None
-                record.begun.clear()  # the definition that held when it was cut off lets it be repeated
+            self._cut_off(record, crashed=crashed)
             if became.pop(record.id, None) is not record.state:
                 self.broken("takeover", f"{record} of {session.id}, which is over, did not become {record.state}")
         if became:

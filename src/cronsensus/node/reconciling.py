@@ -1,0 +1,162 @@
+"""Does this node hold what the store believes it to hold? Floor 4.
+
+::
+
+    look: another number of runs than here ──▶ ask the keeper to renew now
+                                                     │
+    each renewal: the runs of this session ──▶ heard() ──▶ judge(), in the node's next round
+                                                              │ seen in two renewals, the second asked after the first
+                                                              │ was judged, and after every answer to this node had come
+                                                              ▼
+        the store calls a run running that ended here    its end is said again
+        … that nobody here has heard of                  it is adopted, and runs here
+        a run goes on here that the store gives to nobody, or to another      it is stopped (``run.lease_lost``)
+
+A store that lost its last moment (a failover to a standby that lags, a restart from a snapshot, a restored backup)
+knows other runs than its nodes do. If nobody compared, what it forgot to be over would be *running* for as long as the
+node lives, and nothing behind it would ever run. Tokens are compared, not occurrences: an occurrence that was forgotten
+and claimed again is another run. What other sessions of this process hold (``acquire``, ``once``) is not this node's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cronsensus.clock import Clock
+from cronsensus.node.claiming import Claiming
+from cronsensus.node.holding import Holding
+from cronsensus.node.lease import Asked, SessionLease
+from cronsensus.node.said import Key
+from cronsensus.stores.base import Glance
+
+_log = logging.getLogger("cronsensus.node")
+
+MOST_SESSIONS_SHOWN = 64
+"""Sessions that a look shows at most; of more, one may be missing and alive."""
+LET_IT_WORK = 5.0
+"""Seconds for which a run is left alone after it was set right: what that came to shows later."""
+ASKED_FOR_EVERY = 0.5
+"""Least seconds between two renewals that looks ask for."""
+FORGOTTEN = "the store lost the moment in which this run was claimed, and may give it to another node"
+
+
+class _News(NamedTuple):
+    """What a renewal listed."""
+
+    session: str
+    held: frozenset[Key]
+    asked_at: float
+
+
+class Reconciling:
+    """Compares, and sets right. ``heard`` may be called from any thread, the rest belongs to the node's rounds."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        holding: Holding,
+        claiming: Claiming,
+        *,
+        wake: Callable[[], None],
+        ask: Callable[[], None],
+    ) -> None:
+        """Compare what ``holding`` holds.
+
+        Args:
+            clock: for the order of questions and answers.
+            holding: what the node holds.
+            claiming: starts what is adopted.
+            wake: has the node turn a round.
+            ask: has the session renewed as soon as possible.
+        """
+        self._clock = clock
+        self._holding = holding
+        self._claiming = claiming
+        self._wake = wake
+        self._ask = ask
+        self._news: _News | None = None
+        self._suspects: frozenset[Key] = frozenset()
+        self._set_right: dict[Key, float] = {}
+        self._judged_at = -1e9
+        self._asked_for_at = -1e9
+
+    def begin(self) -> None:
+        """Forget what is in doubt: it was the session's before."""
+        self._news, self._suspects = None, frozenset()
+
+    def heard(self, lease: SessionLease, held: tuple[Key, ...] | None, asked: Asked) -> None:
+        """Take in what a renewal listed that was ``asked`` for."""
+        if held is None:
+            return
+        news = _News(lease.session, frozenset(held), asked.at)
+        self._news = news
+        if self._suspects or self._strange(news) or self._missing(news):
+            self._wake()
+
+    def look(self, lease: SessionLease, glance: Glance) -> None:
+        """Have the session renewed if a look shows another number of runs, or does not show the session at all."""
+        if self._suspects or self._holding.in_doubt or self._holding.unsettled:
+            return
+        shown = next((one.holds for one in glance.holders if one.id == lease.session), 0)
+        least, most = self._holding.bounds(lease.session)
+        lives = lease.session in glance.sessions or len(glance.sessions) >= MOST_SESSIONS_SHOWN
+        now = self._clock.monotonic()
+        if (least <= shown <= most and lives) or now - self._asked_for_at < ASKED_FOR_EVERY:
+            return
+        self._asked_for_at = now
+        self._ask()
+
+    def judge(self, lease: SessionLease) -> None:
+        """Set right what two renewals in a row have shown; called where none of this node's questions is open."""
+        news, self._news = self._news, None
+        if news is None or news.session != lease.session or lease.lost:
+            return
+        strange, missing = self._strange(news), self._missing(news)
+        again = self._suspects if news.asked_at > self._judged_at else frozenset()
+        self._judged_at = self._clock.monotonic()
+        self._suspects = frozenset(strange | missing)
+        for key in sorted(missing & again):
+            self._stop(key)
+        if strange & again:
+            self._take_up(lease, strange & again)
+        now = self._clock.monotonic()
+        self._set_right = {key: at for key, at in self._set_right.items() if now - at < LET_IT_WORK}
+        self._set_right.update(dict.fromkeys(self._suspects & again, now))
+        self._suspects -= again
+        if self._suspects:
+            self._ask()
+
+    # --- what differs ------------------------------------------------------------------------------------------------
+
+    def _strange(self, news: _News) -> set[Key]:
+        """Return the runs that the store lists and that are not to be found here."""
+        said = self._holding.said
+        unknown = news.held - self._holding.known() - self._set_right.keys()
+        # What was settled while the renewal was on its way may still be in its list.
+        return {key for key in unknown if (at := said.said_at(key)) is None or at < news.asked_at}
+
+    def _missing(self, news: _News) -> set[Key]:
+        """Return the runs that were known here before the store was asked, and that it does not list."""
+        working = self._holding.working(news.session)
+        return {key for key, since in working.items() if since < news.asked_at and key not in news.held}
+
+    # --- what is done about it ---------------------------------------------------------------------------------------
+
+    def _stop(self, key: Key) -> None:
+        claim = self._holding.disown(key, FORGOTTEN)
+        if claim is not None:
+            _log.warning(
+                "occurrence %d of %r (attempt %d) is stopped: %s", claim.id, claim.job, claim.attempt, FORGOTTEN
+            )
+
+    def _take_up(self, lease: SessionLease, keys: set[Key]) -> None:
+        unheard_of = set()
+        for key in sorted(keys):
+            if self._holding.say_again(key):
+                _log.warning("the store forgot how occurrence %d ended (token %d): its end is said again", *key)
+            else:
+                unheard_of.add(key)
+        if unheard_of:
+            self._claiming.adopt(lease, unheard_of)

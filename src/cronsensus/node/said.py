@@ -1,0 +1,89 @@
+"""What a node told the store of the ends of its runs, for a while. Floor 4.
+
+A store may lose its last moment after it has answered: a failover to a standby that lags, a restart from a snapshot, a
+restored backup. Then it calls a run *running* whose end it had accepted. Who still knows the end says it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from cronsensus.clock import Clock
+from cronsensus.model.occurrence import Claim, Cut, Outcome
+
+KEPT = 60.0
+"""Seconds for which an end is kept after the store has answered."""
+MOST_TEXT = 32_000_000
+"""Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""
+
+Key = tuple[int, int]
+"""Occurrence and token."""
+
+
+class Back(NamedTuple):
+    """A claim that goes back: as never begun, or how it was cut off."""
+
+    claim: Claim
+    cut: Cut | None
+
+
+class _Said(NamedTuple):
+    at: float
+    what: Outcome | Back
+    text: int
+
+
+class Said:
+    """The ends that the store has accepted of this node, the latest of each run.
+
+    ``remember`` belongs to the thread of the node's rounds; anybody may read.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends: dict[Key, _Said] = {}
+        self._order: deque[tuple[float, Key]] = deque()
+        self._text = 0
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether the end of this run is still known."""
+        return key in self._ends
+
+    def keys(self) -> set[Key]:
+        """Return the runs whose end is still known."""
+        return set(self._ends)
+
+    def remember(self, key: Key, what: Outcome | Back) -> None:
+        """Note that the store has accepted an end in this moment."""
+        now = self._clock.monotonic()
+        self.take(key)
+        said = _Said(now, what, _length(what))
+        self._ends[key] = said
+        self._order.append((now, key))
+        self._text += said.text
+        while self._order and (now - self._order[0][0] > KEPT or self._text > MOST_TEXT):
+            at, oldest = self._order.popleft()
+            found = self._ends.get(oldest)
+            if found is not None and found.at == at:
+                self.take(oldest)
+
+    def said_at(self, key: Key) -> float | None:
+        """Return when the store accepted the end (monotonic seconds); ``None``: there is none, or no longer."""
+        found = self._ends.get(key)
+        return None if found is None else found.at
+
+    def take(self, key: Key) -> Outcome | Back | None:
+        """Return the end of a run, and keep it no more."""
+        found = self._ends.pop(key, None)
+        if found is None:
+            return None
+        self._text -= found.text
+        return found.what
+
+
+def _length(what: Outcome | Back) -> int:
+    if isinstance(what, Back):
+        return 0
+    error = 0 if what.error is None else len(what.error.message) + len(what.error.traceback)
+    return len(what.result or "") + error

@@ -1,0 +1,83 @@
+"""A memory store that loses its last moment, as real stores may: for tests and simulations. Floor 3.
+
+``take`` copies everything; ``restore`` makes the copy what the store says from then on. What came in between was
+acknowledged and is gone, as after a failover to a standby that lags. Tokens go on from where they were: no store gives
+one twice. Handles, clocks and lines for locks belong to processes, and stay.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.memory.state import JobRow, OccurrenceRow, SessionRow, Sorted, Space, World
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a store held at one moment. It may be restored more than once."""
+
+    spaces: dict[str, dict[str, Any]]
+    counters: dict[str, int]
+
+
+def take(store: MemoryStore) -> Snapshot:
+    """Return what the store holds now, in all namespaces."""
+    world = store._world  # noqa: SLF001 - a part of the store
+    with world.changed:
+        return Snapshot({name: _copied(vars(space)) for name, space in world.spaces.items()}, dict(world.counters))
+
+
+def restore(store: MemoryStore, snapshot: Snapshot) -> None:
+    """Let the store forget everything since ``snapshot``, in all namespaces, and tell whoever waits nothing of it."""
+    world: World = store._world  # noqa: SLF001 - a part of the store
+    with world.changed:
+        for name, space in world.spaces.items():
+            vars(space).update(_copied(snapshot.spaces[name]) if name in snapshot.spaces else _empty(world))
+        world.counters = {**snapshot.counters, "token": world.counters.get("token", 0)}
+
+
+def _empty(world: World) -> dict[str, Any]:
+    return _copied(vars(Space(world)))
+
+
+def _copied(space: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows of a space and the indexes that lead to them, as others that hold the same."""
+    jobs: dict[int, JobRow] = {id(row): copy(row) for row in space["jobs_by_id"].values()}
+    rows: dict[int, OccurrenceRow] = {id(row): copy(row) for row in space["occurrences"].values()}
+    sessions: dict[int, SessionRow] = {id(row): copy(row) for row in space["sessions"].values()}
+    for row in rows.values():
+        row.job, row.runs, row.lines = jobs[id(row.job)], list(row.runs), list(row.lines)
+    for job in jobs.values():
+        job.eras, job.pauses, job.ranges = list(job.eras), list(job.pauses), list(job.ranges)
+        job.pending, job.running = set(job.pending), set(job.running)
+        job.ids, job.serial, job.final = _sorted(job.ids), _sorted(job.serial), _sorted(job.final)
+        job.keys = {key: rows[id(row)] for key, row in job.keys.items()}
+        job.nominal = {time: [rows[id(row)] for row in found] for time, found in job.nominal.items()}
+    for session in sessions.values():
+        session.running, session.locks = _sorted(session.running), set(session.locks)
+    return {
+        "jobs": {name: jobs[id(row)] for name, row in space["jobs"].items()},
+        "jobs_by_id": {number: jobs[id(row)] for number, row in space["jobs_by_id"].items()},
+        "names": _sorted(space["names"]),
+        "due": _sorted(space["due"]),
+        "occurrences": {number: rows[id(row)] for number, row in space["occurrences"].items()},
+        "ids": _sorted(space["ids"]),
+        "pending": {priority: _sorted(waiting) for priority, waiting in space["pending"].items()},
+        "expiring": _sorted(space["expiring"]),
+        "running": set(space["running"]),
+        "sessions": {name: sessions[id(row)] for name, row in space["sessions"].items()},
+        "open": {name: sessions[id(row)] for name, row in space["open"].items()},
+        "releases": dict(space["releases"]),
+        "locks": {place: copy(row) for place, row in space["locks"].items()},
+        "trail": list(space["trail"]),
+    }
+
+
+def _sorted(keys: Sorted[Any]) -> Sorted[Any]:
+    other: Sorted[Any] = Sorted()
+    for key in keys:
+        other.add(key)
+    return other
