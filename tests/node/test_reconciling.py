@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cronsensus.errors import StoreUnavailable
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, LogLine, Occurrence
@@ -280,6 +281,25 @@ def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     bench.forget(before)
     bench.go_on()
     assert [(call.claim.id, call.claim.token > claim.token) for call in bench.begun] == [(number, True)]
+
+
+def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_is_due(monkeypatch):
+    bench = Forgetful(job(trigger=every("10s")))
+    plans: Callable[..., Any] = bench.store.fire_and_claim
+
+    def is_lost(*args: Any, **kwargs: Any) -> Any:
+        plans(*args, **kwargs)
+        monkeypatch.undo()
+        raise StoreUnavailable
+
+    monkeypatch.setattr(bench.store, "fire_and_claim", is_lost)
+    while not bench.begun:
+        bench.conductor.step()
+        bench.clock.advance(0.002)
+        bench.keeper.step()
+        bench.begun += bench.hands.calls
+    (call,) = bench.begun
+    assert call.claim.due_at <= bench.clock.now()
 
 
 # --- sessions, leases, notes -----------------------------------------------------------------------------------------

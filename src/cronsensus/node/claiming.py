@@ -152,8 +152,7 @@ class Claiming:
         known = self._holding.known() | self._holding.said.keys()
         for claim in unheard_of(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
-            self._telling.started([claim])
-            self._holding.begin(claim, lease)
+            self._begin_adopted(claim, lease)
         self._holding.in_doubt = False
 
     def adopt(self, lease: SessionLease, keys: Collection[Key]) -> None:
@@ -170,8 +169,16 @@ class Claiming:
                 self._holding.close_unheard_of(claim, UNRECORDED)
                 continue
             _log.warning("occurrence %d of %r is held by this node, which had not heard of it", claim.id, claim.job)
-            self._telling.started([claim])
+            self._begin_adopted(claim, lease)
+
+    def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
+        """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
+        seen = Reading(self._store.now(), self._clock.monotonic())
+        self._telling.started([claim])
+        if claim.due_at <= seen.now:
             self._holding.begin(claim, lease)
+        else:
+            self._holding.begin_at(seen.begin_of(claim.due_at), claim, lease)
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:
