@@ -14,14 +14,16 @@ to ``cut``, and then asserts what must hold however far that came::
 ``each_await`` repeats the scenario with the task cancelled at its n-th suspension, until it runs through: once as soon
 as it waits (what it waits for may not have begun), once when what it waits for is there, but the task has not seen it.
 
-``each_line`` does so for code on this thread: an exception is raised at each line of the library that it executes, as a
-signal handler would (Ctrl-C, Celery's soft time limit). Not at the very first line of the outermost call, because there
-CPython can raise before anything of ours could be protected.
+``each_line`` does so for code on this thread: an exception is raised wherever CPython runs signal handlers, as one of
+the user's would (Ctrl-C, Celery's soft time limit): when a function is entered, when a call of something written in C
+returns, and when a loop goes round; line by line through the library. Not when the outermost function is entered: there
+CPython raises before anything of ours could be protected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dis
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -142,8 +144,13 @@ class Interrupted(BaseException):
     """What a signal handler of the user's raises; no ``Exception``, as KeyboardInterrupt is none."""
 
 
-Point = tuple[str, int, int]
-"""A file, a line, and how many times that line has been executed before."""
+Point = tuple[str, int, int, int]
+"""A file, a line, an instruction, and how many times that has been executed before."""
+_AFTER_THESE = {
+    dis.opmap[name]
+    for name in ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "CALL_INTRINSIC_1", "CALL_METHOD")
+    if name in dis.opmap
+}
 
 
 class CutCall:
@@ -163,7 +170,9 @@ class CutCall:
         self.value: Any = None
         self.seen: list[Point] = []
         self._raises = raises
-        self._visits: Counter[tuple[str, int]] = Counter()
+        self._visits: Counter[tuple[str, int, int]] = Counter()
+        self._before: dict[FrameType, int | None] = {}
+        """The instruction that a frame has executed last; ``None``: it was one that no handler runs after."""
 
     def __call__(self, function: Callable[[], Any]) -> None:
         """Call it; whatever comes out of it is kept."""
@@ -175,33 +184,48 @@ class CutCall:
             self.error = error
         finally:
             sys.settrace(former)
+            self._before.clear()
         # A frame keeps alive what it has; in a program it would be gone with the exception.
         if self.error is not None:
             self.error = self.error.with_traceback(None)
 
     def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
+        caller = frame.f_back
+        if caller in self._before:  # what is written in Python returns without a look for signals
+            self._before[caller] = None
         if not frame.f_code.co_filename.startswith(LIBRARY):
             return None
-        if _is_outermost(frame):
-            return _after_the_first(self._line)
-        return self._line
+        self._before[frame] = None if _is_outermost(frame) else dis.opmap["RESUME"]
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return self._step
 
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            where = frame.f_code.co_filename, frame.f_lineno
-            point = (*where, self._visits[where])
-            self._visits[where] += 1
-            self.seen.append(point)
-            if point == self.point and not self.reached:
-                self.reached = True
-                raise self._raises
-        return self._line
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "return":
+            self._before.pop(frame, None)
+        elif event == "opcode":
+            instruction = frame.f_code.co_code[frame.f_lasti]
+            before = self._before.get(frame)
+            self._before[frame] = instruction
+            if before in _AFTER_THESE and instruction != dis.opmap["RESUME"]:
+                self._here(frame)
+        return self._step
+
+    def _here(self, frame: FrameType) -> None:
+        where = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
+        point = (*where, self._visits[where])
+        self._visits[where] += 1
+        self.seen.append(point)
+        if point == self.point and not self.reached:
+            self.reached = True
+            raise self._raises
 
     def __repr__(self) -> str:
         if self.point is None:
             return "not interrupted"
-        file, line, visits = self.point
-        return f"{self._raises.__name__} at {file.removeprefix(LIBRARY)}:{line}, visit {visits + 1}"
+        file, line, instruction, visits = self.point
+        name = self._raises.__name__
+        return f"{name} at {file.removeprefix(LIBRARY)}:{line}, instruction {instruction}, visit {visits + 1}"
 
 
 def _is_outermost(frame: FrameType) -> bool:
@@ -213,15 +237,6 @@ def _is_outermost(frame: FrameType) -> bool:
     return True
 
 
-def _after_the_first(line: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the first line of a frame pass."""
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        return line if event == "line" else trace
-
-    return trace
-
-
 def each_line(
     scenario: Callable[[CutCall], None],
     *,
@@ -229,20 +244,19 @@ def each_line(
     visits: int = 1,
     every: int = 1,
 ) -> int:
-    """Run the scenario with an exception at each line of the library; return how many times there was one.
+    """Run the scenario with an exception at each point of the library; return how many times there was one.
 
     Args:
-        scenario: run once as it is, to learn which lines there are, and then once for each of them.
+        scenario: run once as it is, to learn which points there are, and then once for each of them.
         raises: the exception.
-        visits: a line that is executed many times is tried the first so many times, and the last.
+        visits: a point that is come to many times is tried the first so many times, and the last.
         every: try only each so-many-th point.
     """
+    scenario(CutCall(None, raises))  # makes what is made once, and imports
     whole = CutCall(None, raises)
     scenario(whole)
-    total: Counter[tuple[str, int]] = Counter((file, line) for file, line, _ in whole.seen)
-    points = [
-        (file, line, visit) for file, line, visit in whole.seen if visit < visits or visit == total[file, line] - 1
-    ]
+    total = Counter(point[:3] for point in whole.seen)
+    points = [point for point in whole.seen if point[3] < visits or point[3] == total[point[:3]] - 1]
     assert points, "nothing of the library was executed, so nothing was tried"
     cuts = 0
     for point in points[::every]:
