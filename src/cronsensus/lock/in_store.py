@@ -21,6 +21,8 @@ from cronsensus.node.evidence import is_dead
 from cronsensus.node.guest import Guest
 from cronsensus.stores.base import Store
 
+AGAIN_WITHIN = 3.0
+"""Seconds after which what was not answered is not asked again at once: the caller has waited long enough."""
 LOOK_AGAIN = 0.5
 """Seconds after which a waiter looks by himself where an unlock is told: a hint may be lost, or the holder be dead."""
 
@@ -145,12 +147,32 @@ class StoreGate(Gate):
     # --- holding ------------------------------------------------------------------------------------------------------
 
     def free(self, lease: Lease) -> bool:
-        """Free a lock."""
-        return self._guest.store.unlock(_grant(lease))
+        """Free a lock.
+
+        An answer may be lost. Asked once more, the store says that the lock is not held under this token any more; it
+        was this process that freed it where nobody else could have taken it by the time it was asked first.
+        """
+        grant, was_held, asked_at = _grant(lease), lease.trusted, self.clock.monotonic()
+        try:
+            return self._guest.store.unlock(grant)
+        except StoreError as error:
+            if not self._asks_again(error, asked_at):
+                raise
+        return self._guest.store.unlock(grant) or was_held
 
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
-        """Let a lock last longer."""
-        return (by or self._guest.store).extend(_grant(lease), ttl=ttl)
+        """Let a lock last longer; asked once more where the answer was lost, as it only sets the time anew."""
+        store, grant, asked_at = by or self._guest.store, _grant(lease), self.clock.monotonic()
+        try:
+            return store.extend(grant, ttl=ttl)
+        except StoreError as error:
+            if not self._asks_again(error, asked_at):
+                raise
+        return store.extend(grant, ttl=ttl)
+
+    def _asks_again(self, error: StoreError, asked_at: float) -> bool:
+        """Whether it is worth to ask a second time at once: where the connection broke, not where nobody answers."""
+        return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
     def forget(self, lease: Lease) -> None:
         """Renew and watch this no more."""

@@ -128,6 +128,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _OPTIONAL_DURATIONS = {"grace", "timeout"}
 _DURATIONS = {"catch_up_window", "retry_delay", "retry_max_delay", "keep"}
+_MOST_COUNTED = 2**31 - 1
 _COUNTS = {"max_crashes": 1, "retries": 0, "priority": None, "concurrency": 1}
 
 
@@ -184,15 +185,21 @@ def _read_policy(name: str, value: Any) -> Any:
         return float(value)
     if name == "concurrency" and value is None:
         return None
+    return _whole_number(name, value)
+
+
+def _whole_number(name: str, value: Any) -> int:
     least = _COUNTS[name]
-    if (
-        not isinstance(value, int)
-        or isinstance(value, bool)
-        or abs(value) > 2**31 - 1
-        or (least is not None and value < least)
-    ):
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
         raise InvalidOption(f"{name}={value!r}: a whole number" + ("" if least is None else f", at least {least}"))
+    if abs(value) > _MOST_COUNTED:
+        raise InvalidOption(f"{name}={value!r}: a whole number, at most {_MOST_COUNTED}")
     return value
+
+
+def check_priority(priority: int) -> None:
+    """Raise ``InvalidOption`` unless every store can keep this priority."""
+    _whole_number("priority", priority)
 
 
 GUARDED = ("once:", "once_per:", "startup:")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.instants import after, as_utc, format_instant
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, check_priority
 from cronsensus.model.states import Origin, State
 
 LONGEST_KEY = 400
@@ -221,6 +221,15 @@ class Item:
     priority: int | None = None
     origin: Origin = Origin.ENQUEUE
     expires_in: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Check what a store might refuse, or cut off.
+
+        Raises:
+            InvalidOption: it would.
+        """
+        if self.priority is not None:
+            check_priority(self.priority)
 
 
 def when_due(item: Item, now: datetime) -> datetime:

@@ -5,6 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cronsensus.errors import InvalidOption
+from cronsensus.model.job import check_name
+
+_LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50}
+"""Most characters of what says whose session it is."""
+LONGEST_HOLDER = 400
+LONGEST_LEASE = timedelta(days=36_525)
+"""Of a lock; a lease that is to last for ever is one of a hundred years."""
+
+
+def check_text(text: str, longest: int, *, what: str) -> None:
+    """Raise unless every store keeps this text as it is: no NUL, no half characters, and no more than so many.
+
+    Raises:
+        InvalidOption: one of them would refuse it, or cut it off.
+    """
+    try:
+        text.encode()
+        possible = len(text) <= longest and "\0" not in text
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        shown = text if len(text) <= 60 else text[:60] + "…"
+        raise InvalidOption(f"{what} {shown!r}: use at most {longest} characters, without NUL and half characters")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
@@ -32,6 +57,15 @@ class SessionSpec:
     concurrency: int
     version: str
     functions: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what says whose session it is.
+
+        Raises:
+            InvalidOption: a store could not keep it.
+        """
+        for field, longest in _LONGEST.items():
+            check_text(getattr(self, field), longest, what=f"{field} of a session")
 
     @property
     def guest(self) -> bool:
@@ -106,6 +140,23 @@ class LockGrant:
     holder: str
     token: int
     place: int = 0
+
+
+def check_lock(name: str, holder: str, ttl: timedelta) -> None:
+    """Raise unless every store can keep a lock like this.
+
+    Raises:
+        InvalidOption: one of them could not.
+    """
+    check_name(name, what="lock name")
+    check_text(holder, LONGEST_HOLDER, what="holder of a lock")
+    check_lease(ttl)
+
+
+def check_lease(ttl: timedelta) -> None:
+    """Raise ``InvalidOption`` if a lock cannot last for so long."""
+    if ttl > LONGEST_LEASE:
+        raise InvalidOption(f"a lock lasts for at most {LONGEST_LEASE.days} days without a renewal, not for {ttl}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -475,7 +475,7 @@ class Store(ABC):
 
         Raises:
             LeaseLost: ``session`` is not alive.
-            InvalidOption: ``name`` is none that ``check_name`` allows.
+            InvalidOption: ``name``, ``holder`` or ``ttl`` is none that ``check_lock`` allows.
         """
 
     @abstractmethod

@@ -76,6 +76,21 @@ def test_a_pooler_is_noticed_and_named(store, server, schema):
     direct.close()
 
 
+@pytest.mark.parametrize("verb", ["lock", "unlock"])
+def test_a_lock_is_the_first_verb_of_a_process_that_does_not_know_of_a_pooler(
+    bouncer: PgBouncer, store: PostgresStore, schema: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = store.lock("lock", "somebody", ttl=LEASE)
+    assert held is not None
+    monkeypatch.setattr("cronsensus.stores.sql.postgres.dialect._pooled", {})
+    fresh = PostgresStore(with_query(bouncer.url, schema=schema))
+    if verb == "lock":
+        assert fresh.lock("other", "me", ttl=LEASE) is not None
+    else:
+        assert fresh.unlock(held)
+    fresh.close()
+
+
 def test_a_pooler_may_be_declared(server, schema):
     """One that keeps a connection for each client, or one that cannot be noticed."""
     with PgBouncer(server) as another:  # what is set for a session would stay in connections that others get

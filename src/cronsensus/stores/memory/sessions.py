@@ -6,9 +6,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.job import check_name
 from cronsensus.model.occurrence import Takeover
-from cronsensus.model.session import LockGrant, Renewal, SessionSpec
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_lease, check_lock
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
@@ -102,7 +101,7 @@ class SessionVerbs(Handle):
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
         """Take the first place of a lock that is free or overdue."""
-        check_name(name, what="lock name")
+        check_lock(name, holder, ttl)
         with self._writing():
             owner = None if session is None else self._live_session(session)
             place = next((number for number in range(limit) if not self._is_taken(name, number)), None)
@@ -124,6 +123,7 @@ class SessionVerbs(Handle):
 
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
+        check_lease(ttl)
         with self._writing():
             row = self._lock_under(grant)
             if row is None:

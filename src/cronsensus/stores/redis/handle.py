@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.errors import LeaseLost, UnknownJob
+from cronsensus.errors import InvalidOption, LeaseLost, UnknownJob
 from cronsensus.instants import to_micros
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
@@ -35,11 +35,11 @@ class Handle:
 
     def _read(self, verb: str, *arguments: Any) -> Any:
         """Run a script that writes nothing; return its answer."""
-        return self._run(verb, pack(arguments), confirmed=False)[1]
+        return self._run(verb, self._packed(arguments), confirmed=False)[1]
 
     def _write(self, verb: str, *arguments: Any) -> Any:
         """Run a script that writes; return its answer. A clock that was set back is written down in the same step."""
-        return self._run_watched(verb, pack(arguments), confirmed=False)
+        return self._run_watched(verb, self._packed(arguments), confirmed=False)
 
     def _decide(self, verb: str, *arguments: Any) -> Any:
         """Run a script that decides something; return its answer once as many replicas have it as the URL asks for.
@@ -47,7 +47,13 @@ class Handle:
         Raises:
             TooFewReplicas: they have not. It is done all the same.
         """
-        return self._run_watched(verb, pack(arguments), confirmed=True)
+        return self._run_watched(verb, self._packed(arguments), confirmed=True)
+
+    def _packed(self, arguments: tuple[Any, ...]) -> bytes:
+        try:
+            return pack(arguments)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise InvalidOption(f"{self._url.where} cannot keep this value: {error}") from error
 
     def _run_watched(self, verb: str, arguments: bytes, *, confirmed: bool) -> Any:
         after = self._steady.monotonic()

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from cronsensus.errors import StoreError
-from cronsensus.model.job import check_name
-from cronsensus.model.session import LockGrant, LockView
+from cronsensus.model.session import LockGrant, LockView, check_lease, check_lock
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.line import QueueLine
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -25,7 +24,7 @@ class LockVerbs(Handle):
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
         """Take the first place of a lock that is free or overdue; look and take in one script."""
-        check_name(name, what="lock name")
+        check_lock(name, holder, ttl)
         try:
             taken = self._decide("lock", name, holder, length(ttl), session, limit)
         except TooFewReplicas as short:
@@ -45,6 +44,7 @@ class LockVerbs(Handle):
 
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
+        check_lease(ttl)
         extended: bool = self._write("extend", grant.name, grant.place, str(grant.token), length(ttl))
         return extended
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table
 from sqlalchemy.sql.base import Executable
 
-from cronsensus.errors import StoreBusy, StoreError, UnsupportedTransaction
+from cronsensus.errors import CronsensusError, StoreBusy, UnsupportedTransaction
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import Dialect, Reading
 
@@ -148,7 +148,7 @@ class Borrowed(Dialect):
         values = [dict(zip(names, row, strict=True)) for row in rows]
         return sum(self.change(connection, statement, one) for one in values)
 
-    def translate(self, error: Exception) -> StoreError | None:
+    def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error means."""
         return self._own.translate(error)
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import SystemClock
-from cronsensus.errors import StoreBusy, StoreError
+from cronsensus.errors import CronsensusError, StoreBusy
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.schema import counters
 
@@ -191,7 +191,7 @@ class Dialect(ABC):
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def translate(self, error: Exception) -> StoreError | None:
+    def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user; ``None``: it is a mistake of ours."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, cast
 from sqlalchemy import Connection
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.errors import CronsensusError
+from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.instants import from_micros
 from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
@@ -207,6 +207,8 @@ class SqlHandle(Store):
             yield
         except CronsensusError:
             raise
+        except (OverflowError, UnicodeEncodeError) as error:  # before it came to the server
+            raise InvalidOption(f"{self._where} cannot keep this value: {error}") from error
         except Exception as error:
             explained = self._dialect.translate(error)
             if explained is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.instants import from_micros
-from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch, check_name
+from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
 from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
@@ -28,7 +28,7 @@ from cronsensus.model.occurrence import (
     name_of,
 )
 from cronsensus.model.plan import Plan
-from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
+from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State
 from cronsensus.stores.base import AT_ONCE, Glance, PutResult, Share, check_ahead
 from cronsensus.stores.sql import (
@@ -249,7 +249,7 @@ class SqlStore(SqlHandle):
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
         """Take a lock; one that is plainly held is seen without the write lock."""
-        check_name(name, what="lock name")
+        check_lock(name, holder, ttl)
         wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         with self._reading() as tx:
             if locks.is_taken(tx, wanted):
@@ -260,6 +260,7 @@ class SqlStore(SqlHandle):
     @repeated
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
+        check_lease(ttl)
         with self._writing() as tx:
             return locks.extend(tx, grant, ttl)
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, inser
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
@@ -150,6 +150,9 @@ class MysqlDialect(Dialect):
     def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:  # noqa: ARG002 - MySQL takes any key
         """Return INSERT IGNORE; ``execute_many`` sees to it that nothing but a key that stands already is ignored.
 
+        IGNORE also cuts off what is too long and clips what is out of range. The answer counts the warnings, so that is
+        found out without a question, and undone.
+
         ON DUPLICATE KEY UPDATE would say of a single row only that it is there now, not whether it was there before:
         with FOUND_ROWS both count one.
         """
@@ -211,7 +214,7 @@ class MysqlDialect(Dialect):
         for text, count in self._statements(driver).many(statement, names).texts(driver, rows):
             with driver.cursor() as cursor:
                 self._send(cursor, text)
-                if ignoring and cursor.rowcount != count:
+                if ignoring and (cursor.rowcount != count or cursor.warning_count):
                     self._require_duplicates(driver)
                 touched += cursor.rowcount
         return touched
@@ -219,6 +222,8 @@ class MysqlDialect(Dialect):
     def _require_duplicates(self, driver: BoundedConnection) -> None:
         """Raise if something else was ignored than keys that stand already."""
         others = [row for row in run(driver, "SHOW WARNINGS") if row[1] != _DUPLICATE]
+        if others and errors.is_about_a_value(others[0][1]):
+            raise errors.cannot_keep(others[0][2], self.url)
         if others:
             raise StoreUnavailable(f"{self.url.where} ignored more than it should ({others[0][2]}); please report this")
 
@@ -244,7 +249,7 @@ class MysqlDialect(Dialect):
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
-    def translate(self, error: Exception) -> StoreError | None:
+    def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
         return errors.translate(errors.cause_of(error), self.url)
 

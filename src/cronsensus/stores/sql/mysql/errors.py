@@ -6,6 +6,8 @@ from pymysql.constants import CR, ER
 from pymysql.err import InterfaceError, MySQLError
 
 from cronsensus.errors import (
+    CronsensusError,
+    InvalidOption,
     SchemaMismatch,
     StoreBusy,
     StoreCorrupt,
@@ -41,6 +43,15 @@ _TOO_MANY = {ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REA
 _READ_ONLY = {ER.OPTION_PREVENTS_STATEMENT, 1836, 1792}
 _NO_SCHEMA = {ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}
 _TOOK_TOO_LONG = {ER.QUERY_INTERRUPTED, 1969, 3024}  # by KILL QUERY; by a limit of MariaDB's; of MySQL's
+_NO_VALUE = {
+    ER.WARN_DATA_OUT_OF_RANGE,
+    ER.DATA_TOO_LONG,
+    1265,  # cut off
+    1366,  # no text of this column's kind
+    1406,
+    1690,  # out of range in an expression
+    3988,  # cannot be converted to the character set
+}
 _DAMAGED = {126, 127, 134, 144, 145, ER.NOT_KEYFILE, ER.CRASHED_ON_USAGE, ER.CRASHED_ON_REPAIR, 1712, 1877}
 
 
@@ -77,7 +88,7 @@ def try_again(error: BaseException, url: MysqlUrl) -> TryAgain | None:
     return None
 
 
-def translate(error: BaseException, url: MysqlUrl) -> StoreError | None:
+def translate(error: BaseException, url: MysqlUrl) -> CronsensusError | None:
     """Return what ``error``, met while working on ``url``, means to the user; ``None``: it is a mistake of ours."""
     if not isinstance(error, MySQLError):
         return None
@@ -91,7 +102,19 @@ def translate(error: BaseException, url: MysqlUrl) -> StoreError | None:
         return StoreUnavailable(
             f"{url.where}: the connection was lost ({said or 'it is closed'}); it is tried again. Look: {url.client}"
         )
+    if code in _NO_VALUE:
+        return cannot_keep(said, url)
     return _of_access(code, said, url) or _of_state(code, said, url) or _of_settings(code, said, url)
+
+
+def cannot_keep(said: str, url: MysqlUrl) -> InvalidOption:
+    """Return the error for a value that no column has room for."""
+    return InvalidOption(f"{url.where} cannot keep this value: {said}")
+
+
+def is_about_a_value(code: int) -> bool:
+    """Whether an error or a warning with this number says that a value did not fit as it was."""
+    return code in _NO_VALUE
 
 
 def _not_reached(said: str, url: MysqlUrl) -> StoreUnavailable:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError
+from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
@@ -66,6 +66,11 @@ class PostgresDialect(Dialect):
     def pooled(self) -> bool:
         """Whether a pooler was found between here and the server, by any handle of this process."""
         return _pooled.get(self.url.where, self.url.pooler == "transaction")
+
+    @property
+    def knows_pooler(self) -> bool:
+        """Whether a connection of this process has found out, or the URL says."""
+        return self.url.pooler != "auto" or self.url.where in _pooled
 
     def note_pooler(self, *, pooled: bool) -> None:
         """Be told what a new connection has found."""
@@ -231,7 +236,7 @@ class PostgresDialect(Dialect):
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
-    def translate(self, error: Exception) -> StoreError | None:
+    def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error of the driver means to the user."""
         return errors.translate(getattr(error, "orig", None) or error, self.url)
 

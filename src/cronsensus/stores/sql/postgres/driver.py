@@ -38,6 +38,9 @@ _SETTINGS = {
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
+    # A statement without a BEGIN around it has no other word for it. Whatever the role's or the database's default is:
+    # a statement that waited for a row must see the row as it is then.
+    "default_transaction_isolation": "'read committed'",
 }
 # What is answered for must outlive a crash of the server; who gave that up has no ledger to rely on.
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', {local}) WHERE current_setting('synchronous_commit') = 'off'"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from cronsensus.errors import (
+    CronsensusError,
+    InvalidOption,
     SchemaMismatch,
     StoreBusy,
     StoreCorrupt,
@@ -131,12 +133,14 @@ def is_cut(error: BaseException) -> bool:
     return code.startswith("08") or code in _CUT
 
 
-def translate(error: BaseException, url: PostgresUrl) -> StoreError | None:
+def translate(error: BaseException, url: PostgresUrl) -> CronsensusError | None:
     """Return what ``error``, met while working on ``url``, means to the user; ``None``: it is a mistake of ours."""
     if not isinstance(error, psycopg.Error):
         return None
     kind = _kind(error)
     if kind is None:
+        if isinstance(error, psycopg.DataError):
+            return InvalidOption(f"{url.where} cannot keep this value: {url.hide(_first_line(error))}")
         return None
     known = url.connection
     meaning, text = _MEANINGS[kind]

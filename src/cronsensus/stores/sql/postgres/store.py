@@ -15,11 +15,12 @@ from sqlalchemy import Connection, Engine, create_engine, update
 from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
-from cronsensus.model.job import check_name
-from cronsensus.model.session import LockGrant, Renewal, SessionSpec
+from cronsensus.errors import StoreUnavailable
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_lease, check_lock
 from cronsensus.stores.base import Glance, Share
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks, looking
+from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
@@ -145,8 +146,8 @@ class PostgresStore(SqlStore):
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
         """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
-        check_name(name, what="lock name")
-        if self._postgres.pooled:  # it wants each statement to bring its settings
+        check_lock(name, holder, ttl)
+        if self._is_pooled():  # it wants each statement to bring its settings
             return super().lock(name, holder, ttl=ttl, session=session, limit=limit)
         wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
@@ -171,26 +172,48 @@ class PostgresStore(SqlStore):
     @repeated
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held, in one statement."""
-        if self._postgres.pooled:
+        check_lease(ttl)
+        if self._is_pooled():
             return super().extend(grant, ttl=ttl)
         given = (self.namespace, grant.name, grant.place, grant.token, ttl // _MICROSECOND)
         return self._run(self._statements.extend, *given).rowcount == 1
 
-    @repeated
     def unlock(self, grant: LockGrant) -> bool:
-        """Free a lock that is still held, in one statement, and then tell who waits for it."""
-        if self._postgres.pooled:
+        """Free a lock that is still held, in one statement, and then tell who waits for it.
+
+        Raises:
+            StoreUnavailable: the connection was cut, and the lock is not held under this token any more: whether it was
+                freed or had run out, the store cannot tell.
+        """
+        if self._is_pooled():
             return super().unlock(grant)
         given = (self.namespace, grant.name, grant.place, grant.token)
-        freed = self._run(self._statements.free, *given).rowcount == 1
-        if freed:
+        cut: TryAgain | None = None
+        try:
+            freed = self._run(self._statements.free, *given).rowcount == 1
+        except TryAgain as error:
+            cut = error
+            freed = self._run(self._statements.free, *given).rowcount == 1
+        if freed or cut is not None:
             self.call_next(grant.name)
+        if not freed and cut is not None:
+            raise StoreUnavailable(
+                f"{self._where}: the connection was lost while the lock {grant.name!r} was freed; it is not held under "
+                f"token {grant.token} any more, and whether it had run out before cannot be told"
+            ) from cut
         return freed
 
     def _run(self, text: str, *values: Any) -> RawCursor[Any]:
         """Run a statement that is a transaction by itself."""
         with self._glancing() as tx:
             return one_statement.run(driver_of(tx.connection), text, *values, *self._postgres.clock_arguments)
+
+    def _is_pooled(self) -> bool:
+        """Whether a pooler stands between; found out by connecting, where no connection of this process has yet."""
+        if not self._postgres.knows_pooler:
+            with self._errors_explained():
+                self._connections.give_back(self._connections.take())
+        return self._postgres.pooled
 
     @property
     def _statements(self) -> one_statement.Statements:
