@@ -92,6 +92,15 @@ def _configured(found: Application, **flags: Any) -> Application:
     return found
 
 
+def settled() -> Settings | None:
+    """Return the settings if they name the store and no application can change that; ``None``: one can, or none do."""
+    known, invocation = settings(), Invocation.current()
+    if invocation.url is not None:
+        return known
+    may_be_another = invocation.app or known.app or any((Path.cwd() / candidate).exists() for candidate in CANDIDATES)
+    return None if may_be_another or known.source("url") == "default" else known
+
+
 def known_settings() -> tuple[Settings, str | None]:
     """Return the settings that a node would have here, and the application whose arguments are among them."""
     named = Invocation.current().app or settings().app

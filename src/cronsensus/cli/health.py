@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from cronsensus.cli.app import opened_store
+from cronsensus.cli.app import opened_store, settled
 from cronsensus.cli.errors import FAILED, OK
 from cronsensus.cli.group import Command
 from cronsensus.cli.output import Cell, Output
 from cronsensus.cli.waiting import is_alive, needs_no_node
 from cronsensus.cli.words import counted
+from cronsensus.model.session import SessionView
+from cronsensus.stores.sql.probe import Living, probe
 
 
 @click.command(cls=Command)
@@ -23,13 +27,12 @@ def health(node: str | None) -> int:
     cronsensus health --node "$HOSTNAME"
     """
     output = Output.current()
-    with opened_store(writable=True) as store:
-        sessions = store.sessions()
-        living = [one for one in sessions if is_alive(one)]
-        # The default name is host:pid, and a probe inside of a container knows only the host.
-        called = {one.id: {one.node, one.node.rpartition(":")[0], one.id} for one in living}
-        found = [one for one in living if (not one.guest if node is None else node in called[one.id])]
-        idle = None if found or node is not None else needs_no_node(store, sessions)
+    living, idle = _look()
+    # The default name is host:pid, and a probe inside of a container knows only the host.
+    called = {one.id: {one.node, one.node.rpartition(":")[0], one.id} for one in living}
+    found = [one for one in living if (not one.guest if node is None else node in called[one.id])]
+    if found or node is not None:
+        idle = None
     ok = bool(found) or idle is not None
     if output.as_json:
         names = [{"node": one.node, "session": one.id, "state": one.state} for one in found]
@@ -42,3 +45,14 @@ def health(node: str | None) -> int:
         who = "no node is alive" if node is None else f"node {node!r} is not alive"
         output.line(Cell(f"fail: the store answers, but {who}", "bold red"))
     return OK if ok else FAILED
+
+
+def _look() -> tuple[Sequence[Living | SessionView], str | None]:
+    """Return the sessions that live, and why no node is needed, if none is."""
+    known = settled()
+    quick = None if known is None else probe(known.url, known.namespace)
+    if quick is not None:
+        return quick.living, None if quick.needs_a_node else "guarded functions and locks need none"
+    with opened_store(writable=True) as store:
+        sessions = store.sessions()
+        return [one for one in sessions if is_alive(one)], needs_no_node(store, sessions)

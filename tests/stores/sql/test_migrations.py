@@ -9,7 +9,8 @@ from sqlalchemy import text
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql import migrations
-from cronsensus.stores.sql.schema import VERSION, metadata
+from cronsensus.stores.sql.schema import metadata
+from cronsensus.stores.sql.version import VERSION
 
 PROCESSES = 8
 ALL_STEPS = [name for _, name, _ in migrations.MIGRATIONS]

@@ -31,11 +31,11 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome, RunErro
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.filesystems import is_network, kind_of
-from cronsensus.stores.sql.schema import VERSION
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import dialect as dialect_module
 from cronsensus.stores.sql.sqlite import store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
+from cronsensus.stores.sql.version import VERSION
 from cronsensus.testing.conformance.scene import START, a_session
 from cronsensus.triggers import every
 

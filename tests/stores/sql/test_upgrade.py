@@ -9,7 +9,8 @@ from sqlalchemy import Connection, NullPool, create_engine, inspect, make_url, t
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec
 from cronsensus.stores import open_store
-from cronsensus.stores.sql.schema import VERSION, metadata
+from cronsensus.stores.sql.schema import metadata
+from cronsensus.stores.sql.version import VERSION
 from cronsensus.triggers import every
 
 VERSION_1 = Path(__file__).parent / "version_1"

@@ -25,12 +25,6 @@ from cronsensus.stores.sql.schema import counters
 Arrange = Callable[[Sequence[Any]], Any]
 AnyRow = Row[Any]
 
-MOST_PAUSED = 2.0
-"""Seconds that a transaction of ours may stand still between two statements before the server ends it.
-
-Whoever is frozen in the middle of a verb holds locks that others wait for; these must not wait for a whole lease.
-"""
-
 _HOST = SystemClock()
 
 TAKE_TOKENS = update(counters).where(counters.c.name == "token").values(value=counters.c.value + bindparam("count"))

@@ -29,9 +29,6 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 
 MARK = "cronsensus_run"
-MOST_IDLE = 60
-"""Seconds between two statements of a block after which a server that has no limit of its own ends the transaction: the
-locks of a node that stands still would keep the run's next attempt waiting for ever."""
 
 
 class Lending:

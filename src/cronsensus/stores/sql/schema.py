@@ -42,9 +42,6 @@ from sqlalchemy.types import TypeEngine
 
 from cronsensus.model.states import Origin, State
 
-VERSION = 2
-"""The schema that this code knows; the number of the newest migration."""
-
 metadata = MetaData()
 
 Big = BigInteger().with_variant(Integer(), "sqlite")

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.stores.sql.migrations import m0001_first, m0002_additions
-from cronsensus.stores.sql.schema import VERSION, schema
+from cronsensus.stores.sql.schema import schema
+from cronsensus.stores.sql.version import VERSION
 
 Upgrade = Callable[[Connection], None]
 
@@ -23,7 +24,7 @@ MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
     (1, "m0001_first", m0001_first.upgrade),
     (2, "m0002_additions", m0002_additions.upgrade),
 )
-"""All steps, in order. The last number is ``schema.VERSION``."""
+"""All steps, in order. The last number is ``VERSION``."""
 
 
 def version_of(connection: Connection) -> int:

@@ -7,6 +7,20 @@ wake-ups: nodes look by themselves.
 Run against MariaDB 10.11 only. Of what MySQL alone does otherwise each place says so, by the words "not run".
 """
 
-from cronsensus.stores.sql.mysql.store import MysqlStore
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cronsensus.stores.sql.mysql.store import MysqlStore
 
 __all__ = ["MysqlStore"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the store when it is asked for: what only asks the driver, such as a probe, does without SQLAlchemy."""
+    if name in __all__:
+        from cronsensus.stores.sql.mysql.store import MysqlStore
+
+        return MysqlStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

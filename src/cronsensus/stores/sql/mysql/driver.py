@@ -20,8 +20,7 @@ from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
 from cronsensus.errors import InvalidOption, MissingExtra, StoreUnavailable
-from cronsensus.stores.sql.dialect import MOST_PAUSED
-from cronsensus.stores.sql.lending import MOST_IDLE
+from cronsensus.stores.sql.bounds import MOST_IDLE, MOST_PAUSED
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 
 BEYOND = 5.0

@@ -14,8 +14,8 @@ from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
-from cronsensus.stores.sql.lending import MOST_IDLE
 from cronsensus.stores.sql.postgres import errors
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, patience, settings
 from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of

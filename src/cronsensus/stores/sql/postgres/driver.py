@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import psycopg
 
 from cronsensus.clock import SystemClock
-from cronsensus.stores.sql.dialect import MOST_PAUSED
+from cronsensus.stores.sql.bounds import MOST_PAUSED
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 
 Value = TypeVar("Value")

@@ -5,6 +5,20 @@ its reads can be overtaken; ``synchronous=FULL``, so an acknowledged write outli
 the host's wall clock, leases by its monotonic clock: setting the clock kills no lease.
 """
 
-from cronsensus.stores.sql.sqlite.store import SqliteStore
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cronsensus.stores.sql.sqlite.store import SqliteStore
 
 __all__ = ["SqliteStore"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the store when it is asked for: what only asks the driver, such as a probe, does without SQLAlchemy."""
+    if name in __all__:
+        from cronsensus.stores.sql.sqlite.store import SqliteStore
+
+        return SqliteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,129 @@
+"""Ask a SQL store which nodes live, quickly: with the driver alone, and two statements. Floor 3.
+
+A probe has a second, and a small machine; SQLAlchemy takes half of that to load. What is asked here is what
+``sessions`` and ``jobs`` answer, and where anything is not as it should be, this gives no answer: then the store's own
+verbs find out, and say what is wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cronsensus.model.job import GUARDED
+from cronsensus.stores.sql.version import VERSION
+
+Ask = Callable[[str], Sequence[Sequence[Any]]]
+_SESSIONS = """
+SELECT node, id, draining, concurrency
+  FROM cronsensus_sessions
+ WHERE namespace = {namespace} AND ended_at IS NULL AND epoch = {epoch} AND lease_until > {now}
+   AND (SELECT MAX(version) FROM cronsensus_schema) = {version}
+ ORDER BY number DESC
+ LIMIT 200
+"""
+_NEEDS_A_NODE = """
+SELECT 1
+  FROM cronsensus_jobs
+ WHERE namespace = {namespace} AND retired_at IS NULL AND NOT (source = 'runtime' AND {function} = name AND ({guarded}))
+ LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """A session that is in time with its lease."""
+
+    node: str
+    id: str
+    state: str
+    guest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a probe found: at least one living session; and whether there is a job that only a node can run."""
+
+    living: list[Living]
+    needs_a_node: bool
+
+
+def probe(url: str, namespace: str) -> Answer | None:
+    """Return which sessions live; ``None``: none, or this cannot tell, and the store itself must be asked."""
+    try:
+        with _ASKING[url.partition(":")[0]](url, namespace) as (ask, words):
+            living = [
+                Living(node, number, "draining" if draining else "alive", concurrency == 0)
+                for node, number, draining, concurrency in ask(_SESSIONS.format(version=VERSION, **words))
+            ]
+            if not living:
+                return None
+            return Answer(living, bool(ask(_NEEDS_A_NODE.format(guarded=_guarded(), **words))))
+    except Exception:  # noqa: BLE001 - whatever it is, the store's own verbs explain it
+        return None
+
+
+def _guarded() -> str:
+    return " OR ".join(f"substr(name, 1, {len(prefix)}) = '{prefix}'" for prefix in GUARDED)
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable() or "\\" in text:
+        raise ValueError("a namespace that must be escaped")
+    return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def _sqlite(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
+    import sqlite3
+    from urllib.parse import quote
+
+    from cronsensus.stores.sql.sqlite import boot, errors
+    from cronsensus.stores.sql.sqlite.url import read_url
+
+    path = read_url(url).path
+    if errors.is_read_only(path):
+        raise OSError("read-only")
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
+        now = round(time.monotonic() * 1_000_000)  # noqa: TID251 - the clock of SQLite's leases is the host's
+        words = {"epoch": _quoted(boot.boot_id()), "now": str(now), "function": "function"}
+        yield lambda text: driver.execute(text).fetchall(), {"namespace": _quoted(namespace), **words}
+
+
+@contextmanager
+def _postgres(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
+    from cronsensus.stores.sql.postgres.driver import open_connection
+    from cronsensus.stores.sql.postgres.url import read_url
+
+    parsed = read_url(url)
+    now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    with closing(open_connection(parsed)) as driver:
+        driver.execute(f"SET search_path = {parsed.schema}")
+        words = {"epoch": "'server' AND NOT pg_is_in_recovery()", "now": now, "function": "function"}
+        yield (
+            lambda text: driver.execute(text).fetchall(),
+            {"namespace": _quoted(namespace), **words},
+        )
+
+
+@contextmanager
+def _mysql(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
+    from cronsensus.stores.sql.mysql.driver import open_connection, run
+    from cronsensus.stores.sql.mysql.url import read_url
+
+    now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+    words = {"epoch": "'server' AND NOT @@GLOBAL.read_only", "now": now, "function": "`function`"}
+    with closing(open_connection(read_url(url))) as driver:
+        yield lambda text: run(driver, text), {"namespace": _quoted(namespace), **words}
+
+
+_ASKING = {
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "mysql": _mysql,
+    "mariadb": _mysql,
+}

@@ -1,0 +1,6 @@
+"""Which schema this code knows. Floor 3."""
+
+from __future__ import annotations
+
+VERSION = 2
+"""The schema that this code knows; the number of the newest migration."""

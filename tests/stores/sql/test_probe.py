@@ -1,0 +1,89 @@
+"""A probe asks the driver alone: it says what the store's own verbs say, or nothing."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronsensus.model.job import JobSpec
+from cronsensus.stores import Store, open_store
+from cronsensus.stores.sql.probe import probe
+from cronsensus.testing.conformance.scene import a_session
+from cronsensus.triggers import every
+
+LEASE = timedelta(minutes=10)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    store = open_store(url, namespace="it's")
+    store.migrate()
+    yield store
+    store.close()
+
+
+def test_living_sessions_are_those_of_the_store(url: str, store: Store):
+    store.open_session(replace(a_session("one"), node="web-1:7"), lease=LEASE)
+    store.open_session(a_session("two"), lease=timedelta(microseconds=1))
+    store.open_session(a_session("three"), lease=LEASE)
+    store.close_session("three")
+    found = probe(url, "it's")
+    assert found is not None
+    assert [(one.node, one.id, one.state, one.guest) for one in found.living] == [("web-1:7", "one", "alive", False)]
+    store.drain("one", by="ann", why="")
+    found = probe(url, "it's")
+    assert found is not None
+    assert found.living[0].state == "draining"
+
+
+def test_jobs_other_than_guarded_functions_need_a_node(url: str, store: Store):
+    store.open_session(a_session("one"), lease=LEASE)
+    guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
+    store.put_jobs([guarded], release="r1")
+    found = probe(url, "it's")
+    assert found is not None
+    assert not found.needs_a_node
+    store.put_jobs([guarded, JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r1")
+    found = probe(url, "it's")
+    assert found is not None
+    assert found.needs_a_node
+
+
+def test_where_nothing_lives_or_nothing_can_be_asked_there_is_no_answer(url: str, store: Store):
+    assert probe(url, "it's") is None
+    store.open_session(a_session("one"), lease=LEASE)
+    assert probe(url, "another") is None
+    assert probe("sqlite:///nowhere.db", "it's") is None
+    assert probe("redis://localhost:1", "it's") is None
+    assert not Path("nowhere.db").exists()
+
+
+def test_store_of_another_schema_has_no_answer(url: str, store: Store, monkeypatch: pytest.MonkeyPatch):
+    from cronsensus.stores.sql import probe as module
+
+    store.open_session(a_session("one"), lease=LEASE)
+    monkeypatch.setattr(module, "VERSION", 999)
+    assert probe(url, "it's") is None
+
+
+def test_probe_loads_no_sqlalchemy(url: str, store: Store):
+    store.open_session(a_session("one"), lease=LEASE)
+    code = (
+        "import sys; from cronsensus.cli import cli; "
+        "code = cli.main(['health', '--namespace', \"it's\", '--url', sys.argv[1]], standalone_mode=False); "
+        "sys.exit('sqlalchemy' if 'sqlalchemy' in sys.modules else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "ok: the store answers, 1 live node\n"
