@@ -46,7 +46,18 @@ class CronsensusError(Exception):
     """Something went wrong in cronsensus."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        super().__init__(message or default_message(type(self)))
+
+
+def default_message(kind: type[CronsensusError]) -> str:
+    """Return what an exception says whose ``raise`` said nothing: the first line of its class, or its name.
+
+    A subclass of the user's has no docstring of its own, and under ``python -OO`` ours have none either.
+    """
+    for each in kind.__mro__:
+        if issubclass(each, CronsensusError) and (text := (each.__dict__.get("__doc__") or "").strip()):
+            return str(text.splitlines()[0])
+    return kind.__name__
 
 
 class ConfigurationError(CronsensusError):
@@ -160,6 +171,8 @@ class OccurrenceTooOld(CoordinationError):
 class RunFailed(CronsensusError):
     """The occurrence ended otherwise than with a result."""
 
+    occurrence: object = None
+
     def __init__(self, message: str | None = None, *, occurrence: object = None) -> None:
         super().__init__(message)
         self.occurrence = occurrence
@@ -171,6 +184,9 @@ class TaskControl(CronsensusError):
 
 class Retry(TaskControl):
     """Try this occurrence again later, within the job's retries."""
+
+    # Of the class, too: a subclass may forget super().__init__().
+    after: timedelta | float | str | None = None
 
     def __init__(self, message: str | None = None, *, after: timedelta | float | str | None = None) -> None:
         super().__init__(message)

@@ -14,6 +14,7 @@ Executors' threads, the keeper's and the node's own come here; what follows an e
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -21,10 +22,11 @@ from typing import NamedTuple
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import Claim, Cut, Outcome, RunError, Settled
+from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.ending import describe
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
@@ -255,9 +257,10 @@ class Holding:
             self._executors[registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
             # A claim that nobody runs and nobody gives back would wait for the end of this session.
-            _log.exception("cannot start %r", run)
-            failed = RunError(type=type(error).__name__, message=f"the node could not start it: {error}")
+            said = describe(error)
+            failed = dataclasses.replace(said, message=f"the node could not start it: {said.message}")
             self.ended(call, Ending(kind="raised", error=failed))
+            _log.exception("cannot start %r", run)
 
     def settle(self) -> bool:
         """Give the store the endings since the last round, and claims that go back; return whether there were any."""

@@ -74,13 +74,30 @@ class Run:
         self.attempt: int = claim.attempt
         self.token: int = claim.token
         self.session: str = claim.session
-        self.lease_lost = threading.Event()
-        self.cancelled = threading.Event()
-        self.cancel_reason: str | None = None
+        self._lease_lost = threading.Event()
+        self._cancelled = threading.Event()
+        self._cancel_reason: str | None = None
         self._on_progress = on_progress
         self._on_line = on_line
         self._effects = effects
         self._trusted = trusted
+
+    # Not to be replaced: the node asks them when the run ends, and a job that wrote over one would end without a word.
+
+    @property
+    def lease_lost(self) -> threading.Event:
+        """Set when another node may be running this; see the class."""
+        return self._lease_lost
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set when the run should stop; see the class."""
+        return self._cancelled
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why it should stop; ``None`` as long as it should not."""
+        return self._cancel_reason
 
     def progress(self, done: float, total: float = 100) -> None:
         """Say how far the run is: written within half a second, and refused once the run is not current.
@@ -227,8 +244,8 @@ class Run:
 
     def stop(self, reason: str, *, lease_lost: bool = False) -> None:
         """Ask the run to stop. The first reason stands."""
-        if self.cancel_reason is None:
-            self.cancel_reason = reason
+        if self._cancel_reason is None:
+            self._cancel_reason = str(reason)
         if lease_lost:
             self.lease_lost.set()
         self.cancelled.set()

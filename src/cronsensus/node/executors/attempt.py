@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
-from cronsensus.node.executors.base import Call, Done, with_run
+from cronsensus.node.executors.base import Call, Done, Registered, with_run
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.ending import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
@@ -142,16 +142,27 @@ class Attempts(Generic[A]):
         return left
 
 
-def arguments(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def perform_call(run: Run, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
+    """Call a function with what a store keeps for it, and with its ``Run`` where it wants one. Raises nothing."""
+    try:
+        args, kwargs = arguments(run, registered, args, kwargs)
+    except BaseException as error:  # noqa: BLE001 — see ``perform``
+        return dataclasses.replace(raised(error, run), hopeless=True)
+    return perform(run, registered.function, args, kwargs)
+
+
+def arguments(
+    run: Run, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call, with its ``Run`` where the function wants one."""
-    wanted = call.registered
-    return with_run(call.run, wanted.run_parameter, wanted.before_run, call.claim.args, call.claim.kwargs)
+    return with_run(run, registered.run_parameter, registered.before_run, args, kwargs)
 
 
 def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
     """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended.
 
-    In a forked child that the function leaves behind this does not return.
+    Raises nothing, or the attempt would never end. In a forked child that the function leaves behind it does not
+    return.
     """
     process = os.getpid()
     try:

@@ -39,8 +39,8 @@ from typing import Any, NoReturn
 from cronsensus.clock import SystemClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine, RunError
-from cronsensus.node.executors.attempt import perform
-from cronsensus.node.executors.base import with_run
+from cronsensus.node.executors.attempt import perform_call
+from cronsensus.node.executors.base import Registered
 from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.ending import STOPPED, cancelled, raised, stack_at
 from cronsensus.node.executors.importing import Target, load, mark_child_process
@@ -205,8 +205,8 @@ class Child:
             if self._stopping:
                 return cancelled(run, detail="before it began")
             function = self._find(begin.target)
-            args, kwargs = with_run(run, begin.run_parameter, begin.before_run, begin.args, begin.kwargs)
-            return perform(run, function, args, kwargs)
+            registered = Registered(begin.job, function, "process", begin.run_parameter, begin.before_run)
+            return perform_call(run, registered, begin.args, begin.kwargs)
         except BaseException as error:  # noqa: BLE001 — a module that cannot be imported, or the stop itself
             return raised(error, run)
         finally:

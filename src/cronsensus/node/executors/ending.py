@@ -1,7 +1,10 @@
 """Turn what a function returned or raised into an ``Ending``. Floor 4.
 
 Nothing that a job raises gets past this file: ``sys.exit`` ends the run and not the node, and an exception that cannot
-even be printed still gives an error that can be read.
+even be printed still gives an error that can be read. Whatever looks at an object of the job's (its class, text,
+attributes, traceback) may run code of the job's, which may raise anything. So ``returned``, ``raised``,
+``describe``, ``cannot_be_called``, ``stack_of`` and ``stack_at`` raise nothing at all: an executor that stumbled would
+lose the run.
 
 After a request to stop, the first of these holds: what returned normally counts as returned (the result was there
 before the request was noticed; if the lease is lost, the store refuses it anyway); ``Skip`` and ``Retry`` are the job's
@@ -24,13 +27,24 @@ from typing import Any
 
 from cronsensus.codec import dumps
 from cronsensus.durations import format_duration, parse_duration
-from cronsensus.errors import Cancel, CronsensusError, InvalidDuration, InvalidPayload, LeaseLost, Retry, Skip
+from cronsensus.errors import (
+    Cancel,
+    CronsensusError,
+    InvalidDuration,
+    InvalidPayload,
+    LeaseLost,
+    Retry,
+    Skip,
+    default_message,
+)
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
 from cronsensus.node.run import Run
 
 LONGEST_MESSAGE = 2_000
+_DEEPEST_GROUP = 100
+_MOST_EXCEPTIONS = 200
 LONGEST_TRACEBACK = 16 * 1024
 MOST_FRAMES = 30
 STOPPED = "Stopped"
@@ -60,7 +74,7 @@ def returned(value: Any) -> Ending:
     except InvalidPayload as error:
         message = f"the job ran to its end, but its {error}. Return None if nobody needs the result"
         failure = RunError(type="InvalidPayload", message=clean(message, LONGEST_MESSAGE))
-    except Exception as error:  # noqa: BLE001 — out of memory, or a subclass of str with ideas of its own
+    except BaseException as error:  # noqa: BLE001 — out of memory, or a class with ideas of its own
         failure = describe(error)
     return Ending(kind="raised", error=failure, hopeless=True)
 
@@ -72,45 +86,69 @@ def cannot_be_called(
 
     What it raises itself, a ``TypeError`` too, may be another the next time; this will not.
     """
-    if not isinstance(error, TypeError):
+    if not issubclass(type(error), TypeError):
         return False
     try:
         # What is called, not what it wraps: a decorator may add arguments, or take some away.
-        signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):
+        signature = signature_of(function, follow_wrapped=False)
+    except BaseException:  # noqa: BLE001 — a callable object may compute its signature, or raise what it likes
         return False
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
         return True
+    except BaseException:  # noqa: BLE001 — names of arguments are compared, and they may be anything that claims to be
+        return False
     return False
+
+
+def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
+    """Return a signature without evaluating annotations: some exist for type checkers only.
+
+    Raises:
+        ValueError, TypeError: Python cannot tell. (An object that computes its own signature may raise anything.)
+    """
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return inspect.signature(
+            function, follow_wrapped=follow_wrapped, annotation_format=annotationlib.Format.FORWARDREF
+        )
+    return inspect.signature(function, follow_wrapped=follow_wrapped)
 
 
 def raised(error: BaseException, run: Run) -> Ending:
     """Return the ending of a function that raised ``error``."""
-    control = _only(error)
+    try:
+        return _raised(error, run)
+    except BaseException as second:  # noqa: BLE001 — raised by looking at the first
+        return Ending(kind="raised", error=describe(error, but=second))
+
+
+def _raised(error: BaseException, run: Run) -> Ending:
+    control: Any = _only(error)
+    # The class itself, not isinstance: that asks the object, which may claim anything or raise.
+    kind = type(control)
     asked = run.cancelled.is_set()
-    match control:
-        case Skip():
-            return Ending(kind="skipped", reason=_said(control))
-        case Retry():
-            return _retry(control)
-        case Cancel():
-            reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_said(control) or 'cancelled'}"
-            return Ending(kind="cancelled", reason=reason)
-        case _ if asked:
-            stop = isinstance(control, LeaseLost | SystemExit) or is_task_cancelled(control)
-            return Ending(kind="cancelled", reason=run.cancel_reason, error=None if stop else describe(error))
-        case SystemExit():
-            message = f"the job called sys.exit({_code(control)}), which ends this run only"
-            return _failed(error, f"{message}; return instead, or raise an exception that says what is wrong")
-        case KeyboardInterrupt():
-            return _failed(error, "the job raised KeyboardInterrupt, which ends this run only; raise Cancel to stop it")
-        case _ if is_task_cancelled(control):
-            by = "by the job itself, by the application, or by its event loop shutting down"
-            return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
-        case _:
-            return Ending(kind="raised", error=describe(error))
+    if issubclass(kind, Skip):
+        return Ending(kind="skipped", reason=_said(control))
+    if issubclass(kind, Retry):
+        return _retry(control)
+    if issubclass(kind, Cancel):
+        reason = run.cancel_reason if asked else f"{Reason.JOB_SAID_SO}: {_said(control) or 'cancelled'}"
+        return Ending(kind="cancelled", reason=reason)
+    if asked:
+        stop = issubclass(kind, LeaseLost | SystemExit) or is_task_cancelled(control)
+        return Ending(kind="cancelled", reason=run.cancel_reason, error=None if stop else describe(error))
+    if issubclass(kind, SystemExit):
+        message = f"the job called sys.exit({_code(control)}), which ends this run only"
+        return _failed(error, f"{message}; return instead, or raise an exception that says what is wrong")
+    if issubclass(kind, KeyboardInterrupt):
+        return _failed(error, "the job raised KeyboardInterrupt, which ends this run only; raise Cancel to stop it")
+    if is_task_cancelled(control):
+        by = "by the job itself, by the application, or by its event loop shutting down"
+        return _failed(error, f"the job's task was cancelled, but not by cronsensus: {by}")
+    return Ending(kind="raised", error=describe(error))
 
 
 def timed_out(timeout: timedelta | None, *, traceback: str = "", detail: str = "") -> Ending:
@@ -145,9 +183,15 @@ def failed(kind: str, message: str, *, traceback: str = "") -> Ending:
     )
 
 
-def describe(error: BaseException) -> RunError:
-    """Return ``error`` as bounded text: type, message, and the last frames without their local variables."""
-    return RunError(type=_name(type(error)), message=_message(error), traceback=_traceback(error))
+def describe(error: BaseException, *, but: BaseException | None = None) -> RunError:
+    """Return ``error`` as bounded text: type, message, and the last frames without their local variables.
+
+    ``but`` is what looking at it raised.
+    """
+    message = _message(error)
+    if but is not None:
+        message = clean(f"{message} (looking at this exception raised {_name(type(but))})".strip(), LONGEST_MESSAGE)
+    return RunError(type=_name(type(error)), message=message, traceback=_traceback(error))
 
 
 def stack_of(thread: int | None) -> str:
@@ -158,20 +202,25 @@ def stack_of(thread: int | None) -> str:
 
 def stack_at(frame: FrameType) -> str:
     """Return the calls that led to ``frame``, as bounded text."""
-    frames = traceback.extract_stack(frame)
-    while frames and (frames[0].filename.startswith(_PLUMBING) or frames[0].filename.endswith("threading.py")):
-        del frames[0]
-    return _bounded(traceback.format_list(frames[-MOST_FRAMES:]))
+    try:
+        frames = traceback.extract_stack(frame)
+        while frames and (frames[0].filename.startswith(_PLUMBING) or frames[0].filename.endswith("threading.py")):
+            del frames[0]
+        return _bounded(traceback.format_list(frames[-MOST_FRAMES:]))
+    except BaseException as error:  # noqa: BLE001 — source lines come from loaders, which may be the job's
+        return f"(the stack cannot be shown: {_name(type(error))})"
 
 
 def is_task_cancelled(error: BaseException) -> bool:
     """Tell whether ``error`` is asyncio's ``CancelledError``, without importing asyncio."""
     exceptions = sys.modules.get("asyncio.exceptions")
-    return exceptions is not None and isinstance(error, exceptions.CancelledError)
+    return exceptions is not None and issubclass(type(error), exceptions.CancelledError)
 
 
 def clean(text: str, most: int) -> str:
     """Return at most ``most`` characters of ``text``, such as every store can keep (no NUL, no lone surrogates)."""
+    # By the method of str: what a __str__ returns may be of a subclass, whose own methods may do anything.
+    text = str.__getitem__(text, slice(most + 1))
     if len(text) > most:
         text = text[: most - 1] + "…"
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
@@ -179,8 +228,10 @@ def clean(text: str, most: int) -> str:
 
 def _only(error: BaseException) -> BaseException:
     """Look through groups of one, which is how a task group passes on a ``Cancel`` or ``Skip`` raised in a task."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    for _ in range(_DEEPEST_GROUP):
+        if not issubclass(type(error), BaseExceptionGroup) or len(error.exceptions) != 1:  # type: ignore[attr-defined]
+            break
+        error = error.exceptions[0]  # type: ignore[attr-defined]
     return error
 
 
@@ -201,7 +252,7 @@ def _failed(error: BaseException, message: str) -> Ending:
 def _said(control: CronsensusError) -> str | None:
     """Return the message that the job gave, ``None`` if it gave none (the class's own sentence stands there then)."""
     text = _message(control)
-    return None if text == (type(control).__doc__ or "").strip() else text
+    return None if text in {"", default_message(type(control))} else text
 
 
 def _code(error: SystemExit) -> str:
@@ -211,10 +262,10 @@ def _code(error: SystemExit) -> str:
 
 def _name(kind: type[BaseException]) -> str:
     try:
-        module, name = str(kind.__module__), str(kind.__qualname__)
-    except Exception:  # noqa: BLE001 — a metaclass can do anything
+        module, name = clean(str(kind.__module__), 200), clean(str(kind.__qualname__), 200)
+    except BaseException:  # noqa: BLE001 — a metaclass can do anything
         return "Exception"
-    return clean(name if module in _UNNAMED_MODULES else f"{module}.{name}", 200)
+    return name if module in _UNNAMED_MODULES else clean(f"{module}.{name}", 200)
 
 
 def _message(error: BaseException) -> str:
@@ -226,12 +277,39 @@ def _message(error: BaseException) -> str:
 
 def _traceback(error: BaseException) -> str:
     try:
-        text = traceback.TracebackException(
-            type(error), error, _without_plumbing(error.__traceback__), limit=-MOST_FRAMES, compact=True
-        )
+        trace = _without_plumbing(error.__traceback__)
+        if _is_too_much(error):
+            frames = traceback.format_list(traceback.extract_tb(trace, limit=-MOST_FRAMES))
+            first = (
+                "(too many exceptions stand behind it, or in it, to show them)\nTraceback (most recent call last):\n"
+            )
+            return _bounded([first, *frames, f"{_name(type(error))}: {_message(error)}"])
+        text = traceback.TracebackException(type(error), error, trace, limit=-MOST_FRAMES, compact=True)
         return _bounded(list(text.format()))
     except BaseException as second:  # noqa: BLE001 — same as above
         return f"(the traceback cannot be shown: {_name(type(second))})"
+
+
+def _is_too_much(error: BaseException) -> bool:
+    """Tell whether an exception has too many others in it, or itself: ``traceback`` would look at all of them."""
+    seen: dict[int, BaseException] = {}  # kept alive, or a number might be given to another
+    inside: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen[id(one)] = one
+        if len(seen) > _MOST_EXCEPTIONS:
+            return True
+        if issubclass(type(one), BaseExceptionGroup):
+            parts = one.exceptions  # type: ignore[attr-defined]
+            if len(parts) > _MOST_EXCEPTIONS or any(id(part) in seen or id(part) in inside for part in parts):
+                return True
+            inside.update(map(id, parts))
+            waiting += parts
+        waiting += [other for other in (one.__cause__, one.__context__) if other is not None]
+    return False
 
 
 def _without_plumbing(trace: TracebackType | None) -> TracebackType | None:

@@ -258,18 +258,26 @@ class LoopExecutor(Executor):
         try:
             # The task copies the context in which it is made. (create_task(context=…) fails with some task factories.)
             task = context.run(attempt.home.loop.create_task, coroutine)
-        except Exception as error:  # noqa: BLE001 — an application's own task factory may raise anything
-            coroutine.close()
+            # It may also give something that is no task.
+            task.add_done_callback(lambda task: self._settled(attempt, task))
+        except BaseException as error:  # noqa: BLE001 — an application's own task factory may raise anything
             self._attempts.end(attempt, raised(error, run))
+            with contextlib.suppress(BaseException):  # it may have begun
+                coroutine.close()
             return
         attempt.task = task
         attempt.home.tasks.add(task)
-        task.add_done_callback(lambda task: self._settled(attempt, task))
 
     async def _drive(self, attempt: _LoopAttempt) -> None:
         """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
         call, process = attempt.call, os.getpid()
-        function, (args, kwargs) = call.registered.function, arguments(call)
+        function, args, kwargs = call.registered.function, call.claim.args, call.claim.kwargs
+        where = ""
+        try:
+            args, kwargs = arguments(call.run, call.registered, args, kwargs)
+        except BaseException as error:  # noqa: BLE001 — see above
+            self._attempts.end(attempt, dataclasses.replace(raised(error, call.run), hopeless=True))
+            return
         try:
             value = function(*args, **kwargs)
             leave_if_forked(process)
@@ -279,9 +287,10 @@ class LoopExecutor(Executor):
             leave_if_forked(process, error)
             hopeless = cannot_be_called(function, args, kwargs, error)
             ending = dataclasses.replace(raised(error, call.run), hopeless=hopeless)
-            where = describe(error).traceback if attempt.asked == "timed_out" else ""
+            if attempt.asked == "timed_out":
+                where = describe(error).traceback
         else:
-            ending, where = returned(value), ""
+            ending = returned(value)
         if attempt.asked == "timed_out":
             ending = timed_out(attempt.timeout, traceback=where)
         self._attempts.end(attempt, ending)
@@ -290,6 +299,9 @@ class LoopExecutor(Executor):
         attempt.home.tasks.discard(task)
         if task.cancelled():  # before its first step, so the function was never called
             self._attempts.end(attempt, self._stopped(attempt))
+        elif self._attempts.is_open(attempt):
+            # Whatever it was, the attempt is over, and nobody else would say so.
+            self._attempts.end(attempt, failed("RuntimeError", "the job's task ended without a word of how"))
 
     def _stopped(self, attempt: _LoopAttempt) -> Any:
         if attempt.asked == "timed_out":

@@ -26,7 +26,6 @@ from functools import partial
 import msgspec
 
 from cronsensus.clock import Clock
-from cronsensus.errors import UnsupportedFunction
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine
 from cronsensus.model.states import Reason
@@ -90,7 +89,7 @@ class ProcessExecutor(Executor):
         problem = None
         try:
             target = locate(call.registered.function)
-        except UnsupportedFunction as error:
+        except BaseException as error:  # noqa: BLE001 — a module may have a __getattr__, and that may raise anything
             target, problem = Target("", ""), error
         attempt = ProcessAttempt(call, target)
         self._attempts.begin(attempt, self._over_time)
@@ -151,8 +150,9 @@ class ProcessExecutor(Executor):
             except Exception as error:  # noqa: BLE001 — no process or no pipe to be had, no such interpreter
                 if child is not None:
                     child.attempt = None
-                message = f"the node cannot start a process for the job: {type(error).__name__}: {error}"
-                self._attempts.end(attempt, failed(type(error).__name__, message))
+                said = describe(error)
+                message = f"the node cannot start a process for the job: {said.type}: {said.message}"
+                self._attempts.end(attempt, failed(said.type, message))
 
     def _spawn(self) -> Child:
         child = Child(self._python)

@@ -9,7 +9,8 @@
 
 Failure handling: Python cannot stop a thread. A stuck job therefore keeps its thread, but nobody waits for it: its
 result is ignored, others get new threads, and as all are daemons (those of ``concurrent.futures`` are joined at exit)
-the process can end.
+the process can end. Nothing that a function raises ends its worker; what some other thread raises *into* a worker
+(``PyThreadState_SetAsyncExc``, as libraries for timeouts do) ends the attempt that it has, and the worker goes on.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from queue import Empty, SimpleQueue
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
 from cronsensus.model.states import Reason
-from cronsensus.node.executors.attempt import Attempt, Attempts, arguments, perform
+from cronsensus.node.executors.attempt import Attempt, Attempts, perform_call
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import failed, never_begun, stack_of, timed_out
+from cronsensus.node.executors.ending import failed, never_begun, raised, stack_of, timed_out
 
 _log = Logger("cronsensus.node")
 
@@ -33,11 +34,16 @@ IDLE_SECONDS = 60.0
 
 
 class _Worker:
-    __slots__ = ("inbox", "thread")
+    __slots__ = ("attempt", "chosen", "inbox", "thread")
 
     def __init__(self) -> None:
         self.inbox: SimpleQueue[_ThreadAttempt | None] = SimpleQueue()
         self.thread: threading.Thread
+        self.attempt: _ThreadAttempt | None = None
+        """What it was given and has not reported. Set before it is in the inbox: an exception that is raised into the
+        thread may come between the inbox and a local variable."""
+        self.chosen = True
+        """Whether an attempt is on its way to the inbox."""
 
 
 class _ThreadAttempt(Attempt):
@@ -79,12 +85,15 @@ class ThreadExecutor(Executor):
         attempt = _ThreadAttempt(call)
         with self._lock:
             idle = self._idle.pop() if self._idle else None
+            if idle is not None:
+                idle.chosen = True
         attempt.worker = worker = idle or self._new_worker()
         try:
             self._attempts.begin(attempt, self._over_time)
         except RuntimeError:
             worker.inbox.put(None)
             raise
+        worker.attempt = attempt
         worker.inbox.put(attempt)
         if idle is None:
             try:
@@ -118,20 +127,45 @@ class ThreadExecutor(Executor):
         return worker
 
     def _work(self, worker: _Worker) -> None:
+        going = True
+        while going:
+            try:
+                self._work_on(worker)
+                going = False
+            except BaseException as error:  # noqa: BLE001 — a worker that died of it would never report what it is given
+                going = self._hit(worker, error)
+
+    def _work_on(self, worker: _Worker) -> None:
         # The first attempt comes through the inbox, too: a Thread keeps its arguments for as long as it lives.
         attempt = worker.inbox.get()
         while attempt is not None:
-            run = attempt.call.run
-            if not run.may_begin():
-                ending = never_begun(run)
+            worker.chosen = False
+            call = attempt.call
+            if not call.run.may_begin():
+                ending = never_begun(call.run)
             else:
-                ending = perform(run, attempt.call.registered.function, *arguments(attempt.call))
-            if not self._attempts.end(attempt, ending):
+                ending = perform_call(call.run, call.registered, call.claim.args, call.claim.kwargs)
+            reported = self._attempts.end(attempt, ending)
+            worker.attempt = None
+            if not reported:
                 break
-            attempt = run = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
+            attempt = call = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
             attempt = self._next(worker)
         with self._lock:
             self._abandoned.discard(worker)
+
+    def _hit(self, worker: _Worker, error: BaseException) -> bool:
+        """Clear up after an exception that came from outside; return whether the worker is about to be given work."""
+        attempt, worker.attempt = worker.attempt, None
+        with self._lock:
+            self._abandoned.discard(worker)
+            if worker in self._idle:
+                self._idle.remove(worker)
+                return False
+        if attempt is not None:
+            self._attempts.end(attempt, raised(error, attempt.call.run))
+            return False
+        return worker.chosen
 
     def _next(self, worker: _Worker) -> _ThreadAttempt | None:
         """Wait for the worker's next attempt; ``None`` when it should leave."""
@@ -152,15 +186,15 @@ class ThreadExecutor(Executor):
         where = stack_of(attempt.worker.thread.ident)
         with self._lock:
             self._abandoned.add(attempt.worker)
-        _log.warning(
-            "run %d of %r took longer than its timeout; its thread cannot be stopped and keeps a slot of this "
-            "node until it returns (%d do so now); with executor='process' it could be",
-            attempt.call.claim.id, attempt.call.claim.job, self.abandoned,
-        )  # fmt: skip
         detail = "its thread cannot be stopped and is abandoned; what it does from here on is ignored"
         if self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail)):
             # Only now: a job that notices and raises Cancel must not overtake the report that its time was up.
             attempt.call.run.stop(Reason.TIMEOUT)
+            _log.warning(
+                "run %d of %r took longer than its timeout; its thread cannot be stopped and keeps a slot of this "
+                "node until it returns (%d do so now); with executor='process' it could be",
+                attempt.call.claim.id, attempt.call.claim.job, self.abandoned,
+            )  # fmt: skip
         else:
             with self._lock:
                 self._abandoned.discard(attempt.worker)
