@@ -29,6 +29,7 @@
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
+    ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
         ├── Retry                    try again later, although the code did not fail
         ├── Skip                     nothing to do this time
@@ -176,6 +177,10 @@ class RunFailed(CronsensusError):
     def __init__(self, message: str | None = None, *, occurrence: object = None) -> None:
         super().__init__(message)
         self.occurrence = occurrence
+
+
+class NodeFailed(CronsensusError):
+    """The node could not go on, and has ended; its runs are left to others."""
 
 
 class TaskControl(CronsensusError):

@@ -4,8 +4,13 @@
 
     start ──▶ node turns ──▶ signal, operator's drain, or stop() ──▶ drain ──▶ session closed
                  │
+                 ├── the node cannot go on: it is stopped, run() raises
                  ├── interpreter exit: runs are given back, the session is closed, nobody waits
                  └── fork: the node stays the parent's; the child has no threads and must not touch the session
+
+A stop is whole: what a signal handler raises on the main thread meanwhile (Ctrl-C) cuts the drain short, and is raised
+when the session is closed. A second ``stop`` waits for the first, and cuts its drain short when its own time is up. A
+job that calls ``stop`` is itself a part of what that waits for, so there the stop goes on in the background.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cronsensus.durations import format_duration
-from cronsensus.errors import ConfigurationError
+from cronsensus.errors import ConfigurationError, NodeFailed
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
 
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 
     from cronsensus.node.node import Node
 
+_AT_EXIT = 20.0
+"""Seconds that the interpreter's end waits for a stop that is under way."""
+_MOST_INTERRUPTIONS = 3
 _log = Logger("cronsensus.scheduler")
 
 NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "Node"]
@@ -37,19 +45,27 @@ NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "No
 class Participation:
     """At most one node at a time."""
 
-    def __init__(self, new_node: NewNode) -> None:
+    def __init__(self, new_node: NewNode, left: Callable[[], None]) -> None:
+        """Make one that calls ``left`` when a node has been stopped."""
         self._new_node = new_node
+        self._left = left
         self._lock = threading.Lock()
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drained: Callable[[], None] = _nothing
-        self._ended = threading.Event()
+        self._stopping: _Stopping | None = None
+        self._failed: str | None = None
         self._of_the_parent = False
 
     @property
     def node(self) -> Node | None:
         """The node, while started."""
         return self._node
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no node, nor one that is being stopped."""
+        return self._node is None and self._stopping is None
 
     def start(self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None] | None = None) -> bool:
         """Start a node; ``False`` in a process that only runs a job of another, where its module is imported once more.
@@ -60,9 +76,11 @@ class Participation:
         """
         from cronsensus.node.executors.importing import in_child_process
 
-        if in_child_process():
-            _log.debug("not started: this process runs one job of another node")
+        if in_child_process() or _is_being_spawned():
+            _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
             return False
+        if (stopping := self._stopping) is not None:
+            stopping.done.wait()
         with self._lock:
             if self._of_the_parent:
                 raise ConfigurationError(
@@ -71,18 +89,18 @@ class Participation:
                 )
             if self._node is not None:
                 raise ConfigurationError("this scheduler is started already; stop() it before starting it again")
-            self._drained = drained or _nothing
+            self._drained, self._failed = drained or _nothing, None
             node = self._new_node(loop, self._drained)
             try:
                 node.start()
+                self._node, self._loop = node, loop
+                atexit.register(self._at_exit)
             except BaseException:
+                self._node = None
                 node.close()
                 raise
-            self._node, self._loop = node, loop
-            self._ended.clear()
-            atexit.register(self._at_exit)
-            _log.info("taking part as session %s", node.session)
-            return True
+        _log.info("taking part as session %s", node.session)
+        return True
 
     async def astart(self) -> None:
         """Start a node whose async jobs run on the running loop."""
@@ -99,26 +117,62 @@ class Participation:
 
     def stop(self, drain: timedelta) -> bool:
         """Stop the node, if there is one; return whether everything ended in time."""
-        self._refuse_on_its_loop()
         with self._lock:
-            node, self._node = self._node, None
-        if node is None:
+            node, stopping = self._node, self._stopping
+            inside = self._is_inside(stopping.node if stopping is not None else node)
+            if not inside:
+                self._refuse_on_its_loop()
+            first = node is not None
+            if node is not None:
+                self._node, stopping = None, _Stopping(node)
+                self._stopping = stopping
+        if stopping is None:
             return True
-        atexit.unregister(self._at_exit)
+        if not first:
+            return not inside and stopping.wait(drain)
+        if not inside and threading.current_thread() is not threading.main_thread():
+            self._finish(stopping, drain)
+        else:
+            thread = threading.Thread(target=self._finish, args=(stopping, drain), name="cronsensus-stop", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is at its end
+                self._finish(stopping, drain)
+        if inside:
+            _log.info("a job stops this node: it takes nothing new, and leaves when what runs has ended")
+            return False
+        return stopping.wait(None)
+
+    def node_failed(self) -> None:
+        """Stop a node that cannot go on; its own thread calls this."""
+        with self._lock:
+            node = self._node
+            self._failed = node.failed if node is not None else None
+        if node is not None:
+            self.stop(timedelta(0))
+
+    def _finish(self, stopping: _Stopping, drain: timedelta) -> None:
         try:
-            ended = node.stop(drain)
-            _log.info("left, %s", "and everything had ended" if ended else "giving back what still ran")
-            return ended
+            stopping.ended = stopping.node.stop(drain)
+            _log.info("left, %s", "and everything had ended" if stopping.ended else "giving back what still ran")
+        except BaseException as error:  # noqa: BLE001 - raised by those who wait
+            stopping.error = error
         finally:
-            self._ended.set()
+            atexit.unregister(self._at_exit)
+            with self._lock:
+                self._stopping = None
+            self._left()
+            stopping.done.set()
             self._drained()
 
     def run(self, drain: timedelta) -> bool:
         """Start, wait for a reason to stop, drain, stop; return whether everything ended in time."""
+        process = os.getpid()
         with StopSignals() as signals:
             if not self.start(None, signals.tell):
                 return True
             node = self._node
+            ended = True
             try:
                 number = signals.wait()
                 if number is not None and node is not None:
@@ -131,18 +185,25 @@ class Participation:
                     if number is not None:
                         _log.warning("%s again: leaving at once", number.name)
             finally:
-                ended = self.stop(timedelta(0))
-                # Somebody else's stop() may be what woke us; it is not over before the session is closed.
-                self._ended.wait()
-            return ended
+                if process == os.getpid():
+                    ended = self.stop(timedelta(0))
+        if self._failed is not None:
+            raise NodeFailed(f"this node could not go on, and has ended: {self._failed}")
+        return ended
 
     def forked(self) -> None:
         """Forget the parent's node; called in the child right after the fork, when no other thread exists."""
         self._lock = threading.Lock()
         self._of_the_parent = self._of_the_parent or self._node is not None
-        left_to_the_parent.append((self._node, self._ended, self._drained))
-        self._node, self._loop, self._drained, self._ended = None, None, _nothing, threading.Event()
+        left_to_the_parent.append((self._node, self._stopping, self._drained))
+        self._node, self._loop, self._drained, self._stopping = None, None, _nothing, None
         atexit.unregister(self._at_exit)
+
+    def _is_inside(self, node: Node | None) -> bool:
+        """Whether this is code of a run of ``node``."""
+        from cronsensus.node.run import current_run
+
+        return node is not None and node.runs(current_run())
 
     def _refuse_on_its_loop(self) -> None:
         loop, asyncio = self._loop, sys.modules.get("asyncio")
@@ -157,6 +218,46 @@ class Participation:
             if node.conductor.holding:
                 _log.warning("the interpreter exits while jobs run: they are given back; call stop() to let them end")
             node.stop(timedelta(0))
+        elif (stopping := self._stopping) is not None:
+            stopping.node.hurry()
+            stopping.done.wait(_AT_EXIT)
+
+
+class _Stopping:
+    """One stop of a node, which several may wait for."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.done = threading.Event()
+        self.ended = False
+        self.error: BaseException | None = None
+
+    def wait(self, drain: timedelta | None) -> bool:
+        """Wait until it is done, with no drain after ``drain``; return whether everything ended in time."""
+        raised: BaseException | None = None
+        for _ in range(_MOST_INTERRUPTIONS):
+            try:
+                if not self.done.wait(None if drain is None or raised is not None else drain.total_seconds()):
+                    self.node.hurry()
+                    self.done.wait()
+                break
+            except BaseException as error:  # noqa: BLE001 - a signal handler's; raised below
+                raised = raised or error
+                self.node.hurry()
+        if raised is not None:
+            raise raised
+        if self.error is not None:
+            raise self.error
+        return self.ended
+
+
+def _is_being_spawned() -> bool:
+    """Whether ``multiprocessing`` imports the parent's modules here, before the child does what it is there for.
+
+    A module that starts its scheduler at import would make a node of each child.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(getattr(process.current_process(), "_inheriting", False))
 
 
 left_to_the_parent: list[object] = []

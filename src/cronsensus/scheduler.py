@@ -120,7 +120,7 @@ class Scheduler(Startups, Definitions):
         self._crossed_a_fork = False
         self._migrated = False
         self._release: str | None = None
-        self._part = Participation(self._new_node)
+        self._part = Participation(self._new_node, self._left)
         self.settings: Settings
         self.configure({})
         _all.add(self)
@@ -318,6 +318,9 @@ class Scheduler(Startups, Definitions):
         Args:
             drain_timeout: defaults to the setting, 30 seconds if nobody set it.
 
+        A second ``stop`` waits for the first. Called by a job of this node, which would wait for itself, it returns at
+        once, and the node leaves when the job and all others have ended, or their time is up.
+
         Returns:
             whether everything ended in time. A thread cannot be stopped from outside: a run in one is given back and
             fenced off.
@@ -352,6 +355,7 @@ class Scheduler(Startups, Definitions):
 
         Raises:
             ConfigurationError, StoreError: as ``start``.
+            NodeFailed: the node could not go on.
         """
         if not logging.getLogger().handlers:
             # This is the whole of a program, and nobody has said what becomes of its log: without this, a failing job
@@ -368,10 +372,10 @@ class Scheduler(Startups, Definitions):
             self._left()
 
     def _left(self) -> None:
-        if not self.started:
+        if self._part.over:
             self._end_watching()
         with self._lock:
-            if not self.started:
+            if self._part.over:
                 self._release = None
                 self._close_store()
 
@@ -399,6 +403,7 @@ class Scheduler(Startups, Definitions):
             declare=self._declare,
             loop=loop,
             on_drained=drained,
+            on_failed=self._part.node_failed,
         )
 
     def _new_session(self) -> SessionSpec:

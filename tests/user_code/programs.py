@@ -33,6 +33,7 @@ class Program:
         self.process = process
         self.folder = folder
         self.lines: list[str] = []
+        self.pid = process.pid
         self._coming: SimpleQueue[str | None] = SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -54,6 +55,12 @@ class Program:
             self.lines.append(line)
             if line.startswith(wanted):
                 return line
+
+    def tell(self, line: str) -> None:
+        """Write a line to the program's input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
 
     def end(self, seconds: float = 60) -> int:
         """Wait for the program's end, and return its code."""

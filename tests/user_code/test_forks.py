@@ -133,14 +133,13 @@ def node(tmp_path_factory):
             say("run", scheduler.run("20s"))
     """
     with started(folder, text, stdin=subprocess.PIPE) as program:
-        program.pid = int(program.read_until("pid").split()[1])
+        program.read_until("pid")
 
         def call(*words):
-            program.process.stdin.write(" ".join(words) + "\n")
-            program.process.stdin.flush()
+            program.tell(" ".join(words))
             return eval(program.read_until("("))
 
-        program.call = call
+        program.call = call  # type: ignore[attr-defined]
         yield program
         assert program.process.poll() is None, program.lines
         program.process.send_signal(signal.SIGTERM)

@@ -120,7 +120,6 @@ class Claiming:
             return
         received_at = self._clock.monotonic()
         lease.claimed(asked, self._settings.lease)
-        self._telling.started(claims)
         for claim in claims:
             if claim.due_at <= claim.claimed_at:
                 self._holding.begin(claim, lease)
@@ -129,6 +128,8 @@ class Claiming:
                 if seen is not None and seen.tells_of(claim.due_at):
                     at = min(at, seen.begin_of(claim.due_at))
                 self._holding.begin_at(at, claim, lease)
+        # Only now: what takes these words may take its time.
+        self._telling.started(claims)
 
     def clear_doubt(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""
@@ -174,11 +175,11 @@ class Claiming:
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
         seen = Reading(self._store.now(), self._clock.monotonic())
-        self._telling.started([claim])
         if claim.due_at <= seen.now:
             self._holding.begin(claim, lease)
         else:
             self._holding.begin_at(seen.begin_of(claim.due_at), claim, lease)
+        self._telling.started([claim])
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:

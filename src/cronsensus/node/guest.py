@@ -245,7 +245,7 @@ class Guest:
                 wait = self._step()
             except Exception:  # noqa: BLE001 - logged
                 # The thread outlives any mistake of ours: without it the locks would run out.
-                _log.exception("a mistake in cronsensus; please report it. What is held is kept")
+                _log.aside.exception("a mistake in cronsensus; please report it. What is held is kept")
                 wait = AFTER_A_BUG
             with self._lock:
                 self._looks_at = self._clock.monotonic() + wait

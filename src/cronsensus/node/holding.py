@@ -125,6 +125,10 @@ class Holding:
         self._collect()
         return any(call.registered.executor != "thread" for call in self._active.values())
 
+    def runs(self, run: Run) -> bool:
+        """Whether ``run`` is active here."""
+        return any(call.run is run for call in list(self._active.values()))
+
     def known(self) -> set[Key]:
         """Return the (occurrence, token) of every claim whose end the store has not accepted."""
         back = {(one.claim.id, one.claim.token) for one in list(self._given_back)}

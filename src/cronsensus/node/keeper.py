@@ -141,7 +141,7 @@ class Keeper:
                 wait = self.step()
             except Exception:  # noqa: BLE001 - logged
                 # The thread outlives any mistake of ours: without it the lease would run out.
-                _log.exception("a mistake in cronsensus; please report it. The session is kept")
+                _log.aside.exception("a mistake in cronsensus; please report it. The session is kept")
                 wait = AFTER_A_BUG
 
     def stop(self) -> None:

@@ -10,13 +10,14 @@ from typing import Literal
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
-from cronsensus.logger import Logger
+from cronsensus.logger import Logger, flush, say_aloud
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
+from cronsensus.node.executors.ending import stack_of
 from cronsensus.node.executors.logs import RunLogHandler
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
@@ -24,6 +25,7 @@ from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.keeper import SOONEST, Keeper
 from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.listener import Listener
+from cronsensus.node.run import Run
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
 from cronsensus.stores.base import Store
@@ -32,6 +34,11 @@ _log = Logger("cronsensus.node")
 
 AFTER_A_BUG = 1.0
 JOIN = 10.0
+STUCK_LOOK = 10.0
+"""Seconds between two looks whether the rounds go on."""
+STUCK_LOOKS = 12
+"""How many looks in a row find the same round before the node is given up. Not seconds: a process that was frozen for
+an hour has looked once."""
 LAST_WORDS = 2.0
 """Seconds that runs get to end after they were asked to, when the node leaves."""
 
@@ -50,6 +57,7 @@ class Node:
         declare: Callable[[Store], bool],
         loop: asyncio.AbstractEventLoop | None = None,
         on_drained: Callable[[], None] = lambda: None,
+        on_failed: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
     ) -> None:
         """Make a node on handles of its own on ``store``.
@@ -63,15 +71,20 @@ class Node:
             declare: puts the application's jobs; returns whether it must be called again later.
             loop: the application's event loop, if its async jobs are to run there.
             on_drained: told once, when the node takes nothing new and nothing runs any more, whoever asked for it.
+            on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
             evidence: tells whether the process of a session is certainly gone.
         """
         self._store = store.sibling()
         self._settings = settings
         self._clock = clock
         self._on_drained = on_drained
+        self._on_failed = on_failed
+        self.failed: str | None = None
+        self._stuck = False
         self._wake_event = self._event("conductor")
         self._stopping = threading.Event()
         self._drained = threading.Event()
+        self._enough = threading.Event()
         self._deadlines = self._watchdog()
         self._executors = self._hands(loop)
         self.conductor = Conductor(
@@ -103,6 +116,10 @@ class Node:
         self._trust_lock = threading.Lock()
         self._trust_watch: Deadline | None = None
         self._trust_until = 0.0
+        self._rounds = 0
+        self._in_round = 0
+        """The number of the round that is going on; 0: none."""
+        self._seen_round = self._seen_again = 0
 
     # --- what a simulation puts other things in the place of ---------------------------------------------------------
 
@@ -154,6 +171,11 @@ class Node:
             thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
             self._threads.append(thread)
             thread.start()
+        self._deadlines.after(STUCK_LOOK, self._look_at_rounds)
+
+    def runs(self, run: Run | None) -> bool:
+        """Whether ``run`` is one of those that this node runs now."""
+        return run is not None and self.conductor.holding.runs(run)
 
     def wake(self) -> None:
         """Turn the crank now."""
@@ -168,23 +190,29 @@ class Node:
         """Stop: let runs end for ``drain``, give the rest back for others to take at once, and close the session.
 
         Returns whether everything ended in time. A threaded run cannot be stopped from outside: it is given back,
-        fenced off, and its thread dies with the process.
+        fenced off, and its thread dies with the process. ``hurry`` cuts the drain short, from any thread.
         """
         self.drain()
-        all_ended = not self._threads or self._drained.wait(drain.total_seconds())
+        all_ended = not self._threads or (self._enough.wait(drain.total_seconds()) and self._drained.is_set())
         self._stopping.set()
         self.wake()
         for thread in self._threads[:1]:
-            thread.join(JOIN)
+            thread.join(0.0 if self._stuck else JOIN)
         self._stop_what_can_be_stopped()
         self._keeper.stop()
         self.close()
         return all_ended
 
+    def hurry(self) -> None:
+        """Wait no longer for runs to end, in a ``stop`` that is going on or comes."""
+        self._enough.set()
+
     def close(self) -> None:
         """Close the session and free everything; for a node whose start failed, too."""
         try:
-            if any(thread.is_alive() for thread in self._threads[:1]):
+            if self._stuck and self._threads[0].is_alive():
+                self._end_session_of_a_stuck_node()
+            elif any(thread.is_alive() for thread in self._threads[:1]):
                 # Its handle is in use, by a verb that does not come back; two threads in one step is no way out.
                 _log.warning("the store does not answer: the session is left to end with its lease")
             else:
@@ -198,6 +226,7 @@ class Node:
         self._deadlines.close()
         for thread in self._threads[1:]:
             thread.join(JOIN)
+        flush(LAST_WORDS)
         self._keeper_store.close()
         self._store.close()
 
@@ -210,8 +239,16 @@ class Node:
             self._wake_event.clear()
 
     def _turn(self) -> None:
+        try:
+            self._turn_until_stopped()
+        except BaseException as error:  # noqa: BLE001 - told, and the node ends
+            self._fail(f"its rounds were ended by {type(error).__name__}", stuck=False)
+
+    def _turn_until_stopped(self) -> None:
         while not self._stopping.is_set():
             self._wake_event.clear()
+            self._rounds += 1
+            self._in_round = self._rounds
             try:
                 wait = self._round()
             except CronsensusError:
@@ -221,14 +258,64 @@ class Node:
                 # The loop outlives any mistake of ours: a node that stops turning is worse than one that complains.
                 _log.exception("a mistake in cronsensus; please report it. The node goes on")
                 wait = AFTER_A_BUG
+            self._in_round = 0
             self._wake_event.wait(wait)
 
     def _round(self) -> float:
         wait = self.conductor.step()
         if self.conductor.draining and not self.conductor.holding and not self._drained.is_set():
             self._drained.set()
+            self._enough.set()
             self._on_drained()
         return wait
+
+    # --- a node that cannot go on ------------------------------------------------------------------------------------
+
+    def _look_at_rounds(self) -> None:
+        """See to it that rounds that do not go on are noticed: the lease would be renewed, and nothing ever settled.
+
+        Runs on the watchdog's thread.
+        """
+        if self._stopping.is_set():
+            return
+        number = self._in_round
+        self._seen_again = self._seen_again + 1 if number and number == self._seen_round else 0
+        self._seen_round = number
+        if self._seen_again >= STUCK_LOOKS:
+            where = stack_of(self._threads[0].ident)
+            why = f"a round has not come to its end for {STUCK_LOOK * STUCK_LOOKS:.0f} seconds; it is at:\n{where}"
+            self._fail(why, stuck=True)
+            return
+        self._deadlines.after(STUCK_LOOK, self._look_at_rounds)
+
+    def _fail(self, why: str, *, stuck: bool) -> None:
+        """Renew no more, say so, and have the node stopped. What runs is for others to take over.
+
+        Rounds that ended leave a handle behind on which the end of each run can still be settled in ``stop``; rounds
+        that are stuck hold it.
+        """
+        with self._trust_lock:
+            if self.failed is not None or self._stopping.is_set():
+                return
+            self.failed, self._stuck = why, stuck
+        self.conductor.draining = True
+        self._keeper.stop()
+        lease = self.conductor.lease
+        if stuck and lease is not None:
+            lease.lose()
+            self.conductor.holding.lose_session(lease)
+        self.hurry()
+        words = f"node {self._settings.name} cannot go on and ends, what it ran is for others to take over: {why}"
+        say_aloud(words)
+        _log.aside.critical("%s", words)
+        threading.Thread(target=self._on_failed, name="cronsensus-end", daemon=True).start()
+
+    def _end_session_of_a_stuck_node(self) -> None:
+        lease, keeper = self.conductor.lease, self._threads[1]
+        keeper.join(JOIN)
+        if lease is not None and not keeper.is_alive():
+            self._keeper_store.close_session(lease.session)
+            self._keeper_store.notify()
 
     def _ended(self, call: Call, ending: Ending) -> None:
         self.conductor.holding.ended(call, ending)
@@ -255,21 +342,21 @@ class Node:
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         if not renewal.alive:
-            _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             self.conductor.holding.lose_session(lease)
             self.wake()
+            _log.aside.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             return
         if renewal.cancel:
             self.conductor.holding.cancel(renewal.cancel, renewal.held)
         self.conductor.reconciling.heard(lease, renewal.held, asked)
         if renewal.drain and not self.conductor.draining:
-            _log.info("an operator asked this node to drain")
             self.drain()
+            _log.aside.info("an operator asked this node to drain")
 
     def _on_trust_lost(self, lease: SessionLease) -> None:
         stopped = self.conductor.holding.lose_session(lease)
         if stopped:
-            _log.error(
+            _log.aside.error(
                 "the lease could not be renewed in time: stopping what runs (%d), another node may take it over",
                 stopped,
             )

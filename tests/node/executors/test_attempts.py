@@ -3,6 +3,7 @@ import threading
 import pytest
 
 from cronsensus.clock import ManualClock
+from cronsensus.logger import flush
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.attempt import Attempt, Attempts
 from cronsensus.node.executors.deadlines import Deadlines
@@ -50,6 +51,7 @@ def test_a_report_that_fails_does_not_harm_the_executor(bench, clock, caplog):
     attempt = Attempt(bench.call(lambda: None))
     attempts.begin(attempt, lambda _: None)
     assert attempts.end(attempt, Ending(kind="returned"))
+    flush(20)
     assert "could not be reported" in caplog.text
     attempts.close()
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.logger import flush
 from cronsensus.node.executors.deadlines import COMPACT_FROM, Deadlines
 
 
@@ -71,6 +72,7 @@ def test_an_action_that_raises_is_logged_and_the_next_one_comes(bench, manual, d
         manual.advance(5)
         deadlines.wake()
         assert seen.get(timeout=bench.patience) == "next"
+        flush(bench.patience)
     assert "a deadline's action failed" in caplog.text
 
 

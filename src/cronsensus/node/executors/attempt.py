@@ -116,8 +116,8 @@ class Attempts(Generic[A]):
         elapsed = timedelta(seconds=self.clock.monotonic() - attempt.started)
         try:
             self._done(attempt.call, dataclasses.replace(ending, elapsed=elapsed))
-        except Exception:
-            logger.exception("the end of %r could not be reported", attempt.call.run)
+        except Exception:  # noqa: BLE001 - logged
+            logger.aside.exception("the end of %r could not be reported", attempt.call.run)
         finally:
             with self._changed:
                 self._reporting.remove(threading.get_ident())

@@ -106,8 +106,8 @@ class Deadlines:
         while (action := self._next()) is not None:
             try:
                 action()
-            except Exception:
-                logger.exception("a deadline's action failed")
+            except Exception:  # noqa: BLE001 - logged
+                logger.aside.exception("a deadline's action failed")
 
     def _next(self) -> Callable[[], None] | None:
         """Wait for the next action that is due; ``None`` when closed."""

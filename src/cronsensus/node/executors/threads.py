@@ -190,7 +190,7 @@ class ThreadExecutor(Executor):
         if self._attempts.end(attempt, timed_out(attempt.timeout, traceback=where, detail=detail)):
             # Only now: a job that notices and raises Cancel must not overtake the report that its time was up.
             attempt.call.run.stop(Reason.TIMEOUT)
-            _log.warning(
+            _log.aside.warning(
                 "run %d of %r took longer than its timeout; its thread cannot be stopped and keeps a slot of this "
                 "node until it returns (%d do so now); with executor='process' it could be",
                 attempt.call.claim.id, attempt.call.claim.job, self.abandoned,
