@@ -145,6 +145,10 @@ class SchemaMismatch(StoreError):
     """The schema in the store is not the one that this code knows."""
 
 
+class OccurrenceForgotten(StoreError, LookupError):
+    """The store lost what it had acknowledged; it does not know this occurrence any more."""
+
+
 class CoordinationError(CronsensusError):
     """Another node was faster, or this one was too slow."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 from cronsensus.clock import SystemClock
 from cronsensus.codec import loads
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import RunFailed
-from cronsensus.model.occurrence import Enqueued, Occurrence
+from cronsensus.errors import OccurrenceForgotten, RunFailed
+from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 
@@ -78,15 +78,31 @@ class Handle(Generic[R_co]):
     def look(self) -> Occurrence:
         """Return the occurrence as it is now.
 
+        Job and key are compared: a store that lost its last moment gives the number of an occurrence to another one.
+
         Raises:
             LookupError: it was pruned.
+            OccurrenceForgotten: the store lost it, and has given its number to another one.
         """
-        occurrence = self._opened.store.occurrence(self.id)
+        store = self._opened.store
+        occurrence = store.occurrence(self.id)
+        if occurrence is not None and (occurrence.job, occurrence.key) == (self.job, self.key):
+            return occurrence
+        # Enqueued again under its key since the store lost it, it has another number.
+        if again := store.occurrences(OccurrenceFilter(job=self.job, key=self.key), limit=1):
+            return again[0]
         if occurrence is None:
             raise LookupError(
-                f"occurrence {self.id} of {self.job!r} is no longer in the store; it was pruned after its `keep`"
+                f"occurrence {self.id} of {self.job!r} is no longer in the store: it was pruned after its `keep`, or "
+                f"the store lost it (a failover, a snapshot, a restored backup; see: cronsensus doctor). If it must "
+                f"run, enqueue it again under its key: key={self.key!r}"
             )
-        return occurrence
+        raise OccurrenceForgotten(
+            f"the store lost occurrence {self.id} of {self.job!r} (key {self.key!r}), and has given its number to "
+            f"{occurrence.key!r} of {occurrence.job!r}: it went back to an earlier moment (a failover, a snapshot, a "
+            f"restored backup; see: cronsensus doctor). What happened to it is not known. Enqueue it again under its "
+            f"key: key={self.key!r}"
+        )
 
     def wait(self, timeout: Duration | None = None) -> Occurrence:
         """Block until the occurrence is final and return it.

@@ -102,6 +102,7 @@ def plan(job: JobState, now: datetime, *, most: int = MOST_OCCURRENCES) -> Plan:
         job_id=job.id,
         job=job.spec.name,
         revision=job.revision,
+        definition=job.definition,
         watermark_seen=job.watermark,
         active_seen=job.active,
         occurrences=tuple(occurrences),

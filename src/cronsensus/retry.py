@@ -20,7 +20,12 @@ def settle(claim: Claim, ending: Ending) -> Outcome:
     match ending.kind:
         case "returned":
             return Outcome(
-                id=claim.id, token=claim.token, state=State.SUCCEEDED, result=ending.result, elapsed=ending.elapsed
+                id=claim.id,
+                token=claim.token,
+                session=claim.session,
+                state=State.SUCCEEDED,
+                result=ending.result,
+                elapsed=ending.elapsed,
             )
         case "skipped":
             return _final(claim, ending, State.SKIPPED, f"{Reason.JOB_SAID_SO}: {ending.reason or 'nothing to do'}")
@@ -37,12 +42,20 @@ def cut_off(claim: Claim, why: str) -> Outcome | None:
     """
     if claim.spec.policies.on_crash == "retry":
         return None
-    return Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason=f"{Reason.CRASHED}: {why}")
+    return Outcome(
+        id=claim.id, token=claim.token, session=claim.session, state=State.FAILED, reason=f"{Reason.CRASHED}: {why}"
+    )
 
 
 def _final(claim: Claim, ending: Ending, state: State, reason: str) -> Outcome:
     return Outcome(
-        id=claim.id, token=claim.token, state=state, reason=reason, error=ending.error, elapsed=ending.elapsed
+        id=claim.id,
+        token=claim.token,
+        session=claim.session,
+        state=state,
+        reason=reason,
+        error=ending.error,
+        elapsed=ending.elapsed,
     )
 
 
@@ -52,12 +65,18 @@ def _failed(claim: Claim, ending: Ending) -> Outcome:
     if ending.hopeless or claim.failures >= policies.retries:
         error = ending.error or _last_word(ending, policies)
         return Outcome(
-            id=claim.id, token=claim.token, state=State.FAILED, reason=reason, error=error, elapsed=ending.elapsed
+            id=claim.id,
+            token=claim.token,
+            session=claim.session,
+            state=State.FAILED,
+            reason=reason,
+            error=error,
+            elapsed=ending.elapsed,
         )
     delay = ending.retry_after if ending.retry_after is not None else retry_delay(policies, claim.id, claim.failures)
     return Outcome(
-        id=claim.id, token=claim.token, state=State.PENDING, reason=reason, error=ending.error, retry_in=delay,
-        elapsed=ending.elapsed,
+        id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, reason=reason, error=ending.error,
+        retry_in=delay, elapsed=ending.elapsed,
     )  # fmt: skip
 
 

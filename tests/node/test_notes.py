@@ -13,7 +13,7 @@ from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.node.notes import Notes
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-ONE, OTHER = (cast("Run", SimpleNamespace(id=number, token=10 * number)) for number in (1, 2))
+ONE, OTHER = (cast("Run", SimpleNamespace(id=number, token=10 * number, session="s")) for number in (1, 2))
 
 
 def line(text: str) -> LogLine:
@@ -63,7 +63,7 @@ def test_what_a_run_says_in_its_transaction_is_left_for_the_transaction(notes, w
     flush(notes, taking)
     assert taking.taken == [(OTHER.id, None, ["of another"])]
     note = notes.held(ONE.id, ONE.token)
-    assert note == Note(ONE.id, ONE.token, (1, 2), (line("inside"),))
+    assert note == Note(ONE.id, ONE.token, (1, 2), (line("inside"),), "s")
     notes.line(ONE, line("after the last look"))
     notes.let_go(ONE.id, ONE.token, note)
     flush(notes, taking)

@@ -61,7 +61,7 @@ class FiresInTwoSteps(MemoryStore):
 class NoTokenCheck(MemoryStore):
     """Takes a result from whoever brings it."""
 
-    def _current(self, occurrence, token):
+    def _current(self, occurrence, token, session):
         row = self._space.occurrences.get(occurrence)
         return row if row is not None and row.state is State.RUNNING else None
 

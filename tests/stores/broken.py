@@ -63,6 +63,45 @@ class NoRevision(BrokenStore):
         return super()._still_holds(replace(plan, revision=job.revision), job, until)
 
 
+class NoDefinition(BrokenStore):
+    """``fire`` takes an equal revision for the same definition, which it is not once the store forgot one."""
+
+    rejected_by = "test_a_plan_made_on_another_definition_of_the_same_revision_loses_whole"
+
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return super()._still_holds(replace(plan, definition=""), job, until)
+
+
+class TokensBelowTheClock(BrokenStore):
+    """Tokens are counted, so a store that forgot its last ones gives them again."""
+
+    rejected_by = "test_a_token_is_not_below_the_clock_so_none_is_given_again_by_a_store_that_forgot_its_last_ones"
+
+    def _start(self, row: OccurrenceRow, session: SessionRow, now: datetime, *, at: datetime) -> Claim:
+        claim = super()._start(row, session, now, at=at)
+        row.token = self._world.next("counted")
+        return replace(claim, token=row.token)
+
+
+class NoSession(BrokenStore):
+    """The token alone is compared, not the session."""
+
+    rejected_by = "test_under_the_right_token_another_session_writes_nothing"
+
+    def _current(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
+        return super()._current(occurrence, token, None)
+
+
+class NoHolder(BrokenStore):
+    """The token of a lock alone is compared, not its holder."""
+
+    rejected_by = "test_under_the_right_token_another_holder_or_session_moves_nothing"
+
+    def _lock_under(self, grant: LockGrant) -> LockRow | None:
+        row = self._space.locks.get((grant.name, grant.place))
+        return row if row is not None and row.token == grant.token and self._held(row) else None
+
+
 class NoActive(BrokenStore):
     """``fire`` carries out what was planned when fewer were active."""
 
@@ -336,7 +375,7 @@ class NoTokenInFinish(BrokenStore):
 
     rejected_by = "test_an_outcome_under_an_old_token_is_refused"
 
-    def _current(self, occurrence: int, token: int) -> OccurrenceRow | None:
+    def _current(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
         row = self._space.occurrences.get(occurrence)
         return row if row is not None and row.state is State.RUNNING else None
 
@@ -397,7 +436,7 @@ class CutsOffWithoutToken(BrokenStore):
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._space.occurrences.get(claim.id)
-        return row is not None and super()._release_cut(replace(claim, token=row.token), cut)
+        return row is not None and super()._release_cut(replace(claim, token=row.token, session=row.session or ""), cut)
 
 
 class CancelledComesBack(BrokenStore):

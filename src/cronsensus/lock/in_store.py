@@ -113,7 +113,9 @@ class StoreGate(Gate):
         try:
             for view in self._views(name):
                 if view.holder == holder:
-                    grant = LockGrant(name=name, holder=holder, token=view.token, place=view.place)
+                    grant = LockGrant(
+                        name=name, holder=holder, token=view.token, place=view.place, session=view.session
+                    )
                     self._guest.store.unlock(grant)
         except StoreError:
             return False

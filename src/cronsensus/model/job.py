@@ -328,6 +328,8 @@ class JobState:
         eras: the triggers that hold after the watermark, oldest first; at least one.
         pauses: paused stretches that end after the watermark.
         active: occurrences subject to the overlap policy that are pending or running now; 0 when it is ``allow``.
+        definition: the store's own text for this definition and the eras that lead to it. A store that forgot gives a
+            revision's number to another definition; this text it does not give again.
     """
 
     id: int
@@ -337,6 +339,7 @@ class JobState:
     eras: tuple[Era, ...]
     pauses: tuple[Stretch, ...] = ()
     active: int = 0
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

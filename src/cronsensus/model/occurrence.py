@@ -152,6 +152,7 @@ class Outcome:
     """How an attempt ended. ``state`` is final, or ``PENDING`` for a retry after ``retry_in`` on the store's clock.
 
     Attributes:
+        session: the session that claimed it; where it is given, it is compared like the token.
         result: JSON text, or ``None``.
         elapsed: how long the attempt took, by the node's monotonic clock.
     """
@@ -159,6 +160,7 @@ class Outcome:
     id: int
     token: int
     state: State
+    session: str | None = None
     reason: str | None = None
     result: str | None = None
     error: RunError | None = None
@@ -184,12 +186,17 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a running attempt says of itself before it ends: progress and log lines. Refused when not current."""
+    """What a running attempt says of itself before it ends: progress and log lines. Refused when not current.
+
+    Attributes:
+        session: the session that claimed it; where it is given, it is compared like the token.
+    """
 
     id: int
     token: int
     progress: tuple[float, float] | None = None
     lines: tuple[LogLine, ...] = ()
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

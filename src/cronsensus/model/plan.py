@@ -43,9 +43,10 @@ class VerdictRange:
 class Plan:
     """A step in a job's life: carried out whole, or not at all.
 
-    ``watermark_seen``, ``revision`` and ``active_seen`` are what the decision rests on. If one of them differs when
-    the plan is carried out, another node was faster and nothing is written. It holds from ``not_before`` on, by the
-    store's clock: it may have been made ahead of its time, or the clock may have been set back since.
+    ``watermark_seen``, ``revision``, ``active_seen`` and ``definition`` (where it is given) are what the decision rests
+    on. If one of them differs when the plan is carried out, another node was faster and nothing is written. It holds
+    from ``not_before`` on, by the store's clock: it may have been made ahead of its time, or the clock may have been
+    set back since.
     """
 
     job_id: int
@@ -59,3 +60,4 @@ class Plan:
     watermark: datetime
     next_due: datetime | None
     not_before: datetime | None = None
+    definition: str = ""

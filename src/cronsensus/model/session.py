@@ -134,12 +134,14 @@ class LockGrant:
 
     Attributes:
         place: which of the lock's places it is, counted from 0; a lock for one holder has the one.
+        session: the session that holds it; ``None``: it is held without one.
     """
 
     name: str
     holder: str
     token: int
     place: int = 0
+    session: str | None = None
 
 
 def check_lock(name: str, holder: str, ttl: timedelta) -> None:

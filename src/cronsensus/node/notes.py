@@ -33,6 +33,8 @@ class Notes:
         self._held: set[_Key] = set()
         self._progress: dict[_Key, tuple[float, float]] = {}
         self._lines: dict[_Key, list[LogLine]] = {}
+        self._sessions: dict[_Key, str] = {}
+        """For which session each of those runs."""
         self._flushed_at = -1e9
         self._process = os.getpid()
 
@@ -44,6 +46,7 @@ class Notes:
         with self._lock:
             first = self._nothing_to_write and key not in self._held
             self._progress[key] = float(done), float(total)
+            self._sessions[key] = run.session
         if first:
             self._wake()
 
@@ -55,6 +58,7 @@ class Notes:
         with self._lock:
             first = self._nothing_to_write and key not in self._held
             self._lines.setdefault(key, []).append(line)
+            self._sessions[key] = run.session
         if first:
             self._wake()
 
@@ -73,12 +77,14 @@ class Notes:
                 keys = sorted((self._progress.keys() | self._lines.keys()) - self._held)
                 progress = {key: self._progress.pop(key) for key in keys if key in self._progress}
                 lines = {key: self._lines.pop(key) for key in keys if key in self._lines}
+                sessions = {key: self._sessions.pop(key, None) for key in keys}
             if not keys:
                 return
             try:
-                store.note([Note(*key, progress.get(key), tuple(lines.get(key, ()))) for key in keys])
+                store.note([Note(*key, progress.get(key), tuple(lines.get(key, ())), sessions[key]) for key in keys])
             except BaseException:
                 with self._lock:
+                    self._sessions |= {key: session for key, session in sessions.items() if session is not None}
                     self._progress = progress | self._progress
                     for key, earlier in lines.items():
                         self._lines[key] = [*earlier, *self._lines.get(key, ())]
@@ -98,7 +104,8 @@ class Notes:
         key = occurrence, token
         with self._lock:
             progress, lines = self._progress.get(key), self._lines.get(key, ())
-        return Note(*key, progress, tuple(lines)) if progress is not None or lines else None
+            session = self._sessions.get(key)
+        return Note(*key, progress, tuple(lines), session) if progress is not None or lines else None
 
     def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None:
         """Forget what its transaction has ``written``; what else waits of the run goes the usual way."""
@@ -111,6 +118,8 @@ class Notes:
                 self._lines[key] = self._lines.get(key, [])[len(written.lines) :]
                 if not self._lines[key]:
                     del self._lines[key]
+                if key not in self._lines and key not in self._progress:
+                    self._sessions.pop(key, None)
             waits = not self._nothing_to_write
         if waits:
             self._wake()

@@ -210,7 +210,7 @@ class Claims:
             return None
         seen = found[0]
         if seen.state is State.RUNNING and self._is_stray(wanted, seen):
-            self.store.finish([_given_back(seen.id, seen.token)])
+            self.store.finish([_given_back(seen.id, seen.token, seen.session)])
             return replace(seen, state=State.PENDING)
         return seen
 
@@ -295,7 +295,7 @@ class Claims:
             self.store.release([held.claim])
         except StoreError as error:
             _log.debug("%r could not be given back yet: %s", held.run, error)
-            held.unsettled = _given_back(held.claim.id, held.claim.token)
+            held.unsettled = _given_back(held.claim.id, held.claim.token, held.claim.session)
             self._guest.keep(held, AGAIN)
         else:
             self.done(held)
@@ -361,7 +361,14 @@ class Claims:
             if held is not None:
                 # Taken like by any caller, so that nobody can begin with it in this very moment.
                 self.settle(
-                    held, Outcome(id=seen.id, token=held.claim.token, state=State.CANCELLED, reason=NOT_ASKED_FOR)
+                    held,
+                    Outcome(
+                        id=seen.id,
+                        token=held.claim.token,
+                        session=held.claim.session,
+                        state=State.CANCELLED,
+                        reason=NOT_ASKED_FOR,
+                    ),
                 )
 
 
@@ -379,5 +386,5 @@ class _NoNotes:
 _NO_NOTES = _NoNotes()
 
 
-def _given_back(occurrence: int, token: int) -> Outcome:
-    return Outcome(id=occurrence, token=token, state=State.PENDING, retry_in=timedelta(0))
+def _given_back(occurrence: int, token: int, session: str | None) -> Outcome:
+    return Outcome(id=occurrence, token=token, session=session, state=State.PENDING, retry_in=timedelta(0))

@@ -313,6 +313,7 @@ class Once(Generic[P, R_co]):
         outcome = Outcome(
             id=held.claim.id,
             token=held.claim.token,
+            session=held.claim.session,
             state=State.SUCCEEDED,
             result=ending.result,
             error=ending.error,

@@ -80,12 +80,12 @@ class Handle:
             return False
         return lock.session is None or self._alive(self._space.sessions[lock.session])
 
-    def _current(self, occurrence: int, token: int) -> OccurrenceRow | None:
-        """Return the occurrence if it is running under ``token``."""
+    def _current(self, occurrence: int, token: int, session: str | None) -> OccurrenceRow | None:
+        """Return the occurrence if it is running under ``token`` and, if one is named, for ``session``."""
         row = self._space.occurrences.get(occurrence)
         if row is None or row.state is not State.RUNNING or row.token != token:
             return None
-        return row
+        return row if session in {None, row.session} else None
 
     # --- jobs and occurrences -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from cronsensus.instants import after
+from cronsensus.instants import after, to_micros
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import (
@@ -99,6 +99,7 @@ class RoundVerbs(Handle):
         """Whether everything that the plan rests on is as it was when the plan was made, and its time has come."""
         seen = (plan.watermark_seen, plan.revision, plan.active_seen)
         holds = job.fires and seen == (job.watermark, job.revision, job.active) and plan.watermark >= job.watermark
+        holds = holds and plan.definition in {"", definition_of(job)}
         return holds and (plan.not_before is None or plan.not_before <= until)
 
     def _carry_out(self, plan: Plan, job: JobRow) -> None:
@@ -283,7 +284,7 @@ class RoundVerbs(Handle):
             return [self._settle(outcome) for outcome in outcomes]
 
     def _settle(self, outcome: Outcome) -> Settled:
-        row = self._current(outcome.id, outcome.token)
+        row = self._current(outcome.id, outcome.token, outcome.session)
         if row is None:
             return self._answer_again(outcome)
         now = self._now()
@@ -307,7 +308,7 @@ class RoundVerbs(Handle):
         if row is None:
             return Settled(outcome.id, outcome.token, accepted=False, state=None)
         run = row.run_under(outcome.token)
-        if run is not None and run.end in _ANSWERS:
+        if run is not None and run.end in _ANSWERS and outcome.session in {None, run.session}:
             return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])
         return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
 
@@ -317,14 +318,14 @@ class RoundVerbs(Handle):
             return [self._release(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
-        row = self._current(claim.id, claim.token)
+        row = self._current(claim.id, claim.token, claim.session)
         if row is None:
             return False
         self._cut_off(row, CUT_WORDS[cut], self._now(), crashed=cut == "crashed")
         return True
 
     def _release(self, claim: Claim) -> bool:
-        row = self._current(claim.id, claim.token)
+        row = self._current(claim.id, claim.token, claim.session)
         if row is None:
             return False
         now = self._now()
@@ -342,7 +343,7 @@ class RoundVerbs(Handle):
             return [self._note(note) for note in notes]
 
     def _note(self, note: Note) -> bool:
-        row = self._current(note.id, note.token)
+        row = self._current(note.id, note.token, note.session)
         if row is None:
             return False
         if note.progress is not None:
@@ -368,4 +369,10 @@ def job_state(job: JobRow) -> JobState:
         eras=job.eras_after_watermark(),
         pauses=tuple(pause for pause in job.pauses if pause.end is None or pause.end > job.watermark),
         active=job.active,
+        definition=definition_of(job),
     )
+
+
+def definition_of(job: JobRow) -> str:
+    """Return the text that names a definition, and when it began; see ``JobState``."""
+    return f"{job.digest}:{job.revision}:{to_micros(job.eras[-1].since)}"

@@ -110,7 +110,7 @@ class SessionVerbs(Handle):
             row = self._space.locks.get((name, place))
             if row is not None:
                 self._free(row)
-            grant = LockGrant(name=name, holder=holder, token=self._world.next("token"), place=place)
+            grant = LockGrant(name=name, holder=holder, token=self._world.next_token(), place=place, session=session)
             row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl))
             self._space.locks[name, place] = row
             if owner is not None:
@@ -151,9 +151,10 @@ class SessionVerbs(Handle):
             self._space.call_next(name)
 
     def _lock_under(self, grant: LockGrant) -> LockRow | None:
-        """Return the lock if it is held under the grant's token."""
+        """Return the lock if it is held under the grant's token, by its holder."""
         row = self._space.locks.get((grant.name, grant.place))
-        return row if row is not None and row.token == grant.token and self._held(row) else None
+        granted = (grant.token, grant.holder, grant.session)
+        return row if row is not None and (row.token, row.holder, row.session) == granted and self._held(row) else None
 
     def _free(self, lock: LockRow) -> None:
         del self._space.locks[lock.name, lock.place]

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from cronsensus.clock import Clock
+from cronsensus.instants import to_micros
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
@@ -190,6 +191,11 @@ class World:
         number = self.counters[what] = self.counters.get(what, 0) + 1
         return number
 
+    def next_token(self) -> int:
+        """Return the next fencing token: greater than the last, and not below the clock, as on every store."""
+        last = self.counters["token"] = max(self.counters.get("token", 0) + 1, to_micros(self.clock.now()))
+        return last
+
     def space(self, namespace: str) -> Space:
         """Return a namespace, empty at first."""
         return self.spaces.setdefault(namespace, Space(self))
@@ -269,7 +275,7 @@ class Space:
         self._leave(row, State.RUNNING)
         row.state = State.RUNNING
         row.attempt += 1
-        row.token = self.world.next("token")
+        row.token = self.world.next_token()
         row.session, row.node = session.spec.id, session.spec.node
         row.started_at, row.progress = at, None
         row.reason = row.error = None

@@ -29,28 +29,28 @@ class LockVerbs(Handle):
             taken = self._decide("lock", name, holder, length(ttl), session, limit)
         except TooFewReplicas as short:
             if taken := unpack(short.answer)[1]:
-                self._free(name, taken)
+                place, token = taken
+                self._free(LockGrant(name=name, holder=holder, token=int(token), place=place, session=session))
             raise
         if taken is False:
             return None
         place, token = taken
-        return LockGrant(name=name, holder=holder, token=int(token), place=place)
+        return LockGrant(name=name, holder=holder, token=int(token), place=place, session=session)
 
-    def _free(self, name: str, taken: Row) -> None:
+    def _free(self, grant: LockGrant) -> None:
         """Free a lock that was taken and may not be used. If that fails, it is overdue soon."""
-        place, token = taken
         with contextlib.suppress(StoreError):
-            self._write("unlock", name, place, token)
+            self._write("unlock", *_granted(grant))
 
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
         check_lease(ttl)
-        extended: bool = self._write("extend", grant.name, grant.place, str(grant.token), length(ttl))
+        extended: bool = self._write("extend", *_granted(grant), length(ttl))
         return extended
 
     def unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held, and tell the first in its queue."""
-        freed: bool = self._write("unlock", grant.name, grant.place, str(grant.token))
+        freed: bool = self._write("unlock", *_granted(grant))
         return freed
 
     def line(self) -> QueueLine:
@@ -66,3 +66,8 @@ class LockVerbs(Handle):
         """Return held locks by name, or the held places of one."""
         rows: Sequence[Row] = self._read("locks", name, limit)
         return [lock_view(row) for row in rows]
+
+
+def _granted(grant: LockGrant) -> Row:
+    """Return a grant as the scripts compare it; without a session, a row has none either."""
+    return grant.name, grant.place, str(grant.token), grant.holder, grant.session or False

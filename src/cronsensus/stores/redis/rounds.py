@@ -251,6 +251,7 @@ class RoundVerbs(Handle):
                     for one in plan.occurrences
                 ],
                 [[micros(verdict.last), write_range(verdict)] for verdict in plan.verdicts],
+                plan.definition,
             ]
             for plan in plans
         ]
@@ -274,6 +275,7 @@ class RoundVerbs(Handle):
                     one.result,
                     write_error(one.error),
                     within_stores(length(one.retry_in or timedelta(0))),
+                    one.session,
                 ]
                 for one in outcomes
             ],
@@ -287,7 +289,7 @@ class RoundVerbs(Handle):
         """Give claims back, each only if it is still current."""
         if not claims:
             return []
-        rows = [[occurrence_id(one.id), str(one.token)] for one in claims]
+        rows = [[occurrence_id(one.id), str(one.token), one.session] for one in claims]
         why = False if cut is None else CUT_WORDS[cut]
         answers: list[bool] = self._write("release", rows, why, cut == "crashed")
         return answers
@@ -304,6 +306,7 @@ class RoundVerbs(Handle):
                     str(one.token),
                     None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
                     [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
+                    one.session,
                 ]
                 for one in notes
             ],

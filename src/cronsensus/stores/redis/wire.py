@@ -129,7 +129,7 @@ def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
 
 def job_state(space: Space, row: Row) -> JobState:
     """Return what planning needs to know of a job."""
-    number, spec, revision, watermark, eras, active, pauses = row
+    number, spec, revision, watermark, eras, active, pauses, definition = row
     at = from_micros(int(watermark))
     return JobState(
         id=space.job_id(number),
@@ -139,6 +139,7 @@ def job_state(space: Space, row: Row) -> JobState:
         eras=holding(read_eras(eras), at),
         pauses=tuple(pause for pause in map(stretch, pauses) if pause.end is None or pause.end > at),
         active=active,
+        definition=definition,
     )
 
 

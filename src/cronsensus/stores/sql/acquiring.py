@@ -68,7 +68,7 @@ def acquire(
     expire(tx)
     if at is not None and not _is_kept_elsewhere(tx, row.id, at):
         return None
-    spec = spec_of(tx, row.id, row.revision)
+    spec = spec_of(tx, row)
     created = False
     if at is None or row.paused_at is None:
         origin = Origin.ENQUEUE if at is None else Origin.SCHEDULE

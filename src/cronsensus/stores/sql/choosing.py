@@ -23,7 +23,7 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_RUNNING, PENDING, RUNNING, SERIAL
 from cronsensus.stores.sql.schema import along, jobs, occurrences, sessions
 from cronsensus.stores.sql.sessions import ALIVE, OPEN, OVERDUE
@@ -52,7 +52,7 @@ NOT_EXPIRED = or_(_o.expires_at.is_(None), _o.expires_at >= bindparam("now"), _o
 
 _JOBS = select(
     _j.id,
-    _j.revision,
+    *NAMES_OF_DEFINITION,
     _j.function,
     _j.concurrency,
     # The earliest waiting one of those that overlap rules, if none of them runs: the only one whose turn it can be.
@@ -222,7 +222,7 @@ def _learn(tx: Transaction, choice: Choice, page: Sequence[AnyRow]) -> None:
     if limited:
         _count(tx, choice, limited)
     try:
-        choice.specs.update(specs_of(tx, {row.id: row.revision for row in able}))
+        choice.specs.update(specs_of(tx, {row.id: row for row in able}))
     except StoreCorrupt:
         _leave_out_unreadable(tx, choice, able)
 
@@ -254,8 +254,8 @@ def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Sequence[AnyRow
     """Leave out the jobs whose definition cannot be read, and name them, so that the others still run."""
     for row in able:
         try:
-            choice.specs.update(specs_of(tx, {row.id: row.revision}))
+            choice.specs.update(specs_of(tx, {row.id: row}))
         except StoreCorrupt as error:
             choice.left_out.add(row.id)
-            if tx.definitions.first_time(row.id, row.revision, "run"):
+            if tx.definitions.first_time(row.id, definition_of(row), "run"):
                 _log.error("work waits that cannot be run: %s", error)

@@ -140,7 +140,7 @@ def expire(tx: Transaction) -> None:
 
 def start(tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec], session: str, node: str) -> Taken:
     """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due."""
-    tokens = tx.dialect.next_tokens(tx.connection, len(rows))
+    tokens = tx.next_tokens(len(rows))
     # The end of the attempt before may have been written since this transaction began.
     now = tx.by_now
     started = tx.change_tuples(

@@ -40,7 +40,8 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
     _require(claim, finishing.standing(tx, [claim.id]).get(claim.id))
     if notes:
         finishing.note(tx, notes, after=after)
-    finishing.finish(tx, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result=result)])
+    outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, result=result)
+    finishing.finish(tx, [outcome])
 
 
 def _require(claim: Claim, row: AnyRow | None) -> None:

@@ -19,7 +19,7 @@ from cronsensus.model.states import SERIAL_ORIGINS
 from cronsensus.planning import next_nominal
 from cronsensus.stores.base import PutResult
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, eras_after, last_eras
+from cronsensus.stores.sql.jobrows import INSERT_ERAS, NAMES_OF_DEFINITION, era_row, eras_after, last_eras
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, LISTED_RUNNING, OF_JOBS, micros
 from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.schema import jobs, occurrences, releases, sessions
@@ -33,12 +33,12 @@ _AT_ONCE = 1000
 _LONG_AGO = timedelta(days=366 * 200)
 
 _IN_NAMESPACE = _j.namespace == bindparam("space")
-_STANDING = select(_j.id, _j.name, _j.digest, _j.revision, _j.overlap, _j.watermark, _j.paused_at, _j.retired_at).where(
+_STANDING = select(_j.id, _j.name, *NAMES_OF_DEFINITION, _j.overlap, _j.watermark, _j.paused_at, _j.retired_at).where(
     _IN_NAMESPACE, _j.name.in_(bindparam("names", expanding=True))
 )
 _STANDING_LOCKED = _STANDING.order_by(_j.id).with_for_update()
 _ALL_CODE = (
-    select(_j.id, _j.name, _j.revision, _j.watermark)
+    select(_j.id, _j.name, *NAMES_OF_DEFINITION, _j.watermark)
     # In its own words, not as a parameter: the index has only what is declared in code.
     .where(_IN_NAMESPACE, _j.source == literal_column("'code'"), _j.retired_at.is_(None))
     .order_by(_j.id)
@@ -64,7 +64,7 @@ _REDEFINE = (
             column: bindparam(f"new_{column}")
             for column in (
                 "function", "source", "digest", "spec", "revision", "overlap", "concurrency", "keep",
-                "watermark", "next_due", "wake_at",
+                "watermark", "next_due", "wake_at", "defined_at",
             )
         }
         | {"retired_at": None}
@@ -232,6 +232,7 @@ def _new_row(tx: Transaction, declared: Declared, name: str) -> dict[str, Any]:
         "name": name,
         **_columns(declared, name),
         "revision": 1,
+        "defined_at": to_micros(watermark),
         "watermark": to_micros(watermark),
         "next_due": micros(next_due),
         "wake_at": micros(next_due),
@@ -273,6 +274,7 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
         columns = _columns(declared, row.name) | {
             "revision": revision,
+            "defined_at": since,
             "watermark": watermark,
             "next_due": next_due,
             "wake_at": None if row.paused_at is not None else next_due,

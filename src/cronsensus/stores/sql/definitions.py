@@ -1,7 +1,8 @@
 """Parsed definitions of jobs, kept between transactions. Floor 3.
 
-A revision of a job never changes, so ``(job, revision)`` is a key that cannot go stale. What is kept is bounded: a node
-that looks after a hundred thousand jobs keeps the few thousand that it met last.
+The key is the job's id and a text that names its content: digest, revision, and when it began. Ids and revisions alone
+would not do: a store that lost its last commits gives both again, to another job or another definition. What is kept is
+bounded: a node that looks after a hundred thousand jobs keeps the few thousand that it met last.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """What was used last, by (job id, revision). Safe to share between threads."""
+    """What was used last, by (job id, definition). Safe to share between threads."""
 
     def __init__(self, most: int) -> None:
         """Keep at most ``most`` values."""
         self._most = most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], Value] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str], Value] = OrderedDict()
 
-    def get(self, job: int, revision: int) -> Value | None:
-        """Return what is kept of a revision."""
-        key = (job, revision)
+    def get(self, job: int, definition: str) -> Value | None:
+        """Return what is kept of a definition."""
+        key = (job, definition)
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
                 self._kept.move_to_end(key)
             return found
 
-    def put(self, job: int, revision: int, value: Value) -> None:
+    def put(self, job: int, definition: str, value: Value) -> None:
         """Keep a value, and forget the one that was not used for longest."""
         with self._lock:
-            self._kept[job, revision] = value
-            self._kept.move_to_end((job, revision))
+            self._kept[job, definition] = value
+            self._kept.move_to_end((job, definition))
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
 
@@ -51,19 +52,19 @@ class Definitions:
 
     Attributes:
         specs: definitions.
-        eras: the eras of a revision, from the one on that held at the watermark when they were read.
+        eras: the eras up to a definition, from the one on that held at the watermark when they were read.
     """
 
     def __init__(self, most: int = MOST_KEPT) -> None:
-        """Keep the definitions and the eras of at most ``most`` revisions."""
+        """Keep the definitions and the eras of at most ``most`` of them."""
         self.specs: Recent[JobSpec] = Recent(most)
         self.eras: Recent[tuple[Era, ...]] = Recent(most)
         self._complained: Recent[set[str]] = Recent(most)
 
-    def first_time(self, job: int, revision: int, what: str) -> bool:
-        """Whether ``what`` was not yet said of a revision: looks are many, and a log needs a complaint once."""
-        said = self._complained.get(job, revision) or set()
-        self._complained.put(job, revision, said | {what})
+    def first_time(self, job: int, definition: str, what: str) -> bool:
+        """Whether ``what`` was not yet said of a definition: looks are many, and a log needs a complaint once."""
+        said = self._complained.get(job, definition) or set()
+        self._complained.put(job, definition, said | {what})
         return what not in said
 
 

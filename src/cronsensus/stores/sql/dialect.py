@@ -13,7 +13,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Row, Select, Table, bindparam, select, update
+from sqlalchemy import BigInteger, Connection, Insert, Row, Select, Table, bindparam, case, select, update
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
@@ -27,7 +27,17 @@ AnyRow = Row[Any]
 
 _HOST = SystemClock()
 
-TAKE_TOKENS = update(counters).where(counters.c.name == "token").values(value=counters.c.value + bindparam("count"))
+TAKE_TOKENS = (
+    update(counters)
+    .where(counters.c.name == "token")
+    .values(
+        value=case(
+            (counters.c.value >= bindparam("floor", type_=BigInteger), counters.c.value),
+            else_=bindparam("floor", type_=BigInteger),
+        )
+        + bindparam("count", type_=BigInteger)
+    )
+)
 _LAST_TOKEN = select(counters.c.value).where(counters.c.name == "token")
 
 
@@ -154,13 +164,16 @@ class Dialect(ABC):
         """Run a statement that writes; return how many rows it touched."""
         return connection.execute(statement, parameters, execution_options=self.execution_options).rowcount
 
-    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
-        """Take ``count`` fencing tokens, ascending: higher than all that were given before, never given again.
+    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
+        """Take ``count`` fencing tokens, ascending: higher than all that were given before, and not below the clock.
+
+        A store that lost its last commits lost those numbers too. The clock has moved on since, so none of them is
+        given again, unless the clock of the server that took over lags by more than the loss and the switch took.
 
         Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
         are given again, but nobody saw them.
         """
-        self.change(connection, TAKE_TOKENS, {"count": count})
+        self.change(connection, TAKE_TOKENS, {"count": count, "floor": now - 1})
         last = int(self.rows(connection, _LAST_TOKEN, {})[0][0])
         return range(last - count + 1, last + 1)
 

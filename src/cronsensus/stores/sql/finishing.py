@@ -48,7 +48,7 @@ _STANDING = (
     .order_by(_o.id)
     .with_for_update()
 )
-_ENDED_RUNS = select(runs.c.token, runs.c.occurrence_id, runs.c.end).where(
+_ENDED_RUNS = select(runs.c.token, runs.c.occurrence_id, runs.c.session, runs.c.end).where(
     runs.c.token.in_(bindparam("tokens", expanding=True))
 )
 _CLOSE = (
@@ -108,8 +108,9 @@ def refuse_impossible(outcomes: Sequence[Outcome]) -> None:
 def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     """Record how attempts ended; all in this one transaction.
 
-    Safe when a takeover happens at the same instant: the UPDATE writes only where the occurrence is running under that
-    very token, and the number of rows that it touched is checked. A result that comes second finds another token.
+    Safe when a takeover happens at the same instant: the rows are locked, token and session are compared, and the
+    UPDATE writes only where the occurrence is running under that very token; the number of rows that it touched is
+    checked. A result that comes second finds another token.
     """
     found = standing(tx, [outcome.id for outcome in outcomes])
     now = tx.now
@@ -122,7 +123,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     for outcome in outcomes:
         number, token, state = outcome.id, outcome.token, outcome.state
         row = found.get(number)
-        if row is None or row.state != "running" or row.token != token or number in became:
+        if row is None or not _is_current(row, token, outcome.session) or number in became:
             answers.append(_repeated(outcome, row, became.get(number)))
             if answers[-1] is None:
                 refused.append((outcome, _stands(row, became.get(number))))
@@ -165,10 +166,11 @@ def _answer_again(tx: Transaction, refused: Sequence[tuple[Outcome, State | None
     if not refused:
         return []
     found = tx.rows_in(_ENDED_RUNS, "tokens", {outcome.token for outcome, _ in refused})
-    ends = {(row.occurrence_id, row.token): row.end for row in found}
+    ends = {(row.occurrence_id, row.token): row for row in found}
     answers = []
     for outcome, stands in refused:
-        first = _ANSWERS.get(ends.get((outcome.id, outcome.token), ""))
+        run = ends.get((outcome.id, outcome.token))
+        first = _ANSWERS.get(run.end) if run is not None and outcome.session in {None, run.session} else None
         ours = first is not None and stands is not None
         answers.append(Settled(outcome.id, outcome.token, accepted=ours, state=first if ours else stands))
     return answers
@@ -189,7 +191,7 @@ def release(tx: Transaction, claims: Sequence[Claim], cut: Cut | None) -> list[b
     done: set[int] = set()
     for claim in claims:
         row = found.get(claim.id)
-        if row is None or row.state != "running" or row.token != claim.token or row.id in done:
+        if row is None or not _is_current(row, claim.token, claim.session) or row.id in done:
             answers.append(False)
             continue
         done.add(row.id)
@@ -221,7 +223,7 @@ def note(tx: Transaction, notes: Sequence[Note], *, after: int = 0) -> list[bool
     answers: list[bool] = []
     for one in notes:
         row = found.get(one.id)
-        ok = row is not None and row.state == "running" and row.token == one.token
+        ok = row is not None and _is_current(row, one.token, one.session)
         answers.append(ok)
         if row is not None and ok:
             current.append((one, row))
@@ -256,6 +258,11 @@ def note(tx: Transaction, notes: Sequence[Note], *, after: int = 0) -> list[bool
 def standing(tx: Transaction, ids: Iterable[int]) -> dict[int, AnyRow]:
     """Return occurrences by id, locked."""
     return {row.id: row for row in tx.rows_in(_STANDING, "ids", sorted(set(ids)), space=tx.namespace)}
+
+
+def _is_current(row: AnyRow, token: int, session: str | None) -> bool:
+    """Whether a locked occurrence runs under the token and, if one is named, for the session."""
+    return row.state == "running" and row.token == token and session in {None, row.session}
 
 
 def _require_all(touched: int, wanted: int) -> None:

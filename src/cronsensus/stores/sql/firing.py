@@ -14,7 +14,7 @@ from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin, Reason
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL, insert_absent, micros, new_row
 from cronsensus.stores.sql.schema import along, jobs, occurrences, verdicts
 from cronsensus.stores.sql.transaction import Transaction
@@ -22,7 +22,7 @@ from cronsensus.stores.sql.transaction import Transaction
 _j, _o = jobs.c, occurrences.c
 
 _JOBS_LOCKED = (
-    select(_j.id, _j.revision, _j.watermark, _j.paused_at, _j.retired_at)
+    select(_j.id, *NAMES_OF_DEFINITION, _j.watermark, _j.paused_at, _j.retired_at)
     .where(_j.id.in_(bindparam("ids", expanding=True)), func.coalesce(_j.namespace, "") == bindparam("space"))
     .order_by(_j.id)
     .with_for_update()
@@ -83,7 +83,7 @@ def _fire(tx: Transaction, plans: Mapping[int, Plan], ahead: int) -> set[int]:
     active = {row.job_id: row.active for row in tx.rows_in(_ACTIVE, "ids", sorted(plans))}
     until = tx.now + ahead
     held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0), until)}
-    specs = specs_of(tx, {row.id: row.revision for row in held.values()})
+    specs = specs_of(tx, held)
     moved: list[dict[str, Any]] = []
     created: list[dict[str, Any]] = []
     decided: list[dict[str, Any]] = []
@@ -134,6 +134,7 @@ def _still_holds(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
         row.paused_at is None
         and row.retired_at is None
         and seen == (row.watermark, row.revision, active)
+        and plan.definition in {"", definition_of(row)}
         and to_micros(plan.watermark) >= row.watermark
         and (plan.not_before is None or to_micros(plan.not_before) <= until)
     )

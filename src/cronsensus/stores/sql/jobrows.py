@@ -18,10 +18,12 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.triggers import trigger_from_json
 
 _j = jobs.c
+NAMES_OF_DEFINITION = (_j.revision, _j.digest, _j.defined_at)
+"""What ``definition_of`` wants to see in a row."""
 _COLUMNS = (
     _j.id,
     _j.name,
-    _j.revision,
+    *NAMES_OF_DEFINITION,
     _j.watermark,
     _j.horizon,
     _j.next_due,
@@ -43,7 +45,7 @@ BY_NAMES_LOCKED = (
     .order_by(_j.id)
     .with_for_update()
 )
-_SPECS = select(_j.id, _j.revision, _j.spec).where(_j.id.in_(bindparam("ids", expanding=True)))
+_SPECS = select(_j.id, *NAMES_OF_DEFINITION, _j.spec).where(_j.id.in_(bindparam("ids", expanding=True)))
 _last_before = eras.alias("before")
 _ERAS = (
     select(eras.c.job_id, eras.c.since, eras.c.revision, eras.c.trigger)
@@ -85,24 +87,29 @@ def living(name: str, row: AnyRow | None) -> AnyRow:
     return row
 
 
-def spec_of(tx: Transaction, job: int, revision: int) -> JobSpec:
-    """Return one definition."""
-    return specs_of(tx, {job: revision})[job]
+def definition_of(row: AnyRow) -> str:
+    """Return the text that names a definition, and when it began; ``row`` has ``NAMES_OF_DEFINITION``."""
+    return f"{row.digest}:{row.revision}:{row.defined_at or 0}"
 
 
-def specs_of(tx: Transaction, revisions: Mapping[int, int]) -> dict[int, JobSpec]:
+def spec_of(tx: Transaction, row: AnyRow) -> JobSpec:
+    """Return the definition of a job's row."""
+    return specs_of(tx, {row.id: row})[row.id]
+
+
+def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
     """Return definitions by job id; one statement for those that are not known yet, none if all are."""
     found: dict[int, JobSpec] = {}
     missing: list[int] = []
-    for job, revision in revisions.items():
-        known = tx.definitions.specs.get(job, revision)
+    for job, of in rows.items():
+        known = tx.definitions.specs.get(job, definition_of(of))
         if known is None:
             missing.append(job)
         else:
             found[job] = known
     for row in tx.rows_in(_SPECS, "ids", missing):
         spec = read_spec(row.spec)
-        tx.definitions.specs.put(row.id, row.revision, spec)
+        tx.definitions.specs.put(row.id, definition_of(row), spec)
         found[row.id] = spec
     return found
 
@@ -110,17 +117,17 @@ def specs_of(tx: Transaction, revisions: Mapping[int, int]) -> dict[int, JobSpec
 def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
     """Return, by job id, the eras that still matter: the one that holds at the watermark, and those after it.
 
-    The eras up to a revision never change, so they are kept; only the watermark moves on. ``rows`` are jobs, with
-    ``id``, ``revision`` and ``watermark``.
+    The eras up to a definition never change, so they are kept; only the watermark moves on. ``rows`` are jobs, with
+    ``id``, ``NAMES_OF_DEFINITION`` and ``watermark``.
     """
-    known = {row.id: tx.definitions.eras.get(row.id, row.revision) for row in rows}
+    known = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
     read: dict[int, list[Era]] = {job: [] for job, found in known.items() if found is None}
     for era in tx.rows_in(_ERAS, "ids", read):
         read[era.job_id].append(read_era(era))
     for row in rows:
         if row.id in read:
             known[row.id] = found = tuple(read[row.id])
-            tx.definitions.eras.put(row.id, row.revision, found)
+            tx.definitions.eras.put(row.id, definition_of(row), found)
     return {row.id: holding(known[row.id] or (), row.watermark) for row in rows}
 
 

@@ -38,7 +38,13 @@ HELD: ColumnElement[bool] = and_(
 
 _NAMED = and_(_l.namespace == bindparam("space"), _l.name == bindparam("lock"))
 _PLACE = and_(_NAMED, _l.place == bindparam("at"))
-_GRANTED = and_(_PLACE, _l.token == bindparam("held"))
+_GRANTED = and_(
+    _PLACE,
+    _l.token == bindparam("held"),
+    _l.holder == bindparam("by"),
+    func.coalesce(_l.session, "") == bindparam("of_session"),
+)
+"""A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced."""
 _LOOK = select(
     select(func.count()).where(_NAMED, _l.place < bindparam("limit"), HELD).scalar_subquery().label("held"),
     exists().where(MINE, ALIVE).label("alive"),
@@ -132,7 +138,7 @@ def _grant(tx: Transaction, wanted: Wanted, place: int) -> LockGrant:
     token = tx.next_token()
     new = {f"new_{column}": value for column, value in _holding(tx, wanted, token).items()}
     tx.change(_GRANT, space=tx.namespace, lock=wanted.name, at=place, **new)
-    return LockGrant(name=wanted.name, holder=wanted.holder, token=token, place=place)
+    return LockGrant(name=wanted.name, holder=wanted.holder, token=token, place=place, session=wanted.session)
 
 
 def _holding(tx: Transaction, wanted: Wanted, token: int) -> dict[str, Any]:
@@ -148,15 +154,22 @@ def _holding(tx: Transaction, wanted: Wanted, token: int) -> dict[str, Any]:
 
 
 def extend(tx: Transaction, grant: LockGrant, ttl: timedelta) -> bool:
-    """Extend a lock. Safe: one UPDATE whose condition is that it is still held under this token."""
+    """Extend a lock. Safe: one UPDATE whose condition is that it is still held under this token, by this holder."""
     until = tx.lease_now + ttl // _MICROSECOND
     return tx.change(_EXTEND, **_granted(tx, grant), until=until, **tx.clocks) == 1
 
 
 def unlock(tx: Transaction, grant: LockGrant) -> bool:
-    """Free a lock. Safe: one DELETE whose condition is that it is still held under this token."""
+    """Free a lock. Safe: one DELETE whose condition is that it is still held under this token, by this holder."""
     return tx.change(_UNLOCK, **_granted(tx, grant), **tx.clocks) == 1
 
 
 def _granted(tx: Transaction, grant: LockGrant) -> dict[str, Any]:
-    return {"space": tx.namespace, "lock": grant.name, "at": grant.place, "held": grant.token}
+    return {
+        "space": tx.namespace,
+        "lock": grant.name,
+        "at": grant.place,
+        "held": grant.token,
+        "by": grant.holder,
+        "of_session": grant.session or "",
+    }

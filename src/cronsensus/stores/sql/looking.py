@@ -15,7 +15,7 @@ from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance, Share, newest_of
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import eras_after, specs_of
+from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, eras_after, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, SERIAL, instant
 from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, pauses, sessions
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
@@ -143,7 +143,7 @@ _ACTIVE = (
     .correlate(jobs)
     .scalar_subquery()
 )
-STATE_COLUMNS = (_j.id, _j.name, _j.revision, _j.watermark, _j.pause_ended_at, _ACTIVE.label("active"))
+STATE_COLUMNS = (_j.id, _j.name, *NAMES_OF_DEFINITION, _j.watermark, _j.pause_ended_at, _ACTIVE.label("active"))
 _DUE = (
     select(*STATE_COLUMNS)
     .where(_j.namespace == bindparam("space"), _j.wake_at <= bindparam("now"))
@@ -210,7 +210,7 @@ def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
     """Return the states of due jobs. One that cannot be read is left out and named, so that the others still fire."""
     try:
         # All in two statements; from here on they are known.
-        specs_of(tx, {row.id: row.revision for row in rows})
+        specs_of(tx, {row.id: row for row in rows})
         eras_after(tx, rows)
         return [_state(tx, row) for row in rows]
     except StoreCorrupt:
@@ -220,7 +220,7 @@ def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
         try:
             states.append(_state(tx, row))
         except StoreCorrupt as error:
-            if tx.definitions.first_time(row.id, row.revision, "fire"):
+            if tx.definitions.first_time(row.id, definition_of(row), "fire"):
                 _log.error("job %r is due and cannot be fired: %s", row.name, error)
     return states
 
@@ -232,12 +232,13 @@ def _state(tx: Transaction, row: AnyRow) -> JobState:
         stretches = tuple(Stretch(from_micros(one.start), instant(one.end)) for one in found)
     return JobState(
         id=row.id,
-        spec=specs_of(tx, {row.id: row.revision})[row.id],
+        spec=specs_of(tx, {row.id: row})[row.id],
         revision=row.revision,
         watermark=from_micros(row.watermark),
         eras=eras_after(tx, [row])[row.id],
         pauses=stretches,
         active=row.active,
+        definition=definition_of(row),
     )
 
 

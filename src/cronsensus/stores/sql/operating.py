@@ -92,7 +92,7 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     rows = {row.name: row for row in tx.rows_in(BY_NAMES_LOCKED, "names", sorted(names), space=tx.namespace)}
     for name in names:
         living(name, rows.get(name))
-    specs = specs_of(tx, {row.id: row.revision for row in rows.values()})
+    specs = specs_of(tx, {row.id: row for row in rows.values()})
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
     answers: list[Enqueued] = []
     for some in pieces(items, AT_ONCE):
@@ -159,7 +159,7 @@ def _payload(item: Item, spec: JobSpec) -> str:
 def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:
     """Run a job now, beside its schedule. Safe: a key that nobody else can have."""
     row = living(job, find_locked(tx, job))
-    spec = spec_of(tx, row.id, row.revision)
+    spec = spec_of(tx, row)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
     new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, due_at=tx.now, payload=payload)
     [answer] = create(tx, [new], [job], given=[False])
@@ -201,7 +201,7 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
     new = new_row(
         tx,
         row.id,
-        spec_of(tx, row.id, row.revision),
+        spec_of(tx, row),
         new_id(),
         Origin.MANUAL if origin in SERIAL_ORIGINS else origin,
         due_at=tx.now,
@@ -242,7 +242,7 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
     row = living(job, find_locked(tx, job))
     for time in times:
         refuse_pruned(job, row.horizon, time)
-    spec = spec_of(tx, row.id, row.revision)
+    spec = spec_of(tx, row)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
     at = {to_micros(time): time for time in times}
     standing = {one.scheduled_for: one for one in tx.rows_in(_STANDING_AT, "times", at, job=row.id)}

@@ -13,7 +13,7 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import find, read_era, specs_of
+from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, find, read_era, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, SERIAL, instant
 from cronsensus.stores.sql.schema import eras as eras_table
 from cronsensus.stores.sql.schema import jobs as jobs_table
@@ -28,7 +28,7 @@ _ACTIVE = (
 )
 _VIEW = select(
     _j.id,
-    _j.revision,
+    *NAMES_OF_DEFINITION,
     _j.watermark,
     _j.horizon,
     _j.next_due,
@@ -72,7 +72,7 @@ def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobV
 
 
 def _views(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobView]:
-    specs = specs_of(tx, {row.id: row.revision for row in rows})
+    specs = specs_of(tx, {row.id: row for row in rows})
     return [
         JobView(
             id=row.id,

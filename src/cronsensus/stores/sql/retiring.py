@@ -27,6 +27,7 @@ _RETIRE = (
     .values(
         retired_at=bindparam("now"),
         revision=_j.revision + 1,
+        defined_at=bindparam("since"),
         watermark=bindparam("decided"),
         next_due=None,
         wake_at=None,
@@ -67,7 +68,9 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
         if undecided is not None:
             ranges.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
-        changes.append({"job": row.id, "of_revision": row.revision, "now": tx.now, "decided": watermark})
+        changes.append(
+            {"job": row.id, "of_revision": row.revision, "now": tx.now, "decided": watermark, "since": since}
+        )
         new_eras.append(era_row(row.id, since, row.revision + 1, None))
     if tx.change_many(_RETIRE, changes) != len(changes):
         raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")

@@ -170,6 +170,8 @@ jobs = Table(
     Column("function", _word(200), nullable=False),
     Column("source", _word(10), nullable=False),
     Column("digest", _word(64), nullable=False),
+    # When this definition began; a row of version 1 has none.
+    Column("defined_at", Big),
     Column("spec", Long, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("overlap", _word(20), nullable=False),

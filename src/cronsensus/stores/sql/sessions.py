@@ -19,7 +19,7 @@ from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
 from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
 from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, runs, sessions
 from cronsensus.stores.sql.trail import record
@@ -91,7 +91,7 @@ _CUT_OFF = (
         _o.crashes,
         _o.cancel_reason,
         of_job(jobs.c.name),
-        of_job(jobs.c.revision),
+        *(of_job(column) for column in NAMES_OF_DEFINITION),
     )
     .order_by(_o.id)
     .with_for_update()
@@ -312,7 +312,7 @@ def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> lis
 def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[bool]:
     """Give back claims that had begun, each only if it is still current.
 
-    Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
+    Safe when a takeover happens at the same instant: the rows are locked before token and session are compared, and the
     UPDATE asks for the token again.
     """
     found = {row.id: row for row in tx.rows_in(_NAMED, "ids", sorted({one.id for one in claims}), space=tx.namespace)}
@@ -320,7 +320,7 @@ def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[bool]:
     current: list[AnyRow] = []
     for claim in claims:
         row = found.get(claim.id)
-        ok = row is not None and row.state == "running" and row.token == claim.token
+        ok = row is not None and row.state == "running" and (row.token, row.session) == (claim.token, claim.session)
         answers.append(ok)
         if row is not None and ok:
             current.append(row)
@@ -331,7 +331,7 @@ def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[bool]:
 
 def _cut_off(tx: Transaction, held: Sequence[AnyRow], why: str, *, crashed: bool) -> list[Takeover]:
     """Decide what becomes of runs, locked by this transaction, that are cut off."""
-    specs = specs_of(tx, {row.job_id: row.revision for row in held})
+    specs = specs_of(tx, {row.job_id: row for row in held})
     back: list[dict[str, Any]] = []
     closed: list[dict[str, Any]] = []
     ended: list[tuple[Any, ...]] = []

@@ -138,9 +138,13 @@ class Transaction:
             for piece in pieces(list(values), self.dialect.most_parameters)
         )
 
+    def next_tokens(self, count: int) -> Sequence[int]:
+        """Take fencing tokens, ascending."""
+        return self.dialect.next_tokens(self.connection, count, self.now)
+
     def next_token(self) -> int:
         """Take one fencing token."""
-        return self.dialect.next_tokens(self.connection, 1)[0]
+        return self.next_tokens(1)[0]
 
 
 def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:

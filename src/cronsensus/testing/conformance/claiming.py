@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.errors import LeaseLost
+from cronsensus.instants import to_micros
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.testing.conformance.scene import (
     DAY,
@@ -198,6 +199,32 @@ class Claiming(Scene):
                 self.lease_out()
                 self.store.reclaim()
         assert sorted(set(tokens)) == tokens
+
+    def test_a_token_is_not_below_the_clock_so_none_is_given_again_by_a_store_that_forgot_its_last_ones(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue("first")
+        [first] = self.claim()
+        assert first.token >= to_micros(self.clock.now())
+        self.clock.advance(HOUR.total_seconds())
+        self.session("s2")
+        self.fill(3)
+        claims = self.claim("s2", limit=3)
+        assert [one.token for one in claims] == sorted({one.token for one in claims})
+        assert claims[0].token >= to_micros(self.clock.now())
+        assert claims[0].token > first.token
+        assert claims[-1].token < 2**53  # a number in JSON keeps no more
+
+    def test_tokens_grow_although_the_clock_is_set_back(self) -> None:
+        self.queue()
+        self.session()
+        self.enqueue("first")
+        [first] = self.claim()
+        self.clock.step(-HOUR)
+        self.session("s2")
+        self.enqueue("other")
+        [second] = self.claim("s2")
+        assert first.token < second.token
 
     def test_tokens_of_different_occurrences_differ(self) -> None:
         self.queue()

@@ -181,6 +181,30 @@ class Finishing(Scene):
             assert not self.finish(replace(claim, token=token)).accepted
         assert State.RUNNING is self.look(claim).state
 
+    def test_under_the_right_token_another_session_writes_nothing(self) -> None:
+        # Such a token was given twice: by a server that forgot, and whose clock lags behind.
+        claim = self.running()
+        before = self.snapshot()
+        stranger = replace(claim, session="another")
+        outcome = Outcome(id=claim.id, token=claim.token, session="another", state=State.SUCCEEDED, result="1")
+        assert [Settled(claim.id, claim.token, accepted=False, state=State.RUNNING)] == self.store.finish([outcome])
+        assert [False] == self.store.release([stranger])
+        note = Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, "info", "x"),), "another")
+        assert [False] == self.store.note([note])
+        assert before == self.snapshot()
+        assert [True] == self.store.note([replace(note, session=claim.session)])
+        own = replace(outcome, session=claim.session)
+        for _ in range(2):  # also when it is said again
+            assert [Settled(claim.id, claim.token, accepted=True, state=State.SUCCEEDED)] == self.store.finish([own])
+            assert [False] == [answer.accepted for answer in self.store.finish([outcome])]
+
+    def test_a_retry_that_another_session_asked_for_is_not_answered_as_ones_own(self) -> None:
+        claim = self.running()
+        own = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, retry_in=HOUR)
+        assert self.store.finish([own])[0].accepted
+        assert self.store.finish([own])[0].accepted
+        assert not self.store.finish([replace(own, session="another")])[0].accepted
+
     def test_the_token_belongs_to_its_occurrence(self) -> None:
         self.queue()
         self.session()

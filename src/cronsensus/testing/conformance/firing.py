@@ -146,6 +146,32 @@ class Firing(Scene):
         assert [False] == self.store.fire([stale])
         assert before == self.snapshot()
 
+    def test_a_plan_made_on_another_definition_of_the_same_revision_loses_whole(self) -> None:
+        # A store that forgot a revision gives its number again, to another definition.
+        self.define()
+        planned = self.plan(minute(4), verdicts=[SKIPPED])
+        lost = replace(planned, definition=self.store_state().definition + "x")
+        before = self.snapshot()
+        assert [False] == self.store.fire([lost])
+        assert before == self.snapshot()
+        assert [True] == self.store.fire([replace(lost, definition=self.store_state().definition)])
+
+    def test_the_definition_that_a_plan_rests_on_is_another_one_after_each_change(self) -> None:
+        self.define()
+        seen = [self.store_state().definition]
+        hourly = self.job(trigger=every("1h", start=START))
+        for spec in (hourly, self.job(), hourly):
+            self.clock.advance(1)
+            self.define(spec)
+            seen.append(self.store_state().definition)
+        assert len(set(seen)) == len(seen)
+
+    def store_state(self) -> JobState:
+        """Return what planning needs to know of the job."""
+        state = self.store.job_state("job")
+        assert state is not None
+        return state
+
     def test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole(self) -> None:
         self.define()
         stale = self.plan(minute(4), verdicts=[SKIPPED])

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from cronsensus.errors import InvalidOption, LeaseLost
+from cronsensus.instants import to_micros
 from cronsensus.model.session import LockGrant
 from cronsensus.stores.lines import Line
 from cronsensus.testing.conformance.scene import DAY, HOSTILE, HOUR, LEASE, SECOND, START, Scene
@@ -139,6 +140,22 @@ class Locks(Scene):
             assert not self.store.unlock(replace(grant, token=token))
         assert not self.store.unlock(replace(grant, name="other"))
         assert self.store.lock("name", "b", ttl=LEASE) is None
+
+    def test_a_token_is_not_below_the_clock(self) -> None:
+        first = self.lock()
+        assert first.token >= to_micros(self.clock.now())
+        self.clock.advance(HOUR.total_seconds())
+        assert self.lock(holder="b").token >= to_micros(self.clock.now())
+
+    def test_under_the_right_token_another_holder_or_session_moves_nothing(self) -> None:
+        # Such a token was given twice: by a server that forgot, and whose clock lags behind.
+        self.session()
+        for grant in (self.lock("with", session="s1"), self.lock("without")):
+            for other in (replace(grant, holder="other"), replace(grant, session="other")):
+                assert not self.store.extend(other, ttl=HOUR)
+                assert not self.store.unlock(other)
+            assert self.store.extend(grant, ttl=LEASE)
+            assert self.store.unlock(grant)
 
     # --- with a session ---------------------------------------------------------------------------------------------
 

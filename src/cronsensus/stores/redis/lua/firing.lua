@@ -1,5 +1,5 @@
 -- Carry plans out. A plan is {job, name, revision, watermark seen, active seen, watermark, next due, not before,
--- cancel previous, {{nominal, key, due, expires}, …}, {{last, text of the range without its id}, …}}.
+-- cancel previous, {{nominal, key, due, expires}, …}, {{last, text of the range without its id}, …}, definition}.
 -- needs: occurrences jobs
 
 -- Whether everything that the plan rests on is as it was when the plan was made, and its time comes by `til`. Two nodes that
@@ -8,9 +8,12 @@ local function still_holds(plan, til)
   local job, name, revision, seen, active_seen, watermark, _, not_before = unpack(plan, 1, 8)
   local row = read(
     job_key(job),
-    'name', 'revision', 'watermark', 'overlap', 'paused_at', 'retired_at', 'priority', 'payload', 'keep'
+    'name', 'revision', 'watermark', 'overlap', 'paused_at', 'retired_at', 'priority', 'payload', 'keep', 'digest',
+    'last_since'
   )
+  local definition = plan[12]
   local holds = row.name == name and row.revision == revision and row.watermark == seen
+    and (definition == '' or definition == definition_of(row))
     and not row.paused_at and not row.retired_at
     and active(job, row.overlap) == active_seen
     and tonumber(watermark) >= tonumber(seen)

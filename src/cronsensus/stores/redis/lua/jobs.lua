@@ -34,16 +34,22 @@ local function add_range(job, last, text, keep)
   call('ZADD', SPACE .. 'prunable', 'LT', whole(math.min(tonumber(last) + keep, LAST)), job)
 end
 
+-- A definition, and when it began. A store that forgot gives a revision's number again, and not this.
+local function definition_of(row)
+  return row.digest .. ':' .. row.revision .. ':' .. row.last_since
+end
+
 -- What planning needs to know of a job.
 local function state_row(job)
   local row = read(
     job_key(job),
-    'name', 'spec', 'revision', 'watermark', 'eras', 'overlap', 'pause_end', 'paused_at', 'retired_at'
+    'name', 'spec', 'revision', 'watermark', 'eras', 'overlap', 'pause_end', 'paused_at', 'retired_at', 'digest',
+    'last_since'
   )
   local active = row.overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
   local pauses = {}
   if row.pause_end and tonumber(row.pause_end) > tonumber(row.watermark) then
     pauses = call('LRANGE', of_job(job, 'pauses'), 0, -1)
   end
-  return { job, row.spec, row.revision, row.watermark, row.eras, active, pauses }, row
+  return { job, row.spec, row.revision, row.watermark, row.eras, active, pauses, definition_of(row) }, row
 end

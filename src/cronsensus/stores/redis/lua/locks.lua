@@ -31,8 +31,10 @@ local function free_lock(name, place, session)
   end
 end
 
--- Return a place if it is held under the token.
-local function lock_under(name, place, token)
-  local row = read(lock_key(name, place), 'token', 'until', 'session')
-  return row.token == token and is_held(row) and row or nil
+-- Return a place if it is held under the token, by that holder. (A token alone may have been given twice, by a server
+-- whose clock lags behind that of the one that it replaced.)
+local function lock_under(name, place, token, holder, session)
+  local row = read(lock_key(name, place), 'token', 'until', 'session', 'holder')
+  local granted = row.token == token and row.holder == holder and row.session == session
+  return granted and is_held(row) and row or nil
 end

@@ -19,6 +19,11 @@ local function occurrence(id)
   )
 end
 
+-- Whether an occurrence runs under the token and, if one is named, for the session.
+local function is_current(row, token, session)
+  return row.state == 'running' and row.token == token and (not session or row.session == session)
+end
+
 local function line_of(row)
   return row.job .. (SERIAL[row.origin] and ':s' or ':w')
 end

@@ -1,12 +1,39 @@
-"""Version 2: the columns, tables and indexes that came after version 1. Floor 3."""
+"""Version 2: the columns, tables and indexes after version 1; how tokens are taken on PostgreSQL. Floor 3."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
 from cronsensus.stores.sql.migrations.additions import add_missing
+from cronsensus.stores.sql.schema import tokens
+
+# The block with an exception is a subtransaction: raising in it lets go of the lock, and variables and sequences keep
+# what they were set to. 1668445043: the letters "cron", so that the lock is nobody else's.
+_TAKE_TOKENS = """
+CREATE OR REPLACE FUNCTION {schema}cronsensus_take_tokens(counter regclass, wanted integer, at bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE AS $function$
+DECLARE
+    last bigint;
+BEGIN
+    BEGIN
+        PERFORM pg_advisory_xact_lock((1668445043::bigint << 32) | counter::oid::bigint);
+        last := setval(counter, greatest(
+            nextval(counter), coalesce(at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+        ) + wanted - 1);
+        RAISE EXCEPTION USING ERRCODE = 'CS001';
+    EXCEPTION WHEN SQLSTATE 'CS001' THEN
+        NULL;
+    END;
+    RETURN last;
+END
+$function$
+"""
 
 
 def upgrade(connection: Connection) -> None:
     """Add what version 1 did not have; a new store was made with it."""
     add_missing(connection)
+    if connection.dialect.name == "postgresql":
+        place = connection.get_execution_options().get("schema_translate_map", {}).get(tokens.schema)
+        schema = "" if place is None else f'"{place}".'
+        connection.exec_driver_sql(_TAKE_TOKENS.format(schema=schema))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, insert, update
+from sqlalchemy import BigInteger, Connection, Insert, Select, Table, bindparam, func, insert, update
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock
@@ -33,7 +33,11 @@ _SERVER, _INJECTED = "server", "injected"
 _TAKE_TOKENS = (
     update(counters)
     .where(counters.c.name == "token")
-    .values(value=func.last_insert_id(counters.c.value + bindparam("count")))
+    .values(
+        value=func.last_insert_id(
+            func.greatest(counters.c.value, bindparam("floor", type_=BigInteger)) + bindparam("count")
+        )
+    )
 )
 _DUPLICATE = 1062
 _IGNORE = "IGNORE"
@@ -161,14 +165,14 @@ class MysqlDialect(Dialect):
             found = self._inserts[table.name] = insert(table).prefix_with(_IGNORE)
         return found
 
-    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
-        """Take fencing tokens from the counter.
+    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
+        """Take fencing tokens from the counter, which a replica that takes over may have as it was a moment ago.
 
         Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
         are given again, but nobody saw them. It is the last lock that a transaction takes and waits for, so nobody
         waits for the one who holds it but for the end of a claim.
         """
-        cursor = self._run(connection, _TAKE_TOKENS, {"count": count})
+        cursor = self._run(connection, _TAKE_TOKENS, {"count": count, "floor": now - 1})
         last = cursor.lastrowid
         return range(last - count + 1, last + 1)
 

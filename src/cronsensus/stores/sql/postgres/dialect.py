@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, select
+from sqlalchemy import Connection, Insert, Select, Table
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.sql.base import Executable
 
@@ -20,8 +20,8 @@ from cronsensus.stores.sql.postgres import errors
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, patience, settings
 from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of
 from cronsensus.stores.sql.postgres.presence import key_of
+from cronsensus.stores.sql.postgres.tokens import take, taking
 from cronsensus.stores.sql.postgres.url import PostgresUrl
-from cronsensus.stores.sql.schema import tokens
 from cronsensus.stores.sql.transaction import pieces
 
 _CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -35,9 +35,6 @@ _NOT_IDLE_FOR_EVER = (
 _SERVER, _INJECTED = "server", "injected"
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
-_NEXT_TOKENS = select(tokens.next_value().label("token")).select_from(
-    func.generate_series(1, bindparam("count")).table_valued("n")
-)
 
 
 class PostgresDialect(Dialect):
@@ -52,6 +49,7 @@ class PostgresDialect(Dialect):
         self.execution_options = MappingProxyType({"schema_translate_map": {None: url.schema}})
         self._clock = clock
         self._statements = statements_of(url.schema)
+        self._take_tokens = taking(url.schema)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         asks = "" if clock is not None else f"; {_CLOCK}"
         local = "".join(f"; {one}" for one in settings(url, local=True))
@@ -186,14 +184,15 @@ class PostgresDialect(Dialect):
             found = self._inserts[key] = postgres_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
 
-    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
-        """Take fencing tokens from a sequence.
+    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
+        """Take fencing tokens from a sequence that is moved up to the server's clock; see ``postgres.tokens``.
 
-        Safe when two nodes take some at the same instant: a sequence gives no number twice. It waits for no
-        transaction, so claims need not stand in line for it; and who claims what another gave up takes a number after
-        the other one's transaction has ended, so it is higher.
+        Safe when two nodes take some at the same instant: one takes after the other, and no number is given twice.
+        Neither waits for the other's transaction, so claims need not stand in line; and a node that claims what another
+        one gave up takes a number after the other one's transaction has ended, so it is higher.
         """
-        return [row[0] for row in self.rows(connection, _NEXT_TOKENS, {"count": count})]
+        last = take(driver_of(connection), self._take_tokens, count, None if self._clock is None else now)
+        return range(last - count + 1, last + 1)
 
     def look(
         self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]

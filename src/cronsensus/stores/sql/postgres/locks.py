@@ -18,6 +18,7 @@ import psycopg
 
 from cronsensus.stores.sql.postgres.prepared import as_text
 from cronsensus.stores.sql.postgres.presence import key_of
+from cronsensus.stores.sql.postgres.tokens import expression
 
 _SERVER_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
@@ -44,7 +45,7 @@ WITH me AS (
 ), taken AS (
     INSERT INTO {schema}.cronsensus_locks AS l
         (namespace, name, place, holder, session, token, acquired_at, lease_until, epoch)
-    SELECT $1::text, $2::text, free.place, $3::text, $4::text, nextval('{schema}.cronsensus_tokens'),
+    SELECT $1::text, $2::text, free.place, $3::text, $4::text, {token},
         {clock}, {clock} + $5::bigint, {epoch}
     FROM turn, free
     ON CONFLICT (namespace, name, place) DO UPDATE SET
@@ -55,9 +56,12 @@ WITH me AS (
 )
 SELECT EXISTS (SELECT FROM me), free.place IS NOT NULL, taken.token, taken.place FROM free LEFT JOIN taken ON true
 """
-_GRANTED = "l.namespace = $1::text AND l.name = $2::text AND l.place = $3::int AND l.token = $4::bigint"
+_GRANTED = """
+l.namespace = $1::text AND l.name = $2::text AND l.place = $3::int AND l.token = $4::bigint
+    AND l.holder = $5::text AND coalesce(l.session, '') = $6::text
+"""
 _FREE = "DELETE FROM {schema}.cronsensus_locks l WHERE {granted} AND {held}"
-_EXTEND = "UPDATE {schema}.cronsensus_locks l SET lease_until = {clock} + $5::bigint WHERE {granted} AND {held}"
+_EXTEND = "UPDATE {schema}.cronsensus_locks l SET lease_until = {clock} + $7::bigint WHERE {granted} AND {held}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Statements:
     Attributes:
         take: namespace, name, holder, session, TTL, limit, turn; answers whether the session lives, whether a place
             seemed free, and the token and the place that were taken.
-        free: namespace, name, place, token.
+        free: namespace, name, place, token, holder, session or the empty text.
         extend: the same, and TTL.
     """
 
@@ -85,11 +89,12 @@ def statements_of(schema: str, *, injected: bool) -> Statements:
             "schema": f'"{schema}"',
             "epoch": f"${arguments + 1}::text",
             "clock": f"${arguments + 2}::bigint" if injected else _SERVER_CLOCK,
+            "token": expression(schema, "1", f"${arguments + 2}::bigint" if injected else "NULL"),
             "granted": _GRANTED,
         }
         return text.format(held=_HELD.format(**known), **known)
 
-    return Statements(written(_TAKE, 7), written(_FREE, 4), written(_EXTEND, 5))
+    return Statements(written(_TAKE, 7), written(_FREE, 6), written(_EXTEND, 7))
 
 
 def run(driver: psycopg.Connection[Any], text: str, *values: Any) -> psycopg.RawCursor[Any]:

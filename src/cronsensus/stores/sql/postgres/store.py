@@ -158,7 +158,7 @@ class PostgresStore(SqlStore):
             if session is not None and not alive:
                 raise not_alive(session)
             if token is not None:
-                return LockGrant(name=name, holder=holder, token=token, place=place)
+                return LockGrant(name=name, holder=holder, token=token, place=place, session=session)
             if not seemed_free:
                 return None
         return self._lock_with_care(wanted, turn)
@@ -175,7 +175,7 @@ class PostgresStore(SqlStore):
         check_lease(ttl)
         if self._is_pooled():
             return super().extend(grant, ttl=ttl)
-        given = (self.namespace, grant.name, grant.place, grant.token, ttl // _MICROSECOND)
+        given = (*self._granted(grant), ttl // _MICROSECOND)
         return self._run(self._statements.extend, *given).rowcount == 1
 
     def unlock(self, grant: LockGrant) -> bool:
@@ -187,7 +187,7 @@ class PostgresStore(SqlStore):
         """
         if self._is_pooled():
             return super().unlock(grant)
-        given = (self.namespace, grant.name, grant.place, grant.token)
+        given = self._granted(grant)
         cut: TryAgain | None = None
         try:
             freed = self._run(self._statements.free, *given).rowcount == 1
@@ -202,6 +202,9 @@ class PostgresStore(SqlStore):
                 f"token {grant.token} any more, and whether it had run out before cannot be told"
             ) from cut
         return freed
+
+    def _granted(self, grant: LockGrant) -> tuple[Any, ...]:
+        return self.namespace, grant.name, grant.place, grant.token, grant.holder, grant.session or ""
 
     def _run(self, text: str, *values: Any) -> RawCursor[Any]:
         """Run a statement that is a transaction by itself."""

@@ -128,11 +128,11 @@ class SqliteDialect(Dialect):
             found = self._inserts[key] = sqlite_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
 
-    def next_tokens(self, connection: Connection, count: int) -> Sequence[int]:
+    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
         """Take fencing tokens, in one statement where SQLite can."""
         if sqlite3.sqlite_version_info < _RETURNING_SINCE:
-            return super().next_tokens(connection, count)
-        last = int(self.rows(connection, _TAKE_TOKENS, {"count": count})[0][0])
+            return super().next_tokens(connection, count, now)
+        last = int(self.rows(connection, _TAKE_TOKENS, {"count": count, "floor": now - 1})[0][0])
         return range(last - count + 1, last + 1)
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:

@@ -1,6 +1,6 @@
 -- needs: locks
-local name, place, token, ttl = unpack(args, 1, 4)
-if not lock_under(name, place, token) then
+local name, place, token, holder, session, ttl = unpack(args, 1, 6)
+if not lock_under(name, place, token, holder, session) then
   return answer(false)
 end
 call('HSET', lock_key(name, place), 'until', later(ttl))

@@ -7,8 +7,8 @@ local ANSWERS = {
 }
 
 -- Answer for a run that is not current: as the first time if this token finished it, else no.
-local function answer_again(id, row, token)
-  if row.token == token and row.state ~= 'running' then
+local function answer_again(id, row, token, session)
+  if row.token == token and row.state ~= 'running' and (not session or session == row.session) then
     local became = ANSWERS[call('HGET', occurrence_key(id), 'end')]
     if became then
       return { true, became }
@@ -16,20 +16,20 @@ local function answer_again(id, row, token)
   end
   for _, text in ipairs(call('LRANGE', SPACE .. 'attempts:' .. id, 0, -1)) do
     local run = cjson.decode(text)
-    if run[2] == token and ANSWERS[run[7]] then
+    if run[2] == token and ANSWERS[run[7]] and (not session or session == run[3]) then
       return { true, ANSWERS[run[7]] }
     end
   end
   return { false, row.state }
 end
 
-local function settle(id, token, state, reason, result, problem, wait)
+local function settle(id, token, state, reason, result, problem, wait, session)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
   end
-  if row.state ~= 'running' or row.token ~= token then
-    return answer_again(id, row, token)
+  if not is_current(row, token, session) then
+    return answer_again(id, row, token, session)
   end
   if state == 'pending' and row.cancel then
     state, reason = 'cancelled', row.cancel -- asked to stop: it does not come back
@@ -58,6 +58,6 @@ end
 
 local answers = {}
 for index, outcome in ipairs(args[1]) do
-  answers[index] = settle(unpack(outcome, 1, 7))
+  answers[index] = settle(unpack(outcome, 1, 8))
 end
 return answer(answers)

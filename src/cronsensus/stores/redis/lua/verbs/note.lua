@@ -1,9 +1,9 @@
 -- needs: occurrences
 local answers = {}
 for index, note in ipairs(args[1]) do
-  local id, token, progress, lines = unpack(note, 1, 4)
-  local row = read(occurrence_key(id), 'state', 'token', 'attempt')
-  local current = row.state == 'running' and row.token == token
+  local id, token, progress, lines, session = unpack(note, 1, 5)
+  local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt')
+  local current = is_current(row, token, session)
   if current then
     if progress then
       call('HSET', occurrence_key(id), 'progress', progress)

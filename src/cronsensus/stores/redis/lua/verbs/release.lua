@@ -3,9 +3,9 @@
 local answers = {}
 local claims, why, crashed = unpack(args, 1, 3)
 for index, claim in ipairs(claims) do
-  local id, token = claim[1], claim[2]
+  local id, token, session = claim[1], claim[2], claim[3]
   local row = occurrence(id)
-  local current = row.state == 'running' and row.token == token
+  local current = is_current(row, token, session)
   if current and why then
     take_over(id, row.session, why, crashed, row)
   elseif current then

@@ -1,6 +1,6 @@
 -- needs: locks queues
-local name, place, token = unpack(args, 1, 3)
-local row = lock_under(name, place, token)
+local name, place, token, holder, session = unpack(args, 1, 5)
+local row = lock_under(name, place, token, holder, session)
 if not row then
   return answer(false)
 end

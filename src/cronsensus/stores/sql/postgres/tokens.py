@@ -1,0 +1,34 @@
+"""Fencing tokens: a sequence that is never below the server's clock. Floor 3.
+
+A standby that takes over may lack the last numbers that were given, and a subscriber of logical replication has no
+sequences at all. The clock has moved on since then, so numbers that begin at the clock are not given twice.
+
+To read the clock, compare it with the sequence and move the sequence is three steps. They are done in a function of the
+server (migration 2) under an advisory lock, which the function lets go of before it returns; to wait for the end of the
+transaction would let one claim of the whole store stand in line behind the other. What a sequence was set to stays,
+also if the transaction fails: then some numbers are given to nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import psycopg
+
+
+def expression(schema: str, count: str, at: str) -> str:
+    """Return the call that takes ``count`` tokens and gives the last; ``at``: an injected clock, or ``NULL``."""
+    sequence = f'"{schema}".cronsensus_tokens'.replace("'", "''")
+    return f"\"{schema}\".cronsensus_take_tokens('{sequence}'::regclass, {count}, {at})"
+
+
+def taking(schema: str) -> str:
+    """Return the statement that takes tokens in one schema."""
+    return f"SELECT {expression(schema, '$1::integer', '$2::bigint')}"
+
+
+def take(driver: psycopg.Connection[Any], text: str, count: int, at: int | None) -> int:
+    """Take tokens; return the last."""
+    given = [str(count), None if at is None else str(at)]
+    row = psycopg.RawCursor(driver).execute(cast("Any", text), given).fetchone()
+    return int(cast("tuple[int]", row)[0])
