@@ -28,6 +28,7 @@
     │   ├── StillRunning             a guarded function that somebody else runs under this key now
     │   ├── InvalidTransition        a final state has no exit
     │   └── OccurrenceTooOld         at or below the pruned horizon: cannot prove that it never ran
+    ├── PayloadMismatch              a guarded function called with another payload under a key that was used before
     ├── RunFailed                    ``Handle.result``: the occurrence did not succeed
     ├── NodeFailed                   ``Scheduler.run``: this node could not go on, and has ended
     └── TaskControl                  raised *by* a job to steer its own run
@@ -171,6 +172,35 @@ class InvalidTransition(CoordinationError):
 
 class OccurrenceTooOld(CoordinationError):
     """The occurrence lies at or below the pruned horizon, so nobody can prove that it never ran."""
+
+
+class PayloadMismatch(CronsensusError):
+    """A guarded function was called with another payload under a key that a recorded call has.
+
+    Either it is the same call, and ``payload=`` should name what of it counts; or it is another one, and needs another
+    key. No value is kept or told: only hashes are compared.
+
+    Attributes:
+        occurrence: the recorded call.
+        differs: names of the arguments that differ.
+        given: names of all that was compared, of this call.
+        recorded: the same of the recorded one.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        occurrence: object = None,
+        differs: tuple[str, ...] = (),
+        given: tuple[str, ...] = (),
+        recorded: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.occurrence = occurrence
+        self.differs = differs
+        self.given = given
+        self.recorded = recorded
 
 
 class RunFailed(CronsensusError):

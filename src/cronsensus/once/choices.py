@@ -8,3 +8,5 @@ OnBusy = Literal["wait", "skip", "raise"]
 """While another call runs under the key."""
 OnError = Literal["free", "keep"]
 """The key, after an exception."""
+OnMismatch = Literal["error", "return"]
+"""A call with another payload under a key that a recorded call has."""

@@ -15,44 +15,35 @@ that the program itself has called goes on then. (Nor is it that of the locks, w
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 
 from cronsensus.clock import Clock
-from cronsensus.errors import LeaseLost, OccurrenceTooOld, StoreBusy, StoreError
+from cronsensus.errors import ConfigurationError, LeaseLost, OccurrenceTooOld, PayloadMismatch, StoreBusy, StoreError
 from cronsensus.lock.watching import Watch
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import (
-    Claim,
-    Note,
-    Occurrence,
-    OccurrenceFilter,
-    Outcome,
-    Settled,
-    scheduled_key,
-)
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.node.effects import Effects
 from cronsensus.node.evidence import is_dead
-from cronsensus.node.guest import LONGEST_WAIT, Guest
+from cronsensus.node.guest import Guest
 from cronsensus.node.lease import SessionLease
-from cronsensus.node.run import Run
+from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Sweep, Ticket, Wanted, given_back
+from cronsensus.once.payloads import Difference
 from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
 
-AGAIN = 0.5
-"""Seconds between two tries to record a result while the store is away."""
 PATIENCE = 3.0
 """Seconds that a caller waits for its result to be recorded; then the keeper's thread goes on trying."""
 TRIES = 3
 """How often a busy store is asked for a claim, each time for as long as it lets others go first."""
+LOOKS = 10
+"""How often a key is asked for that is gone each time when it is looked at."""
 CARE = 300.0
 """Seconds between two looks for what was kept long enough."""
 MOST_PRUNED = 200
@@ -60,66 +51,6 @@ MOST_CLOSED = 20
 FREED = "failed, and free for the next call"
 """Why an occurrence waits for another call."""
 NOT_ASKED_FOR = "failed or cut off, and never asked for again"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One key of one implicit job, or one of its nominal times."""
-
-    spec: JobSpec
-    key: str
-    scheduled_for: datetime | None = None
-
-    @classmethod
-    def slot(cls, spec: JobSpec, scheduled_for: datetime) -> Wanted:
-        """Return the occurrence of a nominal time."""
-        return cls(spec, scheduled_key(scheduled_for), scheduled_for)
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """What names it in the namespace."""
-        return self.spec.name, self.key
-
-
-class Held:
-    """A claim that this process works on, and the run that its code sees."""
-
-    def __init__(self, claims: Claims, claim: Claim, lease: SessionLease, store: Store) -> None:
-        self.claim = claim
-        self.session = claim.session
-        self.started = claims.clock.monotonic()
-        self.run = Run(claim, effects=Effects(store, claim, _NO_NOTES))
-        self.unsettled: Outcome | None = None
-        self._claims = claims
-        self._lease = lease
-
-    @property
-    def expires_in(self) -> float:
-        """Return the seconds for which nobody else can have it."""
-        return self._lease.trusted_for
-
-    def expire(self) -> None:
-        """Be told that its time is over."""
-        self.lose("its session could not be renewed in time")
-
-    def lose(self, why: str) -> None:
-        """Be told that the session is over."""
-        self.run.stop(f"lease lost: {why}", lease_lost=True)
-        if self.unsettled is not None:
-            self._claims.forget(self)  # somebody else may have it: there is nothing left to record
-
-    def step(self, store: Store) -> float:
-        """Try once more to record how it ended, if that could not be done; for the keeper's thread."""
-        outcome = self.unsettled
-        if outcome is None:
-            return LONGEST_WAIT
-        try:
-            store.finish([outcome])
-        except StoreError as error:
-            _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
-            return AGAIN
-        self._claims.done(self)
-        return LONGEST_WAIT
 
 
 class Claims:
@@ -146,7 +77,7 @@ class Claims:
             fast_evidence: take a process of this host for dead as soon as it is gone.
         """
         self.clock = clock
-        self._name = name
+        self.name = name
         self._release = release
         self._lease = lease
         self._fast_evidence = fast_evidence
@@ -155,7 +86,11 @@ class Claims:
         self.waiters = Waiters(clock, lambda: self._guest.store)
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Held] = {}
-        self._asking: Counter[tuple[str, str]] = Counter()
+        self._asked: dict[Asked, None] = {}
+        self._sweep = Sweep(self)
+        self._sweeps = False
+        self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._pid = os.getpid()
         self._defined: dict[str, JobSpec] = {}
         self._cared_at = -CARE
 
@@ -167,7 +102,13 @@ class Claims:
     @property
     def idle(self) -> bool:
         """Whether nothing is held here, and nobody waits."""
-        return self._guest.idle and not self.waiters
+        with self._lock:
+            return not self._held and not self._asked and not self.waiters
+
+    @property
+    def crossed_a_fork(self) -> bool:
+        """Whether this is the copy that a forked child has: its claims are the parent's."""
+        return os.getpid() != self._pid
 
     def close(self) -> None:
         """Let go of the session and of connections; what is still held goes back for others to take."""
@@ -177,15 +118,20 @@ class Claims:
 
     # --- winning ------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted) -> Held | Occurrence | None:
-        """Win the occurrence, or return it as it stands; ``None``: it was pruned just now, or lies below the horizon.
+    def take(self, wanted: Wanted, ticket: Ticket) -> Held | Occurrence | None:
+        """Win the occurrence, or return it as it stands; ``None``: it lies below the horizon, or its job is paused.
+
+        Args:
+            wanted: the occurrence.
+            ticket: of the call that it is for, which keeps it for as long as the call goes on.
 
         Raises:
+            PayloadMismatch: it is, or was, about another payload.
             StoreError: the store cannot be asked. What was won all the same is given back.
         """
         for left in reversed(range(TRIES)):
             try:
-                return self._take(wanted)
+                return self._take(wanted, ticket)
             except StoreBusy as error:
                 # Many came in the same moment, and the store let others go first. Nothing was written.
                 if not left:
@@ -193,47 +139,150 @@ class Claims:
                 _log.debug("%s is asked for once more: %s", wanted.key, error)
         raise AssertionError
 
-    def _take(self, wanted: Wanted) -> Held | Occurrence | None:
+    def _take(self, wanted: Wanted, ticket: Ticket) -> Held | Occurrence | None:
         self._define(wanted.spec)
-        try:
-            return self._try(wanted) or self.look(wanted)
-        except LeaseLost:
-            # Somebody has taken this process for dead; it is not, and begins a new session.
-            return self._try(wanted) or self.look(wanted)
-        except OccurrenceTooOld:
-            return None
+        former = self._former(wanted)
+        if former is not None:
+            return former
+        for _ in range(LOOKS):
+            try:
+                held = self._try(wanted, ticket)
+            except OccurrenceTooOld:
+                return None
+            if held is not None:
+                return self._of_this_payload(held, wanted)
+            seen = self.look(wanted)
+            if seen is not None and seen.state is State.CANCELLED and seen.reason == NOT_ASKED_FOR:
+                self.store.forget(wanted.spec.name, seen.key, by=self.name, why="asked for again", only=seen.id)
+            elif seen is not None:
+                return seen
+            elif wanted.scheduled_for is not None and self._is_paused(wanted.spec):
+                return None
+        raise StoreBusy(f"{wanted.spec.name!r}: the key {wanted.key!r} comes and goes; try again")
 
-    def look(self, wanted: Wanted) -> Occurrence | None:
-        """Return the occurrence as it stands; one that this process was given without knowing it is given back."""
-        found = self.store.occurrences(OccurrenceFilter(job=wanted.spec.name, key=wanted.key), limit=1)
-        if not found:
+    def _former(self, wanted: Wanted) -> Occurrence | None:
+        """Return what an earlier version of cronsensus runs, or has recorded, of the same call, while it is kept."""
+        if wanted.former is None:
             return None
-        seen = found[0]
-        if seen.state is State.RUNNING and self._is_stray(wanted, seen):
-            self.store.finish([_given_back(seen.id, seen.token, seen.session)])
-            return replace(seen, state=State.PENDING)
+        seen = self.look(wanted, wanted.former)
+        # What has a fingerprint is of this version, and of another call that has this text for its key.
+        if seen is None or seen.fingerprint is not None or seen.state is State.PENDING:
+            return None
+        if seen.finished_at is not None and seen.finished_at < self.store.now() - wanted.spec.policies.keep:
+            return None
         return seen
 
-    def _try(self, wanted: Wanted) -> Held | None:
-        with self._lock:
-            self._asking[wanted.name] += 1
-        try:
-            session = self._guest.come()
-            try:
-                return self._ask(wanted, session)
-            finally:
-                self._guest.go()
-        finally:
-            with self._lock:
-                self._asking[wanted.name] -= 1
-                if not self._asking[wanted.name]:
-                    del self._asking[wanted.name]
+    def _of_this_payload(self, held: Held, wanted: Wanted) -> Held:
+        """Return what was won, unless an attempt that was cut off was about something else."""
+        found = wanted.differs_from(held.claim.fingerprint)
+        if found is None:
+            return held
+        self.give_back(held)
+        raise mismatch(wanted, found, "an attempt that was cut off", None)
 
-    def _ask(self, wanted: Wanted, session: SessionLease) -> Held | None:
+    def look(self, wanted: Wanted, key: str | None = None) -> Occurrence | None:
+        """Return the occurrence as it stands; one that this process was given without knowing it is given back.
+
+        Args:
+            wanted: the occurrence.
+            key: the one to look at, if it is the former one.
+
+        Raises:
+            PayloadMismatch: it is about another payload.
+        """
+        where = OccurrenceFilter(job=wanted.spec.name, key=key or wanted.key)
+        found = self.store.occurrences(where, limit=1)
+        if found and found[0].state is State.RUNNING and self._was_left(found[0]):
+            found = self.store.occurrences(where, limit=1)
+        if not found:
+            return None
+        differs = wanted.differs_from(found[0].fingerprint)
+        if differs is not None and key in {None, wanted.key}:
+            raise mismatch(wanted, differs, f"the call that is {found[0].state} there", found[0])
+        return found[0]
+
+    def _was_left(self, seen: Occurrence) -> bool:
+        """Settle what this process holds for no call any more; return whether it was so."""
+        with self._lock:
+            held = self._held.get((seen.id, seen.token))
+            name = seen.job, seen.key
+            asked = any(one.wanted.name == name and not one.is_left for one in self._asked)
+        if held is not None:
+            if not held.is_left:
+                return False
+            self.let_go(held)
+            return True
+        if asked or seen.session is None:
+            return False
+        session = self._guest.come()
+        self._guest.go()
+        if seen.session != session.session:
+            return False
+        # The answer to an ``acquire`` of ours was lost, and nobody works on it.
+        self.store.finish([given_back(seen.id, seen.token, seen.session)])
+        return True
+
+    def sweep(self) -> bool:
+        """Look for what calls left behind that went away while they asked; return whether any are still asking."""
+        with self._lock:
+            left = [one for one in self._asked if one.is_left]
+            behind = [held for held in self._held.values() if held.is_left]
+        for held in behind:
+            self.let_go(held)
+        for one in left:
+            found = self.store.occurrences(OccurrenceFilter(job=one.wanted.spec.name, key=one.wanted.key), limit=1)
+            if found and found[0].state is State.RUNNING:
+                self._was_left(found[0])
+            with self._lock:
+                self._asked.pop(one, None)
+        with self._lock:
+            if not self._asked:
+                self._sweeps = False
+                self._guest.forget(self._sweep)
+            return bool(self._asked)
+
+    def _is_paused(self, spec: JobSpec) -> bool:
+        view = self.store.job(spec.name)
+        return view is not None and view.paused_at is not None
+
+    def _try(self, wanted: Wanted, ticket: Ticket) -> Held | None:
+        asked = Asked(wanted, ticket)
+        with self._lock:
+            self._asked[asked] = None
+            begin, self._sweeps = not self._sweeps, True
+        if begin:
+            self._guest.keep(self._sweep, WATCH)
+        known = False
+        try:
+            try:
+                held = self._come_and_ask(wanted, ticket)
+            except LeaseLost:
+                # Somebody has taken this process for dead; it is not, and begins a new session.
+                held = self._come_and_ask(wanted, ticket)
+            known = True
+        except (StoreError, LeaseLost, OccurrenceTooOld, ConfigurationError):
+            known = True  # a lost answer is found by the next look at the key
+            raise
+        finally:
+            if known:
+                with self._lock:
+                    self._asked.pop(asked, None)
+        return held
+
+    def _come_and_ask(self, wanted: Wanted, ticket: Ticket) -> Held | None:
+        session = self._guest.come()
+        try:
+            return self._ask(wanted, session, ticket)
+        finally:
+            self._guest.go()
+
+    def _ask(self, wanted: Wanted, session: SessionLease, ticket: Ticket) -> Held | None:
         asked = session.ask()
         by_name = {"key": wanted.key} if wanted.scheduled_for is None else {"scheduled_for": wanted.scheduled_for}
         try:
-            claim = self.store.acquire(session.session, wanted.spec.name, lease=self._lease, **by_name)
+            claim = self.store.acquire(
+                session.session, wanted.spec.name, lease=self._lease, fingerprint=wanted.fingerprint, **by_name
+            )
         except LeaseLost:
             self._guest.mistrust(session)
             raise
@@ -243,25 +292,54 @@ class Claims:
         if claim is None:
             return None
         session.claimed(asked, self._lease)
-        held = Held(self, claim, session, self.store)
+        held = Held(self, claim, session, ticket)
         with self._lock:
             self._held[claim.id, claim.token] = held
-        self._guest.keep(held, self._lease.total_seconds() / 3)
+        ticket.held = held
+        self._guest.keep(held, WATCH)
         self._watch.begin(held)
         return held
 
-    def _is_stray(self, wanted: Wanted, seen: Occurrence) -> bool:
-        """Whether this process holds it without working on it: the answer to an ``acquire`` of ours was lost."""
+    # --- who waits for whom -------------------------------------------------------------------------------------------
+
+    def waits(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
+        """Note that a call, which holds the keys of ``chain``, waits for another one.
+
+        Raises:
+            ConfigurationError: that one waits for one of these, so none would ever go on.
+        """
+        mine = tuple(chain)
+        if not mine:
+            return
         with self._lock:
-            if self._asking[wanted.name] or (seen.id, seen.token) in self._held:
-                return False
-        session = self._guest.come()
-        self._guest.go()
-        return seen.session == session.session
+            seen, todo = set(), [name]
+            while todo:
+                one = todo.pop()
+                if one in mine:
+                    raise ConfigurationError(
+                        f"{mine[-1][0]!r} under the key {mine[-1][1]!r} would wait for {name[0]!r} under {name[1]!r}, "
+                        "which waits for it: neither would ever end; call one of the two without its guard, by "
+                        "`.function`, or always call them in one order"
+                    )
+                if one not in seen:
+                    seen.add(one)
+                    todo += self._waits.get(one, ())
+            for one in mine:
+                self._waits.setdefault(one, []).append(name)
+
+    def waits_no_more(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
+        """Take back what was noted."""
+        with self._lock:
+            for one in chain:
+                waited_for = self._waits.get(one, [])
+                if name in waited_for:
+                    waited_for.remove(name)
+                if not waited_for:
+                    self._waits.pop(one, None)
 
     def _define(self, spec: JobSpec) -> None:
         if self._defined.get(spec.name) != spec:
-            self.store.put_jobs([spec], release=self._release(), by=self._name)
+            self.store.put_jobs([spec], release=self._release(), by=self.name)
             self._defined[spec.name] = spec
 
     # --- how it ended -------------------------------------------------------------------------------------------------
@@ -281,7 +359,7 @@ class Claims:
                 break
             except StoreError as error:
                 if not error.retryable or self.clock.monotonic() > until:
-                    held.unsettled = outcome
+                    held.unsettled, held.owed = outcome, True
                     self._guest.keep(held, AGAIN)
                     raise
             threading.Event().wait(pause)
@@ -295,13 +373,35 @@ class Claims:
             self.store.release([held.claim])
         except StoreError as error:
             _log.debug("%r could not be given back yet: %s", held.run, error)
-            held.unsettled = _given_back(held.claim.id, held.claim.token, held.claim.session)
+            held.owed = True
             self._guest.keep(held, AGAIN)
         else:
             self.done(held)
 
+    def let_go(self, held: Held) -> None:
+        """Settle what a call has left behind: record what is known of its end, or give back what never began."""
+        if not held.begun:
+            self.give_back(held)
+            return
+        try:
+            self.store.finish([held.left_outcome()])
+        except StoreError as error:
+            _log.debug("the end of %r could not be recorded yet: %s", held.run, error)
+            held.owed = True
+            self._guest.keep(held, AGAIN)
+        else:
+            self.done(held)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Be told that a call is over; what it has left behind is settled. Quick if there is nothing."""
+        ticket.over = True
+        held = ticket.held
+        if held is not None and not self.crossed_a_fork:
+            self.let_go(held)
+
     def done(self, held: Held) -> None:
         """Hold this no more, as the store knows, and tell whoever may wait for it."""
+        held.let_go_of()
         self.forget(held)
         ran_for = self.clock.monotonic() - held.started
         self.waiters.tell(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
@@ -357,7 +457,8 @@ class Claims:
             # What failed was made due when it may go; what was cut off is due at once.
             if seen.due_at + (timedelta(0) if seen.reason == FREED else spec.policies.keep) > now:
                 continue
-            held = self._try(Wanted(spec, seen.key, seen.scheduled_for))
+            ticket = Ticket()
+            held = self._try(Wanted(spec, seen.key, seen.scheduled_for), ticket)
             if held is not None:
                 # Taken like by any caller, so that nobody can begin with it in this very moment.
                 self.settle(
@@ -372,19 +473,27 @@ class Claims:
                 )
 
 
-class _NoNotes:
-    """Nothing is noted of a run outside of a node."""
-
-    def hold(self, occurrence: int, token: int) -> None: ...
-
-    def held(self, occurrence: int, token: int) -> Note | None:  # noqa: ARG002 - nothing is held
-        return None
-
-    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None: ...
-
-
-_NO_NOTES = _NoNotes()
-
-
-def _given_back(occurrence: int, token: int, session: str | None) -> Outcome:
-    return Outcome(id=occurrence, token=token, session=session, state=State.PENDING, retry_in=timedelta(0))
+def mismatch(wanted: Wanted, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
+    """Return the error for a call whose payload is not that of the recorded one. Tells names, never values."""
+    name, key = wanted.spec.name, wanted.key
+    forget = f"`cronsensus once forget {name} {key!r}`"
+    if found.kinds:
+        fields = ", ".join(wanted.fields[place] for place in found.kinds if place < len(wanted.fields)) or "a value"
+        why = (
+            f"{fields} in the key is spelled as there, and is of another kind, such as 1, '1' and True: pass one kind, "
+            f"or write {{{wanted.fields[found.kinds[0]] if wanted.fields else 'name'}!r}} in the key to keep them apart"
+        )
+    else:
+        why = (
+            f"{', '.join(found.names)} differ{'s' if len(found.names) == 1 else ''} (compared here: "
+            f"{', '.join(found.given)}; recorded: {', '.join(found.recorded)}). If it is the same call, say what of it "
+            "counts, by payload=; if it is another one, it needs another key"
+        )
+    return PayloadMismatch(
+        f"{name!r} was called under the key {key!r} with another payload than {other}: {why}. To have it run anew: "
+        f"{forget}",
+        occurrence=occurrence,
+        differs=found.names,
+        given=found.given,
+        recorded=found.recorded,
+    )

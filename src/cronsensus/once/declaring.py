@@ -12,18 +12,21 @@ from cronsensus.durations import Duration, format_duration, parse_duration
 from cronsensus.errors import DuplicateJob, InvalidOption, UnsupportedFunction
 from cronsensus.functions import Function, look_at
 from cronsensus.model.job import JobSpec, OnCrash, Policies, unknown_option
-from cronsensus.once.choices import OnBusy, OnError
+from cronsensus.once.choices import OnBusy, OnError, OnMismatch
 from cronsensus.once.keys import KeyOf
+from cronsensus.once.payloads import FingerprintOf, Payload
 from cronsensus.once.slots import read_trigger, slot_of
 from cronsensus.triggers import Trigger
 
 if TYPE_CHECKING:
-    from cronsensus.once.claims import Claims, Wanted
+    from cronsensus.once.claims import Claims
+    from cronsensus.once.held import Wanted
     from cronsensus.once.once import (
         Guarded,
         GuardedInTransaction,
         GuardedOrSkipped,
         GuardedOrSkippedInTransaction,
+        KeysOf,
         Once,
         WantedOf,
     )
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 MOST_CRASHES = 10
 """A call that kills its process must not kill all who call it again."""
 _PER_OPTIONS = {"name", "early", "keep", "on_busy", "on_error", "on_crash", "max_crashes", "wait_for"}
-_OPTIONS = (_PER_OPTIONS - {"early"}) | {"key", "transaction"}
+_OPTIONS = (_PER_OPTIONS - {"early"}) | {"key", "transaction", "payload", "on_mismatch"}
 
 
 class Guards(ABC):
@@ -50,24 +53,28 @@ class Guards(ABC):
         self, key: str | Callable[..., str], *, on_busy: Literal["wait", "raise"] = ...,
         transaction: Literal[False] = ...,
         keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        payload: Payload | None = ..., on_mismatch: OnMismatch = ...,
         wait_for: Duration | None = ..., name: str | None = ...,
     ) -> Guarded: ...  # fmt: skip
     @overload
     def once(
         self, key: str | Callable[..., str], *, on_busy: Literal["skip"], transaction: Literal[False] = ...,
         keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        payload: Payload | None = ..., on_mismatch: OnMismatch = ...,
         name: str | None = ...,
     ) -> GuardedOrSkipped: ...  # fmt: skip
     @overload
     def once(
         self, key: str | Callable[..., str], *, on_busy: Literal["wait", "raise"] = ..., transaction: Literal[True],
         keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        payload: Payload | None = ..., on_mismatch: OnMismatch = ...,
         wait_for: Duration | None = ..., name: str | None = ...,
     ) -> GuardedInTransaction: ...  # fmt: skip
     @overload
     def once(
         self, key: str | Callable[..., str], *, on_busy: Literal["skip"], transaction: Literal[True],
         keep: Duration = ..., on_error: OnError = ..., on_crash: OnCrash = ..., max_crashes: int = ...,
+        payload: Payload | None = ..., on_mismatch: OnMismatch = ...,
         name: str | None = ...,
     ) -> GuardedOrSkippedInTransaction: ...  # fmt: skip
     def once(
@@ -78,6 +85,8 @@ class Guards(ABC):
         on_busy: OnBusy = "wait",
         on_error: OnError = "free",
         transaction: bool = False,
+        payload: Payload | None = None,
+        on_mismatch: OnMismatch = "error",
         on_crash: OnCrash = "retry",
         max_crashes: int = MOST_CRASHES,
         wait_for: Duration | None = None,
@@ -95,13 +104,19 @@ class Guards(ABC):
         Args:
             key: a template over the function's arguments, such as ``"charge:{order_id}"``; or a function that is called
                 with the same arguments. It counts within this function only.
-            keep: how long a repeat gets the recorded result, at least.
+            keep: how long a repeat gets the recorded result; after that it runs the function anew.
             on_busy: while another call runs under the key: ``"wait"`` for its result, ``"skip"`` (return ``None``), or
                 ``"raise"`` ``StillRunning``.
             on_error: after an exception the key is ``"free"`` for the next call; or ``"keep"`` it: repeats raise
                 ``RunFailed``, which names the recorded error.
             transaction: hand the function a connection, before its own arguments, and commit what it writes there
                 together with the key and the result. SQL stores only. An async function gets one to ``await``.
+            payload: what must be the same in all calls under a key: names of arguments, or of parts of them such as
+                ``"message.body"``; or a function that is called with the same arguments and returns what counts.
+                ``None``: all arguments that are plain values (text, numbers, dates, lists, dicts, dataclasses), without
+                what a broker changes when it delivers again (``redelivered``, ``delivery_tag``, …).
+            on_mismatch: another payload under the key of a recorded call is an ``"error"``, ``PayloadMismatch``; or
+                ``"return"`` what is recorded.
             on_crash: of the process: let the next call, or one that waits, run it again (``"retry"``), or close the key
                 as failed (``"fail"``), for what must not be done twice whatever happens.
             max_crashes: after so many the key is closed as failed.
@@ -116,6 +131,8 @@ class Guards(ABC):
         """
         refuse_unknown(unknown, _OPTIONS, "once")
         options = read_options(keep, on_busy, on_error, on_crash, max_crashes, wait_for)
+        if on_mismatch not in get_args(OnMismatch):
+            raise InvalidOption(f"on_mismatch={on_mismatch!r}: choose one of 'error', 'return'")
 
         def decorate(function: Any = None, *args: Any, **kwargs: Any) -> Once[..., Any]:
             if callable(key) and (args or kwargs or not callable(function)):
@@ -124,13 +141,27 @@ class Guards(ABC):
             looked_at = look(function, name)
             signature = _signature(looked_at, transaction=transaction)
             key_of = KeyOf(key, looked_at.name, signature)
+            fingerprint_of = FingerprintOf(payload, looked_at.name, signature)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
-                from cronsensus.once.claims import Wanted
+                from cronsensus.once.held import Wanted
 
-                return Wanted(spec, key_of(args, kwargs))
+                given = key_of.arguments(args, kwargs)
+                found = key_of(args, kwargs, given)
+                return Wanted(
+                    spec,
+                    found.text,
+                    former=found.former,
+                    fingerprint=fingerprint_of(args, kwargs, given, found),
+                    fields=found.fields,
+                    lenient=on_mismatch == "return",
+                )
 
-            return self._guard("once", looked_at, wanted, options, transaction=transaction)
+            def keys(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+                found = key_of(args, kwargs, key_of.arguments(args, kwargs, partly=True))
+                return (found.text,) if found.former is None else (found.text, found.former)
+
+            return self._guard("once", looked_at, wanted, options, transaction=transaction, keys=keys)
 
         return decorate
 
@@ -178,7 +209,7 @@ class Guards(ABC):
             looked_at = look(function, name)
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
-                from cronsensus.once.claims import Wanted
+                from cronsensus.once.held import Wanted
 
                 return Wanted.slot(spec, slot_of(trigger, self._claims_here().store.now(), ahead))
 
@@ -187,7 +218,14 @@ class Guards(ABC):
         return decorate
 
     def _guard(
-        self, kind: str, looked_at: Function, wanted: WantedOf, options: dict[str, Any], *, transaction: bool = False
+        self,
+        kind: str,
+        looked_at: Function,
+        wanted: WantedOf,
+        options: dict[str, Any],
+        *,
+        transaction: bool = False,
+        keys: KeysOf | None = None,
     ) -> Once[..., Any]:
         """Return the guarded function, under a name of its own."""
         from cronsensus.once.once import Once
@@ -215,6 +253,7 @@ class Guards(ABC):
             on_error=options["on_error"],
             wait_for=options["wait_for"],
             transaction=transaction,
+            keys=keys,
         )
         self._guarded[name] = looked_at.place
         return guarded

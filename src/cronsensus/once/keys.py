@@ -1,20 +1,68 @@
 """Which key a call has: a template over its arguments, checked where it is written. Floor 5.
 
-A key that says less than it seems to is worse than none: two payments under one key are one payment. So ``None`` and
-objects whose text is their address have no place in a key.
+A key that says less than it seems to is worse than none: two payments under one key are one payment. So different
+values never give one text, and what has no text of its own has no place in a key.
+
+::
+
+    charge:{order_id}        7           charge:7               as it is read, while that can be read in one way only
+    {tenant}:{order}         a:b, c      ~2:"a:b":"c"           each value quoted, where it cannot
+    anything beyond 400 characters       ~2#<hash>:<its beginning>
+
+``~2`` is the version of this form. Keys of the form before, in which values were never quoted, are still found: see
+``Key.former``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
+import math
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
 from cronsensus.errors import InvalidOption
-from cronsensus.model.occurrence import check_key
+from cronsensus.model.occurrence import LONGEST_KEY, SCHEDULED_KEY_PREFIX, check_key
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_ONLY)
+_VERSION = "~2"
+_QUOTED, _HASHED = f"{_VERSION}:", f"{_VERSION}#"
+_SHOWN = 80
+"""Characters of a hashed key that people see."""
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_KINDS = ((bool, "b"), (int, "i"), (float, "f"), ((list, tuple, dict), "c"))
+_FORMATTER = Formatter()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key of a call.
+
+    Attributes:
+        text: as the store has it.
+        kinds: of the values in it, one letter each: ``1``, ``"1"`` and ``True`` are spelled alike and are not the same.
+        fields: what the values are called.
+        former: what an earlier version of cronsensus would have made of it, if that is something else.
+    """
+
+    text: str
+    kinds: str = ""
+    fields: tuple[str, ...] = ()
+    former: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A field of a template, and the text before it."""
+
+    before: str
+    field: str
+    spec: str
+    conversion: str | None
 
 
 class KeyOf:
@@ -23,7 +71,7 @@ class KeyOf:
     Example:
         >>> def charge(order_id: int, amount: float) -> None: ...
         >>> key_of = KeyOf("charge:{order_id}", "charge", inspect.signature(charge))
-        >>> key_of((7, 9.99), {})
+        >>> key_of((7, 9.99), {}).text
         'charge:7'
     """
 
@@ -41,68 +89,50 @@ class KeyOf:
         self._key = key
         self._name = name
         self._signature = signature
-        self._fields: tuple[str, ...] = ()
+        self._parts: tuple[_Part, ...] = ()
+        self._end = ""
         if not callable(key):
-            self._fields = self._read(key)
+            self._read(key)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Return the key of a call with these arguments.
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any] | None = None) -> Key:
+        """Return the key of a call with these arguments; ``given``: as ``arguments`` returned them.
 
         Raises:
             TypeError: the function cannot be called with them.
             InvalidOption: what comes of them can be no key.
         """
         if callable(self._key):
-            return check_key(self._key(*args, **kwargs))
-        given = self._arguments(args, kwargs)
-        for field in self._fields:
-            self._require_said(field, given)
+            return self._own(self._key(*args, **kwargs))
+        given = self.arguments(args, kwargs) if given is None else given
         try:
-            key = Formatter().vformat(self._key, (), given)
-        except (KeyError, AttributeError, IndexError, TypeError, ValueError) as error:
+            texts, kinds = self._fill_in(given)
+        except (KeyError, AttributeError, IndexError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, InvalidOption):
+                raise
             raise InvalidOption(
                 f"key={self._key!r} of {self._name}() cannot be filled in from this call: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return check_key(key)
+        plain = self._joined(texts)
+        text = plain
+        if not self._can_be_read_back(texts) or not _is_free(plain):
+            text = _QUOTED + self._joined([json.dumps(one, ensure_ascii=False) for one in texts])
+        text = check_key(_shortened(text, plain))
+        former = None
+        if text != plain or "c" in kinds:
+            former = self._former(given)
+        fields = tuple(part.field for part in self._parts)
+        return Key(text, kinds, fields, None if former == text else former)
 
-    def _read(self, key: Any) -> tuple[str, ...]:
-        if not isinstance(key, str):
-            raise InvalidOption(
-                f"key={key!r}: write a template such as 'charge:{{order_id}}', or a function of the call"
-            )
-        try:
-            fields = tuple(field for _, field, _, _ in Formatter().parse(key) if field is not None)
-        except ValueError as error:
-            raise InvalidOption(
-                f"key={key!r} is no template: {error}; a brace that is text is written twice"
-            ) from error
-        if not fields:
-            check_key(key)
-        for field in fields:
-            self._require_argument(key, _first(field))
-        return fields
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, partly: bool = False) -> dict[str, Any]:
+        """Return what a call passes, by name, with the defaults; ``partly``: some of it may be left out.
 
-    def _require_argument(self, key: str, named: str) -> None:
-        from difflib import get_close_matches
-
-        if not named or named.isdigit():
-            raise InvalidOption(f"key={key!r}: name the argument, as in '{{order_id}}'")
-        if self._signature is None:
-            return
-        parameters = self._signature.parameters.values()
-        known = [each.name for each in parameters if each.kind in _NAMED]
-        if named in known or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
-            return
-        close = get_close_matches(named, known, n=1)
-        has = f"it has {', '.join(known)}" if known else "it has none"
-        hint = f"; did you mean {{{close[0]}}}?" if close else ""
-        raise InvalidOption(f"key={key!r}: {self._name}() has no argument {named!r}, {has}{hint}")
-
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        Raises:
+            TypeError: the function cannot be called with them.
+        """
         if self._signature is None:
             return kwargs
-        bound = self._signature.bind(*args, **kwargs)
+        bound = (self._signature.bind_partial if partly else self._signature.bind)(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
         for each in self._signature.parameters.values():
@@ -110,23 +140,161 @@ class KeyOf:
                 given.update(given.pop(each.name))
         return given
 
-    def _require_said(self, field: str, given: dict[str, Any]) -> None:
-        try:
-            value, _ = Formatter().get_field(field, (), given)
-        except (KeyError, AttributeError, IndexError, TypeError):
-            return  # told where the template is filled in
-        if value is None:
+    # --- the template -------------------------------------------------------------------------------------------------
+
+    def _read(self, key: Any) -> None:
+        if not isinstance(key, str):
             raise InvalidOption(
-                f"key={self._key!r} of {self._name}(): {field} is None here, and all such calls would be one; "
-                "give it a value, or take it out of the key"
+                f"key={key!r}: write a template such as 'charge:{{order_id}}', or a function of the call"
+            )
+        try:
+            parsed = list(_FORMATTER.parse(key))
+        except ValueError as error:
+            raise InvalidOption(
+                f"key={key!r} is no template: {error}; a brace that is text is written twice"
+            ) from error
+        parts: list[_Part] = []
+        text = ""
+        for literal, field, spec, conversion in parsed:
+            text += literal
+            if field is not None:
+                require_argument(f"key={key!r}", field, self._name, self._signature)
+                parts.append(_Part(text, field, spec or "", conversion))
+                text = ""
+        self._parts, self._end = tuple(parts), text
+        if not parts and (not text or text.startswith(SCHEDULED_KEY_PREFIX)):
+            check_key(text)
+
+    def _joined(self, texts: list[str]) -> str:
+        return "".join(part.before + text for part, text in zip(self._parts, texts, strict=True)) + self._end
+
+    def _can_be_read_back(self, texts: list[str]) -> bool:
+        """Whether the values can be told from the text between them in one way only."""
+        return all(
+            following.before and following.before[0] not in text
+            for text, following in zip(texts, self._parts[1:], strict=False)
+        )
+
+    def _fill_in(self, given: dict[str, Any]) -> tuple[list[str], str]:
+        texts: list[str] = []
+        kinds = ""
+        for part in self._parts:
+            value, _ = _FORMATTER.get_field(part.field, (), given)
+            self._require_said(part, value)
+            spec = _FORMATTER.vformat(part.spec, (), given) if part.spec else ""
+            kind = next((letter for types, letter in _KINDS if isinstance(value, types)), "s")
+            if kind == "c" and not _has_own_text(value):
+                shown: Any = self._spelled(value, part.field)
+            else:
+                shown = value
+                kind = "s" if part.conversion in {"r", "a"} else kind
+            if shown is value or part.conversion == "a":
+                shown = _FORMATTER.convert_field(shown, part.conversion)
+            text = format(shown, spec)
+            if not isinstance(value, str) and _ADDRESS.search(text):
+                raise self._no_text(part.field, value)
+            if not text:
+                raise self._all_alike(part.field, "an empty text")
+            texts.append(text)
+            kinds += kind
+        return texts, kinds
+
+    def _require_said(self, part: _Part, value: Any) -> None:
+        if part.conversion not in {"r", "a"}:
+            if value is None:
+                raise self._all_alike(part.field, "None")
+            if isinstance(value, str) and not value:
+                raise self._all_alike(part.field, "an empty text")
+            if isinstance(value, float) and math.isnan(value):
+                raise self._all_alike(part.field, "not a number (nan)")
+        if isinstance(value, set | frozenset):
+            raise InvalidOption(
+                f"key={self._key!r} of {self._name}(): {part.field} is a set, which has no order, so one call would "
+                f"have several keys; pass sorted(…), or write key=lambda …: … that sorts it"
             )
         kind = type(value)
-        if all(getattr(kind, text) is getattr(object, text) for text in ("__str__", "__repr__", "__format__")):
+        if inspect.isroutine(value) or all(
+            getattr(kind, text) is getattr(object, text) for text in ("__str__", "__repr__", "__format__")
+        ):
+            raise self._no_text(part.field, value)
+
+    def _spelled(self, value: Any, field: str) -> str:
+        """Return a container as ``repr`` would spell it, whatever order a dict's keys were put in."""
+        if isinstance(value, dict) and not _has_own_text(value):
+            items = sorted(f"{self._spelled(key, field)}: {self._spelled(one, field)}" for key, one in value.items())
+            return f"{{{', '.join(items)}}}"
+        if type(value) is list:
+            return f"[{', '.join(self._spelled(one, field) for one in value)}]"
+        if type(value) is tuple:
+            inner = ", ".join(self._spelled(one, field) for one in value)
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if value is not None:
+            self._require_said(_Part("", field, "", "r"), value)
+        text = repr(value)
+        if not isinstance(value, str) and _ADDRESS.search(text):
+            raise self._no_text(field, value)
+        return text
+
+    # --- a function instead of a template -----------------------------------------------------------------------------
+
+    def _own(self, text: Any) -> Key:
+        if not isinstance(text, str) or not text:
+            if inspect.iscoroutine(text):
+                text.close()
+                raise InvalidOption(f"key= of {self._name}() is an async function; write one that returns text at once")
             raise InvalidOption(
-                f"key={self._key!r} of {self._name}(): {field} is of the type {kind.__qualname__}, which has no "
-                f"text of its own, so no two calls would have the same key; name what tells it apart, "
-                f"as in {{{field}.id}}"
+                f"key= of {self._name}() returned {text!r:.60}: return 1 to {LONGEST_KEY} characters of text; None, "
+                "or an empty text, would make one call of all such calls"
             )
+        key = text if _is_free(text) else _QUOTED + json.dumps(text, ensure_ascii=False)
+        return Key(check_key(_shortened(key, text)), "s", ("key",), _allowed(text) if key != text else None)
+
+    # --- what cannot be -----------------------------------------------------------------------------------------------
+
+    def _all_alike(self, field: str, what: str) -> InvalidOption:
+        return InvalidOption(
+            f"key={self._key!r} of {self._name}(): {field} is {what} here, and all such calls would be one; "
+            f"give it a value, or take it out of the key; if they are to be one, write {{{field}!r}}"
+        )
+
+    def _no_text(self, field: str, value: Any) -> InvalidOption:
+        kind = type(value)
+        return InvalidOption(
+            f"key={self._key!r} of {self._name}(): {field} is of the type {kind.__qualname__}, or holds one, which has "
+            f"no text of its own but its address, so no two calls would have the same key; name what tells it apart, "
+            f"as in {{{field}.id}}, or write key=lambda …: …"
+        )
+
+    def _former(self, given: dict[str, Any]) -> str | None:
+        """Return the key that an earlier version of cronsensus made of this call, if it did."""
+        try:
+            return _allowed(_FORMATTER.vformat(str(self._key), (), given))
+        except (KeyError, AttributeError, IndexError, TypeError, ValueError):
+            return None
+
+
+def require_argument(option: str, field: str, name: str, signature: inspect.Signature | None) -> None:
+    """Raise unless a function has the argument that a field such as ``order.id`` begins with.
+
+    Raises:
+        InvalidOption: it does not; says what it has.
+    """
+    from difflib import get_close_matches
+
+    named = _first(field)
+    if not named or named.isdigit():
+        raise InvalidOption(f"{option}: name the argument, as in '{{order_id}}'")
+    if signature is None:
+        return
+    parameters = signature.parameters.values()
+    known = [each.name for each in parameters if each.kind in _NAMED]
+    variadic = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
+    if named in (*known, *variadic) or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        return
+    close = get_close_matches(named, known, n=1)
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    hint = f"; did you mean {{{close[0]}}}?" if close else ""
+    raise InvalidOption(f"{option}: {name}() has no argument {named!r}, {has}{hint}")
 
 
 def _first(field: str) -> str:
@@ -134,3 +302,30 @@ def _first(field: str) -> str:
         if character in ".[":
             return field[:end]
     return field
+
+
+def _has_own_text(value: Any) -> bool:
+    """Whether a container is of a type that writes itself, such as a named tuple."""
+    return type(value) not in {list, tuple} and not isinstance(value, dict)
+
+
+def _is_free(text: str) -> bool:
+    """Whether a text can be a key as it is, and is none of ours."""
+    return not text.startswith((_VERSION, SCHEDULED_KEY_PREFIX)) and "\0" not in text
+
+
+def _shortened(key: str, plain: str) -> str:
+    if len(key) <= LONGEST_KEY:
+        return key
+    try:
+        digest = hashlib.blake2b(key.encode(), digest_size=32).hexdigest()
+    except UnicodeEncodeError:
+        return check_key(key[:LONGEST_KEY])  # half a character; says so
+    return f"{_HASHED}{digest}:{plain[:_SHOWN]}".replace("\0", "\\0")
+
+
+def _allowed(text: str) -> str | None:
+    try:
+        return check_key(text)
+    except InvalidOption:
+        return None

@@ -15,8 +15,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -24,17 +26,18 @@ from cronsensus.codec import dumps, loads
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async
 from cronsensus.lock.conversing import adrive, drive
-from cronsensus.lock.working import on_worker
+from cronsensus.lock.working import on_worker, submit
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Occurrence, Outcome
+from cronsensus.model.occurrence import Occurrence, Outcome, RunError
 from cronsensus.model.states import State
 from cronsensus.node.effects import UNCOMMITTED
 from cronsensus.node.executors.ending import describe
-from cronsensus.node.run import current_run, enter_run
+from cronsensus.node.run import Run, current_run, enter_run
 from cronsensus.once.choices import OnBusy, OnError
-from cronsensus.once.claims import FREED, Claims, Held, Wanted
+from cronsensus.once.claims import FREED, Claims
+from cronsensus.once.held import UNSET, Held, Ticket, Wanted
 from cronsensus.once.winning import Got, give_back, winning
 from cronsensus.stores.transacting import no_transactions
 
@@ -45,6 +48,12 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.once")
 
+_chain: ContextVar[tuple[Held, ...]] = ContextVar("cronsensus.once.chain", default=())
+"""What the calls of guarded functions hold that this code runs inside of, outermost first."""
+INTERRUPTED = Ending(
+    kind="raised",
+    error=RunError(type="Interrupted", message="the call was left before it was known how its function ended"),
+)
 AGAIN = 2
 """How often a function whose transaction gave way to another one is run again, each time as an attempt of its own."""
 
@@ -55,6 +64,8 @@ T = TypeVar("T")
 
 WantedOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], Wanted]
 """Says which occurrence a call asks for. May ask the store."""
+KeysOf = Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, ...]]
+"""Says under which keys a call may be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,7 @@ class Once(Generic[P, R_co]):
         on_error: OnError,
         transaction: bool = False,
         wait_for: timedelta | None = None,
+        keys: KeysOf | None = None,
     ) -> None:
         """Guard ``function``; see ``Scheduler.once``."""
         functools.update_wrapper(self, function, updated=())
@@ -103,6 +115,7 @@ class Once(Generic[P, R_co]):
         self._spec = spec
         self._claims = claims
         self._wanted = wanted
+        self._keys = keys or (lambda args, kwargs: (self._wanted(self._spec(), args, kwargs).key,))
         self._on_error = on_error
         self._transaction = transaction
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
@@ -127,6 +140,7 @@ class Once(Generic[P, R_co]):
 
         Raises:
             RunFailed: it failed for good under this key; the message names the recorded error.
+            PayloadMismatch: a recorded call has this key, and other arguments.
             StillRunning: somebody runs it now, and this call is not to wait, or has waited long enough.
             LeaseLost: it ran, but too long without a sign of life, and was taken over; its result is not recorded.
             InvalidOption: the key cannot be made from these arguments.
@@ -141,6 +155,43 @@ class Once(Generic[P, R_co]):
         if self.is_async:
             return self._acall(how, args, kwargs or {})
         return self._call(how, args, kwargs or {})
+
+    # --- to be forgotten ----------------------------------------------------------------------------------------------
+
+    def forget(self, *args: Any, **kwargs: Any) -> bool:
+        """Forget what is recorded of a call, so that the next one runs the function; ``False``: nothing was.
+
+        Takes the function's own arguments, at least those that the key is made of. ``forget_key`` takes the key itself.
+
+        Raises:
+            InvalidTransition: the function runs under this key just now.
+            InvalidOption: the key cannot be made from these arguments; or it is the slot of a trigger.
+            StoreError: the store cannot be asked.
+        """
+        forgotten = [self.forget_key(key) for key in self._keys(args, kwargs)]
+        return any(forgotten)
+
+    def forget_key(self, key: str, *, running: bool = False, by: str | None = None, why: str = "") -> bool:
+        """Forget what is recorded under a key; ``False``: nothing was. The audit trail says who did it.
+
+        Args:
+            key: as ``cronsensus runs list`` shows it.
+            running: also if the function runs under it just now: that call cannot record its result any more, and
+                the next one runs beside it.
+            by: who forgets it, for the trail; this process if left out.
+            why: likewise.
+
+        Raises:
+            InvalidTransition: the function runs under this key, and ``running`` is not given.
+            InvalidOption: no key, or the slot of a trigger.
+            StoreError: the store cannot be asked.
+        """
+        claims = self._claims()
+        return claims.store.forget(self.name, key, by=by or claims.name, why=why, running=running) is not None
+
+    async def aforget(self, *args: Any, **kwargs: Any) -> bool:
+        """Do what ``forget`` does without blocking the event loop."""
+        return await on_worker(partial(self.forget, *args, **kwargs))
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method of an object, as a function does."""
@@ -157,87 +208,126 @@ class Once(Generic[P, R_co]):
 
     def _call(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
         claims = self._claims()
-        wanted = self._asked_for(claims, args, kwargs)
-        got = drive(winning(claims, wanted, how.patience, how.called_off))
+        ticket = Ticket()
+        try:
+            return self._call_with(ticket, claims, how, args, kwargs, left)
+        finally:
+            claims.leave(ticket)
+
+    def _call_with(  # noqa: PLR0917 - it is one call
+        self, ticket: Ticket, claims: Claims, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], left: int
+    ) -> Any:
+        chain = _chain.get()
+        wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
+        got = drive(winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims)))
         if not isinstance(got, Held):
             return self._answer(wanted, got, how.on_busy)
         outer = current_run()
-        enter_run(got.run)
         try:
+            self._begins(claims, got, chain)
             if self._transaction:
                 with got.run.transaction() as connection:
-                    value = self.function(connection, *args, **kwargs)
-                    got.run.complete(value)
+                    got.value = self.function(connection, *args, **kwargs)
+                    got.run.complete(got.value)
             else:
-                value = self.function(*args, **kwargs)
+                got.value = self.function(*args, **kwargs)
         except BaseException as error:
-            if self._recorded_anyway(got, error, self._settle(claims, got, self._raised(error))):
+            if claims.crossed_a_fork:
+                raise
+            if self._recorded_anyway(got, error, self._settle(claims, got, self._ending(got, error))):
                 return self._result(claims, got)
             if not (left and self._is_undone(error)):
                 raise
         else:
-            enter_run(outer)
-            return self._returned(claims, got, value)
+            _ends(outer, chain)
+            return self._returned(claims, got)
         finally:
-            enter_run(outer)
+            _ends(outer, chain)
         return self._call(how, args, kwargs, left=left - 1)
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
 
     async def _acall(self, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], *, left: int = AGAIN) -> Any:
+        ticket = Ticket()
+        try:
+            return await self._acall_with(ticket, how, args, kwargs, left)
+        finally:
+            ticket.over = True
+            if ticket.held is not None:
+                # Not awaited: the task may be gone by now, and its loop too. The keeper's thread does it otherwise.
+                with contextlib.suppress(RuntimeError):
+                    submit(partial(ticket.held.claims.leave, ticket))
+
+    async def _acall_with(
+        self, ticket: Ticket, how: How, args: tuple[Any, ...], kwargs: dict[str, Any], left: int
+    ) -> Any:
         claims = await on_worker(self._claims)
-        # A context variable, which the threads of ``on_worker`` do not have.
-        outer = current_run()
-        wanted = await on_worker(lambda: self._asked_for(claims, args, kwargs, outer_key=_key_of_run(outer)))
-        conversation = winning(claims, wanted, how.patience, how.called_off)
+        # Context variables, which the threads of ``on_worker`` do not have.
+        outer, chain = current_run(), _chain.get()
+        wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
+        conversation = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
         got = await adrive(conversation, lambda answer: give_back(answer, claims))
         if not isinstance(got, Held):
             return self._answer(wanted, got, how.on_busy)
-        enter_run(got.run)
         try:
+            self._begins(claims, got, chain)
             if self._transaction:
                 async with got.run.atransaction() as connection:
-                    value = await self.function(connection, *args, **kwargs)
-                    got.run.complete(value)
+                    got.value = await self.function(connection, *args, **kwargs)
+                    got.run.complete(got.value)
             else:
-                value = await self.function(*args, **kwargs)
+                got.value = await self.function(*args, **kwargs)
+        except GeneratorExit:
+            raise  # nothing can be awaited any more; what is held is settled on another thread
         except BaseException as error:
-            raised = self._raised(error)
-            if self._recorded_anyway(got, error, await _surely(lambda: self._settle(claims, got, raised))):
+            if claims.crossed_a_fork:
+                raise
+            ending = self._ending(got, error)
+            if self._recorded_anyway(got, error, await _surely(lambda: self._settle(claims, got, ending))):
                 return await on_worker(lambda: self._result(claims, got))
             if not (left and self._is_undone(error)):
                 raise
         else:
-            enter_run(outer)
-            return await _surely(lambda: self._returned(claims, got, value))
+            _ends(outer, chain)
+            return await _surely(lambda: self._returned(claims, got))
         finally:
-            enter_run(outer)
+            _ends(outer, chain)
         return await self._acall(how, args, kwargs, left=left - 1)
 
     # --- what both do -------------------------------------------------------------------------------------------------
 
-    def _asked_for(
+    def _asked_for(  # noqa: PLR0917 - it is one call
         self,
         claims: Claims,
+        how: How,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        *,
-        outer_key: tuple[str, str] | None = None,
+        chain: tuple[Held, ...],
+        outer_key: tuple[str, str] | None,
     ) -> Wanted:
         if self._transaction and not claims.store.capabilities.transactional_finish:
             raise no_transactions(claims.store.capabilities.name)
         wanted = self._wanted(self._spec(), args, kwargs)
-        if wanted.name == (outer_key or _key_of_run(current_run())):
+        held = _names(chain, claims)
+        if wanted.name == outer_key or (how.patience != 0 and wanted.name in held):
+            way = "" if wanted.name == outer_key else f", through {held[-1][0]!r} under {held[-1][1]!r},"
             raise ConfigurationError(
-                f"{self.name!r} was called under the key {wanted.key!r} by the very run that has it, and would wait "
-                "for itself; call the function without its guard there, by `.function`"
+                f"{self.name!r} was called under the key {wanted.key!r} by the very run that has it{way} and would "
+                "wait for itself; call the function without its guard there, by `.function`"
             )
         return wanted
+
+    def _begins(self, claims: Claims, held: Held, chain: tuple[Held, ...]) -> None:
+        """Say what becomes of the key if this call goes away from here on; then the function may begin."""
+        held.outcome_if_left = self._left(claims)
+        enter_run(held.run)
+        _chain.set((*chain, held))
+        held.begun = True
 
     def _answer(self, wanted: Wanted, seen: Got, on_busy: OnBusy) -> Any:
         """Return what was recorded, or say why there is nothing."""
         if seen is None:
-            _log.info("%s: what became of %s is pruned; it is not run again", self.name, wanted.key)
+            _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, wanted.key)
             return None
         assert isinstance(seen, Occurrence)  # noqa: S101 - what was won is not asked about here
         if seen.state is State.SUCCEEDED:
@@ -258,19 +348,19 @@ class Once(Generic[P, R_co]):
             occurrence=seen,
         )
 
-    def _returned(self, claims: Claims, held: Held, value: Any) -> Any:
+    def _returned(self, claims: Claims, held: Held) -> Any:
         """Record what the function returned, and return it."""
+        value = held.value
+        if claims.crossed_a_fork:
+            return value  # the call, and what it holds, are the parent's
         if held.run.committed:
             claims.done(held)
             claims.care()
             return value
-        try:
-            text = None if value is None else dumps(value, what=f"what {self.name!r} returned")
-        except InvalidPayload as error:
-            # Its work is done. To free the key would be to do it twice.
-            self._settle(claims, held, Ending(kind="raised", error=describe(error), hopeless=True))
-            raise
-        settled = self._settle(claims, held, Ending(kind="returned", result=text))
+        ending, refused = self._ending_of(value)
+        settled = self._settle(claims, held, ending)
+        if refused is not None:
+            raise refused
         if settled is State.SUCCEEDED:
             return value
         if settled is None:
@@ -279,6 +369,30 @@ class Once(Generic[P, R_co]):
                 "dead, and the key was taken over: what it returned is not recorded"
             )
         raise RunFailed(f"{self.name!r} under the key {held.claim.key!r}: {UNCOMMITTED.message}")
+
+    def _ending_of(self, value: Any) -> tuple[Ending, InvalidPayload | None]:
+        """Return how a function ended that returned a value, and the error if that cannot be recorded."""
+        try:
+            text = None if value is None else dumps(value, what=f"what {self.name!r} returned")
+        except InvalidPayload as error:
+            # Its work is done. To free the key would be to do it twice.
+            return Ending(kind="raised", error=describe(error), hopeless=True), error
+        return Ending(kind="returned", result=text), None
+
+    def _ending(self, held: Held, error: BaseException) -> Ending:
+        """Return how a call ended that an exception came out of: after the function had returned, with its result."""
+        if held.value is not UNSET and not self._transaction:
+            return self._ending_of(held.value)[0]
+        return self._raised(error)
+
+    def _left(self, claims: Claims) -> Callable[[Held], Outcome]:
+        """Return what says how a call ended that went away in the middle."""
+
+        def outcome(held: Held) -> Outcome:
+            ending = INTERRUPTED if held.value is UNSET or self._transaction else self._ending_of(held.value)[0]
+            return self._outcome(held, self._timed(claims, held, ending))
+
+        return outcome
 
     def _is_undone(self, error: BaseException) -> bool:
         """Whether the database gave way to another transaction, as in a deadlock, and what was written is undone."""
@@ -299,8 +413,9 @@ class Once(Generic[P, R_co]):
 
     def _settle(self, claims: Claims, held: Held, ending: Ending) -> State | None:
         """Record an ending; return where that leaves the key, or ``None`` if it was somebody else's by then."""
-        ending = replace(held.run.ended(ending), elapsed=timedelta(seconds=claims.clock.monotonic() - held.started))
-        settled = claims.settle(held, self._outcome(held, ending))
+        # Put down first: if this call goes away here, another one, or the keeper's thread, records it.
+        held.unsettled = self._outcome(held, self._timed(claims, held, ending))
+        settled = claims.settle(held, held.unsettled)
         claims.care()
         if not settled.accepted:
             _log.warning(
@@ -308,6 +423,10 @@ class Once(Generic[P, R_co]):
             )
             return None
         return settled.state
+
+    @staticmethod
+    def _timed(claims: Claims, held: Held, ending: Ending) -> Ending:
+        return replace(held.run.ended(ending), elapsed=timedelta(seconds=claims.clock.monotonic() - held.started))
 
     def _outcome(self, held: Held, ending: Ending) -> Outcome:
         outcome = Outcome(
@@ -325,6 +444,16 @@ class Once(Generic[P, R_co]):
             return replace(outcome, state=State.FAILED)
         # Due when it may be forgotten: until then no node need look at it, and the next call takes it all the same.
         return replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
+
+
+def _names(chain: tuple[Held, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
+    """Return the names of what the calls around this one still hold."""
+    return tuple(held.name for held in chain if held.claims is claims and not held.is_over)
+
+
+def _ends(outer: Run | None, chain: tuple[Held, ...]) -> None:
+    enter_run(outer)
+    _chain.set(chain)
 
 
 def _key_of_run(run: Any) -> tuple[str, str] | None:

@@ -21,7 +21,8 @@ from cronsensus.logger import Logger
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.once.claims import Claims, Held, Wanted
+from cronsensus.once.claims import Claims
+from cronsensus.once.held import Held, Ticket, Wanted
 from cronsensus.once.waiters import STAND_AFTER
 
 _log = Logger("cronsensus.once")
@@ -36,8 +37,13 @@ LOOK_AGAIN = 0.5
 Got = Held | Occurrence | None
 
 
-def winning(
-    claims: Claims, wanted: Wanted, patience: float | None, called_off: Callable[[], bool] | None = None
+def winning(  # noqa: PLR0917 - it is one call
+    claims: Claims,
+    wanted: Wanted,
+    ticket: Ticket,
+    patience: float | None,
+    called_off: Callable[[], bool] | None = None,
+    chain: tuple[tuple[str, str], ...] = (),
 ) -> Conversation[Got]:
     """Win the occurrence; or return it as it stands: final, or still running after ``patience`` seconds.
 
@@ -46,29 +52,33 @@ def winning(
     Args:
         claims: of this process.
         wanted: the occurrence.
+        ticket: of the call that it is for.
         patience: seconds; ``None``: for as long as it takes.
         called_off: whether to wait no longer; asked after each look, and when ``Waiters.ring_all`` is called.
+        chain: names of what the caller itself holds.
     """
-    got: Got = yield lambda: claims.take(wanted)
+    got: Got = yield lambda: claims.take(wanted, ticket)
     if not _is_open(got):
         return got
     wait = _Wait(claims, got, patience, called_off)
     try:
+        claims.waits(chain, wanted.name)
         while _is_open(got):
             if (yield partial(wait.is_free, got)):
-                got = yield lambda: claims.take(wanted)
+                got = yield lambda: claims.take(wanted, ticket)
                 if not _is_open(got):
                     break
             if wait.is_over:
                 break
             yield from wait.for_news()
-            got = yield lambda: claims.look(wanted)
+            got = yield partial(claims.look, wanted, got.key)
             if got is None:
-                got = yield lambda: claims.take(wanted)
+                got = yield lambda: claims.take(wanted, ticket)
         if isinstance(got, Held):
             wait.has_won()
         yield wait.end
     finally:
+        claims.waits_no_more(chain, wanted.name)
         if not wait.is_ended:  # the caller is gone
             submit(wait.end)
     return got

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.config import Settings
-    from cronsensus.once.claims import Claims, Wanted
+    from cronsensus.once.claims import Claims
+    from cronsensus.once.held import Wanted
     from cronsensus.once.once import GuardedOrSkipped, How, Once
 
 _log = Logger("cronsensus.startup")
@@ -115,7 +116,7 @@ class Startups(Guards):
                 ) from None
 
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
-                from cronsensus.once.claims import Wanted
+                from cronsensus.once.held import Wanted
                 from cronsensus.startup.generations import generation_of
 
                 key = generation_of(

@@ -1,0 +1,261 @@
+"""What one call of a guarded function holds, and what becomes of it if the call goes away in the middle. Floor 5.
+
+Python may leave a call at any line: a task is cancelled, or a signal handler raises. So nothing is kept for a call that
+nobody can find out about: a ``Ticket`` lives in the call's frame and says whether the call is still there, and what was
+won for it is recorded here before it is used. What a call has left behind is settled by whoever sees it first: the call
+itself on its way out, another call for the same key, or the keeper's thread.
+
+::
+
+    Asked ──▶ Held: won ──▶ begun ──▶ returned
+      │               │          │        └── left: the result is recorded
+      │               │          └── left: recorded as interrupted; the key is free, or kept, as ``on_error`` says
+      │               └── left: given back, as if it had never been taken
+      └── left: looked for; given back if the store gave it to this process
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
+from cronsensus.model.states import State
+from cronsensus.node.effects import Effects
+from cronsensus.node.guest import LONGEST_WAIT
+from cronsensus.node.lease import SessionLease
+from cronsensus.node.run import Run
+from cronsensus.once.payloads import Difference, difference
+from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.once")
+
+AGAIN = 0.5
+"""Seconds between two tries to record a result while the store is away."""
+WATCH = 1.0
+"""Seconds between two looks for calls that went away without a word."""
+UNSET: Any = object()
+"""What a function has returned that has not returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One key of one implicit job, or one of its nominal times.
+
+    Attributes:
+        former: the key that an earlier version of cronsensus made of the same call, if that is another one.
+        fingerprint: of the call's payload.
+        fields: what the values in the key are called.
+        lenient: another payload gets the recorded result.
+    """
+
+    spec: JobSpec
+    key: str
+    scheduled_for: datetime | None = None
+    former: str | None = None
+    fingerprint: str | None = None
+    fields: tuple[str, ...] = ()
+    lenient: bool = False
+
+    @classmethod
+    def slot(cls, spec: JobSpec, scheduled_for: datetime) -> Wanted:
+        """Return the occurrence of a nominal time."""
+        return cls(spec, scheduled_key(scheduled_for), scheduled_for)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What names it in the namespace."""
+        return self.spec.name, self.key
+
+    def differs_from(self, recorded: str | None) -> Difference | None:
+        """Return how the payload differs from the one of a fingerprint, as far as that matters."""
+        found = difference(self.fingerprint, recorded)
+        if found is not None and self.lenient:
+            if found.names:
+                _log.info("%s is called with another payload under the key %s", self.spec.name, self.key)
+            found = replace(found, names=()) if found.kinds else None
+        return found
+
+
+class Holder(Protocol):
+    """Holds what is won: ``Claims``."""
+
+    clock: Clock
+
+    @property
+    def store(self) -> Store:
+        """The handle for verbs of the caller's own threads."""
+
+    def done(self, held: Held) -> None:
+        """Hold this no more, as the store knows."""
+
+    def forget(self, held: Held) -> None:
+        """Hold this no more."""
+
+    def leave(self, ticket: Ticket) -> None:
+        """Be told that a call is over."""
+
+    def sweep(self) -> bool:
+        """Look for what calls left behind; return whether any are still asking."""
+
+
+class Ticket:
+    """Lies in the frame of a call: while it lives and is not ``over``, the call goes on.
+
+    Attributes:
+        held: what was won for the call, until the store knows how it ended.
+    """
+
+    __slots__ = ("__weakref__", "held", "over")
+
+    def __init__(self) -> None:
+        self.over = False
+        self.held: Held | None = None
+
+
+class Asked:
+    """That a call is asking the store for a key, so that an answer which never reaches the call is not lost."""
+
+    __slots__ = ("_ticket", "wanted")
+
+    def __init__(self, wanted: Wanted, ticket: Ticket) -> None:
+        self.wanted = wanted
+        self._ticket = weakref.ref(ticket)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the call is gone."""
+        ticket = self._ticket()
+        return ticket is None or ticket.over
+
+
+class Held:
+    """A claim that this process works on, and the run that its code sees.
+
+    Attributes:
+        begun: the function may have begun.
+        value: what it returned.
+        outcome_if_left: what to record if the call goes away from here on; asked once ``begun``.
+        unsettled: what could not be recorded yet.
+        owed: whether the store was away when it was to be recorded.
+        is_over: the store knows how it ended.
+    """
+
+    def __init__(self, claims: Holder, claim: Claim, lease: SessionLease, ticket: Ticket) -> None:
+        self.claim = claim
+        self.session = claim.session
+        self.started = claims.clock.monotonic()
+        self.run = Run(claim, effects=Effects(claims.store, claim, _NO_NOTES))
+        self.begun = False
+        self.value: Any = UNSET
+        self.outcome_if_left: Callable[[Held], Outcome] | None = None
+        self.unsettled: Outcome | None = None
+        self.claims = claims
+        self.owed = self.is_over = False
+        self._lease = lease
+        self._ticket = weakref.ref(ticket)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What names it in the namespace."""
+        return self.claim.job, self.claim.key
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the call is gone that it was won for."""
+        ticket = self._ticket()
+        return ticket is None or ticket.over
+
+    @property
+    def expires_in(self) -> float:
+        """Return the seconds for which nobody else can have it."""
+        return self._lease.trusted_for
+
+    def expire(self) -> None:
+        """Be told that its time is over."""
+        self.lose("its session could not be renewed in time")
+
+    def lose(self, why: str) -> None:
+        """Be told that the session is over."""
+        self.run.stop(f"lease lost: {why}", lease_lost=True)
+        if self.owed or self.is_left:
+            self.claims.forget(self)  # somebody else may have it: there is nothing left to record
+
+    def let_go_of(self) -> None:
+        """Have the ticket of the call forget it, now that the store knows how it ended."""
+        self.is_over = True
+        ticket = self._ticket()
+        if ticket is not None and ticket.held is self:
+            ticket.held = None
+
+    def left_outcome(self) -> Outcome:
+        """Return what the store is to be told if the call is gone."""
+        if self.unsettled is None:
+            if self.begun and self.outcome_if_left is not None:
+                self.unsettled = self.outcome_if_left(self)
+            else:
+                self.unsettled = given_back(self.claim.id, self.claim.token, self.claim.session)
+        return self.unsettled
+
+    def step(self, store: Store) -> float:
+        """Record how it ended if that could not be done, or if the call is gone; for the keeper's thread."""
+        if not (self.owed or self.is_left):
+            return WATCH
+        try:
+            if not self.begun:
+                store.release([self.claim])
+            else:
+                store.finish([self.left_outcome()])
+        except StoreError as error:
+            _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
+            return AGAIN
+        self.claims.done(self)
+        return LONGEST_WAIT
+
+
+class Sweep:
+    """Looks now and then, on the keeper's thread, for calls that went away while they asked the store for a key."""
+
+    session = ""
+    """Of none: it holds nothing."""
+
+    def __init__(self, claims: Holder) -> None:
+        self._claims = claims
+
+    def step(self, store: Store) -> float:
+        """Look for them."""
+        del store
+        try:
+            return WATCH if self._claims.sweep() else LONGEST_WAIT
+        except StoreError as error:
+            _log.debug("what a call has left behind could not be looked for yet: %s", error)
+            return AGAIN
+
+    def lose(self, why: str) -> None:
+        """Be told that a session is over, which takes nothing from it."""
+
+
+class _NoNotes:
+    """Nothing is noted of a run outside of a node."""
+
+    def hold(self, occurrence: int, token: int) -> None: ...
+
+    def held(self, occurrence: int, token: int) -> Note | None:  # noqa: ARG002 - nothing is held
+        return None
+
+    def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None: ...
+
+
+_NO_NOTES = _NoNotes()
+
+
+def given_back(occurrence: int, token: int, session: str | None) -> Outcome:
+    """Return the outcome of what was never begun."""
+    return Outcome(id=occurrence, token=token, session=session, state=State.PENDING, retry_in=timedelta(0))

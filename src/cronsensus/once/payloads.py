@@ -1,0 +1,254 @@
+"""What tells one payload under a key from another: a fingerprint, which never holds a value. Floor 5.
+
+A fingerprint has a short hash for each argument that counts, so that it can be said which of them differ. What only one
+of two fingerprints has is not compared: a release may add an argument, or compare other ones, and a message that comes
+again over the deploy is the same message.
+
+Left out, unless they are named, is what is no plain value (a channel, a session, an open file), and what a broker
+changes when it delivers a message again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import math
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from string import Formatter
+from typing import Any
+
+from cronsensus.errors import InvalidOption
+from cronsensus.once.keys import Key, require_argument
+
+Payload = str | Iterable[str] | Callable[..., Any]
+"""What ``payload=`` may be: names of arguments, or a function of the call that returns what counts."""
+
+CHANGES_WITH_EACH_DELIVERY = frozenset(
+    {
+        "acktoken", "ackid", "approximatefirstreceivetimestamp", "approximatereceivecount", "consumertag",
+        "deliverycount", "deliveryinfo", "deliverytag", "deliveryattempt", "lockeduntil", "locktoken", "receipthandle",
+        "receivecount", "redelivered", "redeliverycount", "redeliveryflag", "traceparent", "tracestate", "xdeath",
+    }
+)  # fmt: skip
+"""Names of arguments and of entries in them, in small letters without ``-`` and ``_``."""
+MOST_NAMES = 40
+"""Arguments of which each has a hash of its own; those beyond share one."""
+_REST = "…"
+_DEEPEST = 64
+_NO_VALUE = object()
+_FORMATTER = Formatter()
+
+
+class FingerprintOf:
+    """Gives the fingerprint of a call."""
+
+    def __init__(self, payload: Payload | None, name: str, signature: inspect.Signature | None) -> None:
+        """Check ``payload`` against what the function takes.
+
+        Args:
+            payload: names of arguments, or of parts of them such as ``"message.body"``; or a function that is called
+                with the same arguments and returns what counts. ``None``: all arguments that are plain values.
+            name: of the function, for people.
+            signature: what callers pass; ``None`` when Python cannot tell.
+
+        Raises:
+            InvalidOption: it names an argument that the function does not have.
+        """
+        self._name = name
+        self._function = payload if callable(payload) else None
+        self._fields: tuple[str, ...] | None = None
+        self._ignored: frozenset[str] = frozenset()
+        if payload is not None and self._function is None:
+            named: Any = (payload,) if isinstance(payload, str) else payload
+            fields: list[Any] = list(named) if isinstance(named, Iterable) else [None]
+            if not all(isinstance(one, str) for one in fields):
+                raise InvalidOption(
+                    f"payload={payload!r}: write names of arguments, such as payload=('amount', 'currency'), or a "
+                    "function of the call"
+                )
+            for field in fields:
+                require_argument(f"payload={field!r}", field, name, signature)
+            self._fields = tuple(fields)
+        if signature is not None:
+            # An object that a method belongs to is no payload, even if it is a dataclass.
+            self._ignored = frozenset({"self", "cls"}.intersection(list(signature.parameters)[:1]))
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any], key: Key) -> str:
+        """Return the fingerprint, as JSON text.
+
+        Raises:
+            InvalidOption: what is named is no plain value.
+        """
+        hashes = {name: _hashed(value, key.text, name) for name, value in self._counted(args, kwargs, given).items()}
+        if len(hashes) > MOST_NAMES:
+            names = sorted(hashes)
+            rest = [hashes.pop(name) for name in names[MOST_NAMES:]]
+            hashes[_REST] = _hashed(rest, key.text, _REST)
+        return json.dumps({"k": key.kinds, "p": hashes}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+    def _counted(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        if self._function is not None:
+            return {"payload()": self._plain("payload()", self._function(*args, **kwargs))}
+        if self._fields is not None:
+            return {field: self._plain(field, self._part(field, given)) for field in self._fields}
+        found = {
+            name: plain(value, leave_out=True)
+            for name, value in given.items()
+            if name not in self._ignored and not _changes(name)
+        }
+        return {name: value for name, value in found.items() if value is not _NO_VALUE}
+
+    def _part(self, field: str, given: Mapping[str, Any]) -> Any:
+        try:
+            return _FORMATTER.get_field(field, (), given)[0]
+        except (KeyError, AttributeError, IndexError, TypeError) as error:
+            raise InvalidOption(
+                f"payload={field!r} of {self._name}() is not in this call: {type(error).__name__}: {error}"
+            ) from error
+
+    def _plain(self, what: str, value: Any) -> Any:
+        found = plain(value)
+        if found is _NO_VALUE:
+            raise InvalidOption(
+                f"payload= of {self._name}(): {what} is, or holds, a {type(value).__qualname__} that cannot be "
+                "compared with what is recorded; name a part of it, such as 'message.body', or write a function that "
+                "returns text, numbers, lists or dicts"
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """How two fingerprints differ.
+
+    Attributes:
+        kinds: places in the key whose values are spelled alike and are not of one kind.
+        names: arguments that have other values.
+        given, recorded: all names that were compared, of this call and of the recorded one.
+    """
+
+    kinds: tuple[int, ...]
+    names: tuple[str, ...]
+    given: tuple[str, ...]
+    recorded: tuple[str, ...]
+
+
+def difference(given: str | None, recorded: str | None) -> Difference | None:
+    """Return how two fingerprints differ; ``None``: they do not, or one of them is none."""
+    mine, theirs = _read(given), _read(recorded)
+    if mine is None or theirs is None:
+        return None
+    # A key of another form has other places.
+    kinds = zip(mine[0], theirs[0], strict=True) if len(mine[0]) == len(theirs[0]) else ()
+    places = tuple(place for place, (one, other) in enumerate(kinds) if one != other)
+    names = tuple(sorted(name for name in mine[1].keys() & theirs[1].keys() if mine[1][name] != theirs[1][name]))
+    if not places and not names:
+        return None
+    return Difference(places, names, tuple(sorted(mine[1])), tuple(sorted(theirs[1])))
+
+
+def _read(text: str | None) -> tuple[str, dict[str, str]] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        kinds, hashes = found["k"], found["p"]
+    except (ValueError, LookupError, TypeError):
+        return None  # of a form that this version does not know
+    return (kinds, hashes) if isinstance(kinds, str) and isinstance(hashes, dict) else None
+
+
+def _hashed(value: Any, key: str, name: str) -> str:
+    # With the key, so that one value has another hash under each, and no table of hashes tells what it was.
+    text = json.dumps([key, name, value], sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _changes(name: str) -> bool:
+    return re.sub("[-_]", "", name.lower()) in CHANGES_WITH_EACH_DELIVERY
+
+
+# --- plain values -----------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any, *, leave_out: bool = False, depth: int = 0) -> Any:
+    """Return a value as JSON values that are equal for equal payloads; ``_NO_VALUE`` if it is no plain one.
+
+    Args:
+        value: anything.
+        leave_out: leave out parts that are no plain values, or that a broker changes with each delivery.
+        depth: how deep it lies.
+    """
+    if depth > _DEEPEST:
+        return _NO_VALUE
+    if isinstance(value, Enum):
+        return plain(value.value, leave_out=leave_out, depth=depth + 1)
+    if isinstance(value, Mapping):
+        return _entries(value.items(), leave_out=leave_out, depth=depth)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.compare)
+        return _entries(fields, leave_out=leave_out, depth=depth)
+    if isinstance(value, list | tuple | set | frozenset):
+        return _items(value, leave_out=leave_out, depth=depth)
+    return _single(value)
+
+
+def _single(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | float | Decimal):
+        return _number(value)
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": hashlib.blake2b(value, digest_size=16).hexdigest()}
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return {"microseconds": value // timedelta(microseconds=1)}
+    return _NO_VALUE
+
+
+def _number(value: float | Decimal) -> Any:
+    """Return a number so that 9, 9.0 and Decimal("9.00") are one."""
+    if isinstance(value, int):
+        return int(value)
+    if not math.isfinite(value):
+        return {"number": str(value)}
+    if value == int(value):
+        return int(value)
+    return {"number": str((Decimal(repr(value)) if isinstance(value, float) else value).normalize())}
+
+
+def _entries(items: Iterable[tuple[Any, Any]], *, leave_out: bool, depth: int) -> Any:
+    found: dict[str, Any] = {}
+    for key, value in items:
+        name = key if isinstance(key, str) else _single(key)
+        one = plain(value, leave_out=leave_out, depth=depth + 1)
+        if name is _NO_VALUE or one is _NO_VALUE:
+            if not leave_out:
+                return _NO_VALUE
+        elif not (leave_out and isinstance(name, str) and _changes(name)):
+            found[name if isinstance(name, str) else json.dumps(name)] = one
+    return found
+
+
+def _items(values: Iterable[Any], *, leave_out: bool, depth: int) -> Any:
+    found = [plain(one, leave_out=leave_out, depth=depth + 1) for one in values]
+    kept = [one for one in found if one is not _NO_VALUE]
+    if len(kept) < len(found) and not leave_out:
+        return _NO_VALUE
+    if isinstance(values, set | frozenset):
+        kept.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    return kept
