@@ -37,6 +37,7 @@ IN_A_ROW = 3
 """Failures from which on a job is worth a look."""
 _LATEST = 25
 _LOOKED_AT = 200
+_MOST_READ = 1000
 _SHARED = re.compile("nfs|cifs|smb|ceph|gluster|lustre|sshfs|s3|9p")
 """File systems that several hosts may have mounted. The store refuses them unless its URL allows it."""
 _TOLD_ELSEWHERE = {
@@ -75,6 +76,7 @@ def examine(store: Store) -> Iterator[Check]:
     yield from _jobs(store)
     yield from _failing(store)
     yield from _waiting(store)
+    yield from _unreadable(store)
 
 
 def unusable(error: StoreError) -> Check:
@@ -310,3 +312,19 @@ def _waiting(store: Store) -> Iterator[Check]:
             cause = " ".join(why_it_waits(store, view, one, now))
             text = f"run {one.id} of {one.job} was due {relative(one.due_at, now)}. {cause}"
             yield Check("waiting", WARN, text, f"cronsensus runs show {one.id}")
+
+
+def _unreadable(store: Store) -> Iterator[Check]:
+    """Read a part of everything there is; the store tells what it had to leave out."""
+    list(islice(every_job(store), _MOST_READ))
+    for states in ((State.PENDING,), (State.RUNNING,), ()):
+        store.runs_of([one.id for one in store.occurrences(OccurrenceFilter(states=states), limit=_MOST_READ)])
+    store.sessions(ended=True, limit=_MOST_READ)
+    store.locks(limit=_MOST_READ)
+    store.trail(limit=_MOST_READ)
+    left_out = store.unreadable
+    for text in left_out[:_LOOKED_AT]:
+        what, _, then = text.partition("; ")
+        yield Check("unreadable", FAIL, mask(what), then or "define the job anew, or mend the row by hand")
+    if len(left_out) > _LOOKED_AT:
+        yield Check("unreadable", FAIL, f"and {len(left_out) - _LOOKED_AT} more that cannot be read")

@@ -31,6 +31,7 @@ def require_job(store: Store, name: str, *, declared: Collection[str] = ()) -> J
 
     Raises:
         UnknownJob: there is none; names one that was perhaps meant.
+        StoreCorrupt: its definition cannot be read.
     """
     view = store.job(name)
     if view is not None:

@@ -33,6 +33,7 @@ def why(job: str, time: str) -> None:
         zone = zone_of(view.spec.trigger)
         at = read_time(time, store.now(), tz=zone, what="TIME")
         answer = Inquiry(store, view, at).answer()
+        sentences = [*answer.sentences, *store.unreadable]
     if output.as_json:
         output.document(
             {
@@ -41,7 +42,7 @@ def why(job: str, time: str) -> None:
                 "nominal": answer.nominal,
                 "verdict": answer.verdict,
                 "reason": answer.reason,
-                "sentences": answer.sentences,
+                "sentences": sentences,
                 "before": answer.before,
                 "after": answer.after,
                 "runs": [occurrence_data(one) for one in answer.occurrences],
@@ -50,5 +51,5 @@ def why(job: str, time: str) -> None:
         return
     verdict = answer.verdict or ("not a nominal time" if not answer.nominal else "unknown")
     output.line(Cell(f"{job}, {exact(at, zone)}: {verdict}", word(verdict).style or "bold"))
-    for sentence in answer.sentences:
+    for sentence in sentences:
         output.line(f"  {sentence}")

@@ -70,6 +70,7 @@ class Firing:
         self._sharing = Sharing()
         self._fired_at = -1e9
         self._waits = False
+        self._not_planned: set[tuple[int, int]] = set()
 
     @property
     def share(self) -> Share | None:
@@ -134,7 +135,9 @@ class Firing:
                 plans.append(plan(job, now))
             except Exception:  # noqa: BLE001 - logged
                 # One job's broken definition must not keep the others from firing; it stays due and visible.
-                _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
+                if (job.id, job.revision) not in self._not_planned:
+                    self._not_planned.add((job.id, job.revision))
+                    _log.exception("cannot plan job %r; its definition needs a look", job.spec.name)
         return plans
 
     def _carry_out(

@@ -151,6 +151,15 @@ class Store(ABC):
     def capabilities(self) -> StoreCapabilities:
         """Return what this store can do."""
 
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return, in words, what this handle has left out so far because it cannot be read; each is logged once.
+
+        A row that nobody can read concerns one thing. Verbs that work on many leave it out and do the rest; a read of
+        that one thing raises ``StoreCorrupt``.
+        """
+        return ()
+
     # --- set-up ----------------------------------------------------------------------------------------------------
 
     @abstractmethod

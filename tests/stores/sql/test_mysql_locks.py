@@ -101,7 +101,7 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
 
             theirs = Choice(frozenset({"f"}), 5, until=their.now)
             choose_at(their, theirs, 0)
-        taken.extend([[row.key for row in mine.rows], [row.key for row in theirs.chosen]])
+        taken.extend([[row.key for row in mine.choice.chosen], [row.key for row in theirs.chosen]])
 
     with store._writing() as tx:
         both(tx)

@@ -523,7 +523,7 @@ def test_a_definition_that_cannot_be_read_stops_no_other_job(damage, open_sqlite
         assert [claim.job for claim in fresh.claim("s1", 10, {"f"}, lease=LEASE)] == ["sound"]
     assert caplog.text.count("cannot be fired") == 1, "said once"
     assert caplog.text.count("cannot be run") == 1
-    with pytest.raises(StoreCorrupt, match="define the job again"):
+    with pytest.raises(StoreCorrupt, match="define the job anew"):
         fresh.job("broken")
     fresh.close()
 

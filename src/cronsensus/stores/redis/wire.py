@@ -123,7 +123,7 @@ def holding(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
 def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"the store holds a {what} that this version cannot read ({error}): {text[:200]}; upgrade cronsensus here, or "
-        "define the job again"
+        "define the job anew, with some change"
     )
 
 

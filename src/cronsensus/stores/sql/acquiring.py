@@ -12,7 +12,7 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Named, too_early, too_old
 from cronsensus.model.states import Origin
-from cronsensus.stores.sql.choosing import CLAIMED
+from cronsensus.stores.sql.choosing import CLAIMED, Choice, read_claimed
 from cronsensus.stores.sql.claiming import expire, start
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
@@ -21,6 +21,7 @@ from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.schema import eras, jobs, occurrences
 from cronsensus.stores.sql.sessions import require_alive, set_lease
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import read_one
 
 _o = occurrences.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -94,7 +95,9 @@ def acquire(
         tx.change(_TELL_APART, occurrence=standing.id, told_apart_by=fingerprint)
     if created and at is not None and spec.trigger is None:
         tx.change(_MOVE_WATERMARK, job=row.id, decided=at)
-    taken = start(tx, [standing], {row.id: spec}, session, holder.node)
+    arguments = read_one(standing, read_claimed, f"run {standing.id} of job {job!r}")
+    chosen = Choice(frozenset(), 1, tx.now, chosen=[standing], specs={row.id: spec}, payloads={standing.id: arguments})
+    taken = start(tx, chosen, session, holder.node)
     set_lease(tx, session, lease)
     return replace(taken.claims()[0], fingerprint=fingerprint)
 

@@ -19,19 +19,30 @@ from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, func, literal_column, not_, or_, select, tuple_
 
+from cronsensus.codec import read_payload
 from cronsensus.errors import StoreCorrupt
-from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
+from cronsensus.model.states import Origin
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_RUNNING, PENDING, RUNNING, SERIAL
+from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
+from cronsensus.stores.sql.occurrencerows import (
+    ACTIVE,
+    LISTED_PENDING,
+    LISTED_RUNNING,
+    PENDING,
+    RUNNING,
+    SERIAL,
+    instant,
+)
 from cronsensus.stores.sql.schema import along, jobs, occurrences, sessions
 from cronsensus.stores.sql.sessions import ALIVE, OPEN, OVERDUE
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import MOST_COUNTED, instant_of, whole
 
-_log = Logger("cronsensus.stores")
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 MOST_PAGE = 500
+ORIGINS = {origin.value: origin for origin in Origin}
+Payload = tuple[tuple[Any, ...], dict[str, Any]]
 MOST_LEFT_OUT = 200
 """Most jobs that a page is asked to leave out; beyond, they are passed over here."""
 
@@ -149,6 +160,8 @@ class Choice:
     """Jobs that are full, or that this node cannot run."""
     counting: bool = False
     """Whether jobs with a limit are locked."""
+    payloads: dict[int, Payload] = field(default_factory=dict)
+    """The arguments of what was chosen."""
     blocked: dict[int, int] = field(default_factory=dict)
     """Jobs with occurrences that wait their turn, and the one whose turn it is (0: nobody's)."""
 
@@ -158,12 +171,17 @@ class Choice:
         return self.limit - len(self.chosen)
 
     def consider(self, row: AnyRow) -> None:
-        """Choose an entry, or learn why not."""
+        """Choose an entry, or learn why not.
+
+        Raises:
+            Exception: it cannot be read.
+        """
         job = self.jobs[row.job_id]
         if job.function not in self.functions:
             self.left_out.add(job.id)
         if job.id in self.left_out:
             return
+        self.payloads[row.id] = read_claimed(row)
         if row.serial:
             if job.busy or job.head != row.id:
                 self.blocked.setdefault(job.id, 0 if job.busy else job.head)
@@ -184,6 +202,21 @@ class Choice:
         return True
 
 
+def read_claimed(row: AnyRow) -> Payload:
+    """Return the arguments of an entry, of which everything else was found to be as it must be to be started.
+
+    Raises:
+        Exception: something of it is not.
+    """
+    if not 0 <= row.attempt < MOST_COUNTED:
+        raise ValueError(f"attempt {row.attempt!r:.60}")
+    if row.origin not in ORIGINS:
+        raise ValueError(f"origin {row.origin!r:.60}")
+    whole(row.crashes), whole(row.failures), instant(row.scheduled_for), row.key.encode()
+    instant_of(row.due_at)
+    return read_payload(row.payload)
+
+
 def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
     """Choose among the entries of one priority, page by page."""
     here = {"space": tx.namespace, "level": level, "now": tx.now, "until": choice.until}
@@ -192,7 +225,10 @@ def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
     while page:
         _learn(tx, choice, page)
         for row in page:
-            choice.consider(row)
+            try:
+                choice.consider(row)
+            except Exception as error:  # noqa: BLE001 - told
+                tx.unreadable.tell(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
             if choice.wanted <= 0:
                 return
         if len(page) < size:
@@ -218,7 +254,7 @@ def _learn(tx: Transaction, choice: Choice, page: Sequence[AnyRow]) -> None:
     found = tx.rows_in(_JOBS, "ids", unknown)
     choice.jobs.update((row.id, row) for row in found)
     able = [row for row in found if row.function in choice.functions]
-    limited = {row.id: row.concurrency for row in able if row.concurrency is not None}
+    limited = {row.id: row.concurrency for row in able if type(row.concurrency) is int}
     if limited:
         _count(tx, choice, limited)
     try:
@@ -257,5 +293,4 @@ def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Sequence[AnyRow
             choice.specs.update(specs_of(tx, {row.id: row}))
         except StoreCorrupt as error:
             choice.left_out.add(row.id)
-            if tx.definitions.first_time(row.id, definition_of(row), "run"):
-                _log.error("work waits that cannot be run: %s", error)
+            tx.unreadable.tell(f"work of job {row.id} waits that cannot be run, and the job", error)

@@ -5,20 +5,18 @@ Nothing here waits for another node's rows: entries that somebody else is taking
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import and_, bindparam, literal_column, null, select, update
 
-from cronsensus.codec import read_payload
 from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import from_micros
-from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim
-from cronsensus.model.states import Origin, Reason
-from cronsensus.stores.sql.choosing import Choice, choose_at
+from cronsensus.model.states import Reason
+from cronsensus.stores.sql.choosing import ORIGINS, Choice, choose_at
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.looking import LEVELS, due_at
 from cronsensus.stores.sql.occurrencerows import PENDING, STILL_PENDING, instant
@@ -27,7 +25,6 @@ from cronsensus.stores.sql.sessions import ALIVE, MINE, not_alive, set_lease
 from cronsensus.stores.sql.transaction import Transaction
 
 _o, _s = occurrences.c, sessions.c
-_ORIGINS = {origin.value: origin for origin in Origin}
 MOST_EXPIRED = 1000
 """Most occurrences that one claim closes as missed(late); the rest is passed over until the next."""
 
@@ -85,19 +82,34 @@ class Taken:
         now: the store's clock then; never later than it was, where what was taken may have to wait for its due time.
     """
 
-    rows: Sequence[AnyRow]
+    choice: Choice
     tokens: Sequence[int]
-    specs: Mapping[int, JobSpec]
     session: str
     now: int
 
     def claims(self) -> list[Claim]:
         """Return the claims; done after the transaction, which others wait for."""
         now = from_micros(self.now)
-        return [
-            _claim(row, token, self.session, self.specs[row.job_id], now)
-            for row, token in zip(self.rows, self.tokens, strict=True)
-        ]
+        return [self._claim(row, token, now) for row, token in zip(self.choice.chosen, self.tokens, strict=True)]
+
+    def _claim(self, row: AnyRow, token: int, now: datetime) -> Claim:
+        args, kwargs = self.choice.payloads[row.id]
+        return Claim(
+            id=row.id,
+            spec=self.choice.specs[row.job_id],
+            key=row.key,
+            origin=ORIGINS[row.origin],
+            scheduled_for=instant(row.scheduled_for),
+            due_at=from_micros(row.due_at),
+            attempt=row.attempt + 1,
+            token=token,
+            session=self.session,
+            args=args,
+            kwargs=kwargs,
+            claimed_at=now,
+            crashes=row.crashes,
+            failures=row.failures,
+        )
 
 
 def claim(
@@ -127,7 +139,7 @@ def claim(
             choose_at(tx, choice, level.priority)
     if not choice.chosen:
         return None
-    taken = start(tx, choice.chosen, choice.specs, session, found[0].node)
+    taken = start(tx, choice, session, found[0].node)
     set_lease(tx, session, lease)
     return taken
 
@@ -138,8 +150,9 @@ def expire(tx: Transaction) -> None:
     tx.change_many(_CLOSE_EXPIRED, late)
 
 
-def start(tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec], session: str, node: str) -> Taken:
+def start(tx: Transaction, choice: Choice, session: str, node: str) -> Taken:
     """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due."""
+    rows = choice.chosen
     tokens = tx.next_tokens(len(rows))
     # The end of the attempt before may have been written since this transaction began.
     now = tx.by_now
@@ -150,24 +163,4 @@ def start(tx: Transaction, rows: Sequence[AnyRow], specs: Mapping[int, JobSpec],
     )
     if started != len(rows):
         raise StoreUnavailable("a claimed row changed under a lock; nothing was written; please report this")
-    return Taken(rows, tokens, specs, session, tx.now)
-
-
-def _claim(row: AnyRow, token: int, session: str, spec: JobSpec, now: datetime) -> Claim:
-    args, kwargs = read_payload(row.payload)
-    return Claim(
-        id=row.id,
-        spec=spec,
-        key=row.key,
-        origin=_ORIGINS[row.origin],
-        scheduled_for=instant(row.scheduled_for),
-        due_at=from_micros(row.due_at),
-        attempt=row.attempt + 1,
-        token=token,
-        session=session,
-        args=args,
-        kwargs=kwargs,
-        claimed_at=now,
-        crashes=row.crashes,
-        failures=row.failures,
-    )
+    return Taken(choice, tokens, session, tx.now)

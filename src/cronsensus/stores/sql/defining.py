@@ -19,13 +19,14 @@ from cronsensus.model.states import SERIAL_ORIGINS
 from cronsensus.planning import next_nominal
 from cronsensus.stores.base import PutResult
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import INSERT_ERAS, NAMES_OF_DEFINITION, era_row, eras_after, last_eras
+from cronsensus.stores.sql.jobrows import INSERT_ERAS, NAMES_OF_DEFINITION, era_row, last_eras, readable_eras
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, LISTED_RUNNING, OF_JOBS, micros
 from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.schema import jobs, occurrences, releases, sessions
 from cronsensus.stores.sql.sessions import TAKES_TURNS, know_release, one_at_a_time
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
+from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
 
 _j, _o, _s = jobs.c, occurrences.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -258,18 +259,22 @@ def _first(declared: Declared, name: str, now: datetime) -> tuple[datetime, date
 
 def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> None:
     """Write new revisions; each begins an era now."""
+    rows = tx.unreadable.readable(rows, _numbered, lambda row: f"job {row.name!r} cannot be defined anew, and")
     if not rows:
         return
-    known = eras_after(tx, rows)
+    known = readable_eras(tx, rows)
     began = last_eras(tx, rows)
     changes: list[dict[str, Any]] = []
     new_eras: list[dict[str, Any]] = []
     serial: dict[int, list[int]] = {0: [], 1: []}
     for row in rows:
         spec = declared.specs[row.name]
-        watermark = row.watermark if row.retired_at is None else max(row.watermark, tx.now)
-        since = max(tx.now, watermark, began[row.id])
-        revision = row.revision + 1
+        # Defining a job again is also what mends a row that somebody wrote by hand.
+        watermark = row.watermark if sound(row.watermark) else tx.now
+        if row.retired_at is not None:
+            watermark = max(watermark, tx.now)
+        since = max(tx.now, watermark, began.get(row.id, watermark))
+        revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
         all_eras = (*known[row.id], Era(from_micros(since), spec.trigger, revision))
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
         columns = _columns(declared, row.name) | {
@@ -291,6 +296,12 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
     for is_serial, ids in serial.items():
         for statement in _SET_SERIAL:
             tx.change_in(statement, "ids", ids, space=tx.namespace, is_serial=is_serial)
+
+
+def _numbered(row: AnyRow) -> AnyRow:
+    """Return a row whose revision is a number, so that an UPDATE may ask for it."""
+    whole(row.revision)
+    return row
 
 
 def _columns(declared: Declared, name: str) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from collections import OrderedDict
 from typing import Generic, TypeVar
 
 from cronsensus.codec import loads
-from cronsensus.errors import CronsensusError, StoreCorrupt
+from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import Era, JobSpec
+from cronsensus.stores.unreadable import Unreadable
 
 MOST_KEPT = 4096
 
@@ -53,19 +54,14 @@ class Definitions:
     Attributes:
         specs: definitions.
         eras: the eras up to a definition, from the one on that held at the watermark when they were read.
+        unreadable: rows that were left out.
     """
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         """Keep the definitions and the eras of at most ``most`` of them."""
         self.specs: Recent[JobSpec] = Recent(most)
         self.eras: Recent[tuple[Era, ...]] = Recent(most)
-        self._complained: Recent[set[str]] = Recent(most)
-
-    def first_time(self, job: int, definition: str, what: str) -> bool:
-        """Whether ``what`` was not yet said of a definition: looks are many, and a log needs a complaint once."""
-        said = self._complained.get(job, definition) or set()
-        self._complained.put(job, definition, said | {what})
-        return what not in said
+        self.unreadable = Unreadable()
 
 
 def read_spec(text: str) -> JobSpec:
@@ -76,8 +72,8 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
-    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
         raise StoreCorrupt(
-            f"the store holds a job definition that this version cannot read ({error}): {text[:200]}; "
-            "upgrade cronsensus here, or define the job again"
+            f"the store holds a job definition that this version cannot read ({error}): {str(text)[:200]}; "
+            "upgrade cronsensus here, or define the job anew, with some change"
         ) from error

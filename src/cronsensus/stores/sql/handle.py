@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import wraps
@@ -26,8 +26,11 @@ from cronsensus.stores.sql.dialect import Dialect, TryAgain
 from cronsensus.stores.sql.lending import Lending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import is_of_values
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 MOST_TRIES = 12
 LONGEST_TRYING = 10.0
 """Seconds after which nothing is tried a third time: a try may itself have waited for a lock."""
@@ -104,6 +107,11 @@ class SqlHandle(Store):
         url, clock = self._given
         made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
         return made
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return what was left out because it cannot be read."""
+        return self._definitions.unreadable.texts()
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -214,6 +222,46 @@ class SqlHandle(Store):
             if explained is None:
                 raise
             raise explained from error
+
+    # --- rows that are not as they should be --------------------------------------------------------------------------
+
+    def _each(
+        self,
+        items: Sequence[Item],
+        act: Callable[[Sequence[Item]], list[Answer]],
+        name: Callable[[Item], str],
+        otherwise: Callable[[Item], Answer],
+    ) -> list[Answer]:
+        """Do something with all of ``items`` in one step; or with one after the other, if a row of one is in the way.
+
+        That one is told, and answered for as if it was not there: what belongs to the others must not wait for it.
+        """
+        if not items:
+            return []
+        try:
+            return act(items)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            if len(items) == 1:
+                self._definitions.unreadable.tell(name(items[0]), error)
+                return [otherwise(items[0])]
+        return [answer for one in items for answer in self._each([one], act, name, otherwise)]
+
+    def _carefully(self, act: Callable[..., list[Answer]], name: str) -> list[Answer]:
+        """Do something at once; or run by run, if one is in the way. If that fails too, tell it and go on."""
+        try:
+            return act(careful=False)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+        try:
+            return act(careful=True)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            self._definitions.unreadable.tell(name, error)
+            return []
 
     # --- set-up -------------------------------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ from typing import Any
 from sqlalchemy import Select, bindparam, insert, select
 
 from cronsensus.codec import loads
-from cronsensus.errors import CronsensusError, StoreCorrupt, UnknownJob
+from cronsensus.errors import StoreCorrupt, UnknownJob
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import eras, jobs
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import instant_of, is_of_values, sound, whole
 from cronsensus.triggers import trigger_from_json
 
 _j = jobs.c
@@ -131,6 +132,25 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
     return {row.id: holding(known[row.id] or (), row.watermark) for row in rows}
 
 
+def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, ...]]:
+    """Return ``eras_after``, for verbs that begin a new era; where one before cannot be read, there are none."""
+    try:
+        return eras_after(tx, rows)
+    except Exception as error:
+        if not is_of_values(error):
+            raise
+    found: dict[int, tuple[Era, ...]] = {}
+    for row in rows:
+        try:
+            found |= eras_after(tx, [row])
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            tx.unreadable.tell(f"what job {row.id} was before", error)
+            found[row.id] = ()
+    return found
+
+
 def holding(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
     at = from_micros(watermark)
@@ -146,12 +166,12 @@ def read_era(row: AnyRow) -> Era:
     """
     try:
         trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
-    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return Era(from_micros(instant_of(row.since)), trigger, whole(row.revision))
+    except Exception as error:
         raise StoreCorrupt(
-            f"the store holds a trigger that this version cannot read ({error}): {row.trigger[:200]}; "
-            "upgrade cronsensus here, or define the job again"
+            f"the store holds a trigger that this version cannot read ({error}): {str(row.trigger)[:200]}; "
+            "upgrade cronsensus here, or define the job anew, with some change"
         ) from error
-    return Era(from_micros(row.since), trigger, row.revision)
 
 
 def names_of(tx: Transaction, ids: Iterable[int]) -> dict[int, str]:
@@ -177,4 +197,5 @@ def era_row(job: int, since: int, revision: int, trigger: str | None) -> dict[st
 
 def last_eras(tx: Transaction, rows: Iterable[AnyRow]) -> dict[int, int]:
     """Return when the last era of each job began."""
-    return {row.job_id: row.since for row in tx.rows_in(_LAST_ERAS, "ids", [row.id for row in rows])}
+    found = tx.rows_in(_LAST_ERAS, "ids", [row.id for row in rows])
+    return {row.job_id: row.since for row in found if sound(row.since)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,6 @@ from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, litera
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
-from cronsensus.logger import Logger
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance, Share, newest_of
@@ -20,8 +19,8 @@ from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, SERIAL,
 from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, pauses, sessions
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import bounded, instant_of, read_one, whole
 
-_log = Logger("cronsensus.stores")
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64
@@ -187,12 +186,17 @@ def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
         now=from_micros(tx.now),
         jobs=tuple(_states(tx, due_rows[:limit])),
         more=more,
-        next_job=instant(seen.next_job) if agreed else from_micros(tx.now),
+        next_job=_some_instant(seen.next_job) if agreed else from_micros(tx.now),
         backlog=seen.backlog is not None,
-        next_pending=instant(seen.next_pending),
-        holders=tuple(session_view(tx, row) for row in open_sessions if row.held_runs),
+        next_pending=_some_instant(seen.next_pending),
+        holders=tuple(session_views(tx, (row for row in open_sessions if row.held_runs))),
         sessions=tuple(sorted(row.id for row in open_sessions if _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]),
     )
+
+
+def _some_instant(micros: Any) -> datetime | None:
+    """Return an instant; ``None`` for what is none, which a file of SQLite may hold."""
+    return from_micros(micros) if isinstance(micros, int) else None
 
 
 def upcoming(tx: Transaction, until: datetime, limit: int) -> list[JobState]:
@@ -203,7 +207,7 @@ def upcoming(tx: Transaction, until: datetime, limit: int) -> list[JobState]:
 def job_state(tx: Transaction, name: str) -> JobState | None:
     """Return what planning needs to know of a job that fires."""
     row = tx.row(_ONE_JOB, space=tx.namespace, name=name)
-    return None if row is None else _state(tx, row)
+    return None if row is None else read_one(row, lambda row: _state(tx, row), f"job {name!r}")
 
 
 def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
@@ -213,29 +217,31 @@ def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
         specs_of(tx, {row.id: row for row in rows})
         eras_after(tx, rows)
         return [_state(tx, row) for row in rows]
-    except StoreCorrupt:
+    except (StoreCorrupt, TypeError, ValueError, LookupError):
         pass
-    states = []
-    for row in rows:
-        try:
-            states.append(_state(tx, row))
-        except StoreCorrupt as error:
-            if tx.definitions.first_time(row.id, definition_of(row), "fire"):
-                _log.error("job %r is due and cannot be fired: %s", row.name, error)
-    return states
+    # One after the other, each by itself: what belongs to another is not asked of the one that can be read.
+    return tx.unreadable.readable(
+        rows, lambda row: _state(tx, row), lambda row: f"job {row.name!r} is due, cannot be fired, and"
+    )
 
 
 def _state(tx: Transaction, row: AnyRow) -> JobState:
     stretches: tuple[Stretch, ...] = ()
-    if row.pause_ended_at is not None and row.pause_ended_at > row.watermark:
-        found = tx.rows(_PAUSES, job=row.id, watermark=row.watermark)
-        stretches = tuple(Stretch(from_micros(one.start), instant(one.end)) for one in found)
+    watermark = instant_of(row.watermark)
+    if row.pause_ended_at is not None and instant_of(row.pause_ended_at) > watermark:
+        found = tx.rows(_PAUSES, job=row.id, watermark=watermark)
+        stretches = tuple(
+            Stretch(from_micros(instant_of(one.start)), from_micros(instant_of(one.end))) for one in found
+        )
+    found_eras = eras_after(tx, [row])[row.id]
+    if not found_eras:
+        raise StoreCorrupt(f"the store holds no era of job {row.name!r}; define the job anew")
     return JobState(
         id=row.id,
         spec=specs_of(tx, {row.id: row})[row.id],
-        revision=row.revision,
-        watermark=from_micros(row.watermark),
-        eras=eras_after(tx, [row])[row.id],
+        revision=whole(row.revision),
+        watermark=from_micros(watermark),
+        eras=found_eras,
         pauses=stretches,
         active=row.active,
         definition=definition_of(row),
@@ -249,7 +255,16 @@ def is_alive(tx: Transaction, row: AnyRow) -> bool:
 
 def _takes_turns(tx: Transaction, row: AnyRow) -> bool:
     """Whether the session of ``row`` is alive, and no guest."""
-    return row.concurrency > 0 and is_alive(tx, row)
+    try:
+        return bool(row.concurrency > 0 and is_alive(tx, row) and row.id.encode())
+    except Exception as error:  # noqa: BLE001 - told
+        tx.unreadable.tell(f"session {row.id!r} takes no turn, and", error)
+        return False
+
+
+def session_views(tx: Transaction, rows: Iterable[AnyRow]) -> list[SessionView]:
+    """Return those sessions that can be read."""
+    return tx.unreadable.readable(rows, lambda row: session_view(tx, row), lambda row: f"session {row.id!r}")
 
 
 def session_view(tx: Transaction, row: AnyRow) -> SessionView:
@@ -261,18 +276,18 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
         # Its clock ended with the boot that it belonged to: how long ago, nobody can say.
         left, state = -_MICROSECOND, "dead"
     else:
-        left = timedelta(microseconds=row.lease_until - tx.lease_now)
+        left = timedelta(microseconds=bounded(whole(row.lease_until) - tx.lease_now))
         state = "dead" if left <= timedelta(0) else "draining" if row.draining else "alive"
     return SessionView(
         id=row.id,
         node=row.node,
         host=row.host,
-        pid=row.pid,
-        pid_started=row.pid_started,
+        pid=whole(row.pid),
+        pid_started=whole(row.pid_started),
         release=row.release,
         version=row.version,
-        concurrency=row.concurrency,
-        functions=row.functions,
+        concurrency=whole(row.concurrency),
+        functions=whole(row.functions),
         state=state,
         started_at=from_micros(row.started_at),
         renewed_at=from_micros(row.renewed_at),

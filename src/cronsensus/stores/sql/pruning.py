@@ -10,12 +10,25 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, Select, bindparam, delete, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
 
-from cronsensus.instants import to_micros
+from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, verdicts
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import sound
 
 _o, _j, _v, _s = occurrences.c, jobs.c, verdicts.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -53,7 +66,9 @@ def _old_ranges(before: object) -> Select[tuple[int, int, int]]:
     )
 
 
-_KEPT: ColumnElement[int] = bindparam("now", type_=BigInteger) - _j.keep
+# In bounds, because a database does not take a sum that leaves its integers, and then nothing is pruned at all.
+_KEEP: ColumnElement[int] = case((_j.keep < 0, 0), (_j.keep > LATEST_MICROS, LATEST_MICROS), else_=_j.keep)
+_KEPT: ColumnElement[int] = bindparam("now", type_=BigInteger) - _KEEP
 _BEFORE: BindParameter[int] = bindparam("before", type_=BigInteger)
 
 
@@ -62,7 +77,7 @@ def _jobs_with_old(job: ColumnElement[int], ended: ColumnElement[Any], before: o
     earliest = select(job, func.min(ended).label("ended")).where(ended.is_not(None)).group_by(job)
     first = (earliest.with_hint(*along("final")) if ended is _o.finished_at else earliest).subquery("first")
     return (
-        select(_j.id, _j.keep, _j.watermark)
+        select(_j.id, _KEEP.label("keep"), _j.watermark)
         .join_from(first, jobs, _j.id == first.c.job_id)
         .where(_HERE, first.c.ended < before)
         .order_by(_j.id)
@@ -190,7 +205,7 @@ def prune(tx: Transaction, over: Over) -> int:
     tx.change_in(_DELETE_SESSIONS, "ids", over.sessions)
     horizons: dict[int, int] = {}
     for row in (*over.occurrences, *over.ranges):
-        if row.last is not None:
+        if sound(row.last):
             horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
     tx.change_many(_RAISE_HORIZON, [{"job": job, "pruned": last} for job, last in horizons.items()])
     return deleted

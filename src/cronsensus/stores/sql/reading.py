@@ -17,7 +17,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
-from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_view
+from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_views
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, instant, is_id
 from cronsensus.stores.sql.schema import along, listed
 from cronsensus.stores.sql.schema import jobs as jobs_table
@@ -29,6 +29,7 @@ from cronsensus.stores.sql.schema import sessions as sessions_table
 from cronsensus.stores.sql.schema import trail as trail_table
 from cronsensus.stores.sql.sessions import ALIVE, HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import bounded, read_one, whole
 
 _o, _j, _s, _t = occurrences_table.c, jobs_table.c, sessions_table.c, trail_table.c
 _NEWEST = 1 << 62
@@ -101,19 +102,39 @@ _COUNTS = select(
 def occurrence(tx: Transaction, number: int) -> Occurrence | None:
     """Return one occurrence."""
     row = tx.row(_ONE, occurrence=number, space=tx.namespace) if is_id(number) else None
-    return None if row is None else _occurrence(row, names_of(tx, [row.job_id]))
+    if row is None:
+        return None
+    return read_one(row, lambda row: _occurrence(row, names_of(tx, [row.job_id])), f"run {number}")
 
 
 def occurrences(
     tx: Transaction, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
 ) -> list[Occurrence]:
     """Return occurrences by id."""
+    job = None if where.job is None else find(tx, where.job)
+    if where.job is not None and job is None:
+        return []
+    query = _matching(where, None if job is None else job.id)
+    found: list[Occurrence] = []
+    while True:
+        if newest_first:
+            page = query.where(_o.id < (_NEWEST if after is None else after), listed(_o.id)).order_by(_o.id.desc())
+        else:
+            page = query.where(_o.id > (0 if after is None else after), listed(_o.id)).order_by(_o.id)
+        rows = tx.rows(page.limit(limit - len(found)), space=tx.namespace)
+        names = names_of(tx, (row.job_id for row in rows))
+        found += tx.unreadable.readable(rows, lambda row: _occurrence(row, names), lambda row: f"run {row.id}")  # noqa: B023
+        # A page with what cannot be read is short, and must not be taken for the last.
+        if len(found) >= limit or not rows or len(rows) == len(found):
+            return found
+        after = rows[-1].id
+
+
+def _matching(where: OccurrenceFilter, job: int | None) -> Select[Any]:
+    """Return the query for what matches, ``job`` being the id of the job that is asked for."""
     query: Select[Any] = _OCCURRENCES
-    if where.job is not None:
-        job = find(tx, where.job)
-        if job is None:
-            return []
-        query = query.where(_o.job_id == job.id)
+    if job is not None:
+        query = query.where(_o.job_id == job)
     if where.states:
         # In the text of the statement, where a database sees which partial index will do.
         query = query.where(or_(*(_o.state == literal_column(f"'{state.value}'") for state in where.states)))
@@ -131,13 +152,7 @@ def occurrences(
         query = query.with_hint(*along("failed"))  # without a condition, on MySQL, it has every state
     elif where.job is not None and where.key is None and (where.scheduled_from or where.scheduled_until):
         query = query.with_hint(*along("nominal"))
-    if newest_first:
-        query = query.where(_o.id < (_NEWEST if after is None else after), listed(_o.id)).order_by(_o.id.desc())
-    else:
-        query = query.where(_o.id > (0 if after is None else after), listed(_o.id)).order_by(_o.id)
-    rows = tx.rows(query.limit(limit), space=tx.namespace)
-    names = names_of(tx, (row.job_id for row in rows))
-    return [_occurrence(row, names) for row in rows]
+    return query
 
 
 def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
@@ -150,11 +165,11 @@ def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
         state=State(row.state),
         scheduled_for=instant(row.scheduled_for),
         due_at=from_micros(row.due_at),
-        priority=row.priority,
-        attempt=row.attempt,
-        crashes=row.crashes,
-        failures=row.failures,
-        token=row.token,
+        priority=whole(row.priority),
+        attempt=whole(row.attempt),
+        crashes=whole(row.crashes),
+        failures=whole(row.failures),
+        token=whole(row.token),
         session=row.session,
         node=row.node,
         reason=row.reason,
@@ -177,22 +192,30 @@ def runs(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[RunView]]:
     found = {row.id: row for row in tx.rows_in(_STANDING, "ids", filter(is_id, numbers), space=tx.namespace)}
     names = names_of(tx, (row.job_id for row in found.values()))
     views: dict[int, list[RunView]] = {number: [] for number in numbers}
-    for run in tx.rows_in(_RUNS, "ids", found):
+
+    def ended(run: AnyRow) -> RunView:
         row = found[run.occurrence_id]
-        views[row.id].append(
-            _run(
-                row,
-                run,
-                names[row.job_id],
-                finished_at=from_micros(run.finished_at),
-                end=run.end,
-                reason=run.reason,
-                error=read_error(run.error),
-            )
+        return _run(
+            row,
+            run,
+            names[row.job_id],
+            finished_at=from_micros(run.finished_at),
+            end=run.end,
+            reason=run.reason,
+            error=read_error(run.error),
         )
-    for row in found.values():
-        if row.state == "running":
-            views[row.id].append(_run(row, row, names[row.job_id], finished_at=None, end=None))
+
+    rows = tx.rows_in(_RUNS, "ids", found)
+    current = [row for row in found.values() if row.state == "running"]
+    for view in (
+        *tx.unreadable.readable(rows, ended, lambda run: f"the attempt of token {run.token}"),
+        *tx.unreadable.readable(
+            current,
+            lambda row: _run(row, row, names[row.job_id], finished_at=None, end=None),
+            lambda row: f"the attempt of run {row.id}",
+        ),
+    ):
+        views[view.occurrence].append(view)
     return views
 
 
@@ -202,8 +225,8 @@ def _run(row: AnyRow, run: AnyRow, job: str, **ended: Any) -> RunView:
         job=job,
         key=row.key,
         scheduled_for=instant(row.scheduled_for),
-        attempt=run.attempt,
-        token=run.token,
+        attempt=whole(run.attempt),
+        token=whole(run.token),
         session=run.session,
         node=run.node,
         started_at=from_micros(run.started_at),
@@ -215,16 +238,17 @@ def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int
     """Return log lines as (sequence, attempt, line), oldest first."""
     if not is_id(number) or tx.row(_ONE, occurrence=number, space=tx.namespace) is None:
         return []
-    return [
-        (row.sequence, row.attempt, LogLine(from_micros(row.at), row.level, row.text))
-        for row in tx.rows(_LOGS, occurrence=number, after=after, limit=limit)
-    ]
+    return tx.unreadable.readable(
+        tx.rows(_LOGS, occurrence=number, after=after, limit=limit),
+        lambda row: (whole(row.sequence), whole(row.attempt), LogLine(from_micros(row.at), row.level, row.text)),
+        lambda _: f"a log line of run {number}",
+    )
 
 
 def sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
     """Return open sessions, or the ended ones too; newest first."""
     rows = tx.rows(_SESSIONS if ended else _OPEN_SESSIONS, space=tx.namespace, limit=limit)
-    return [session_view(tx, row) for row in rows]
+    return session_views(tx, rows)
 
 
 def locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
@@ -233,21 +257,22 @@ def locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
         rows = tx.rows(_LOCKS, space=tx.namespace, limit=limit, **tx.clocks)
     else:
         rows = tx.rows(_LOCKS_OF, space=tx.namespace, of=name, limit=limit, **tx.clocks)
-    return [
-        LockView(
-            name=row.name,
-            holder=row.holder,
-            session=row.session,
-            token=row.token,
-            acquired_at=from_micros(row.acquired_at),
-            expires_in=timedelta(microseconds=row.lease_until - tx.lease_now),
-            place=row.place,
-            host=row.host,
-            pid=row.pid,
-            pid_started=row.pid_started,
-        )
-        for row in rows
-    ]
+    return tx.unreadable.readable(rows, lambda row: _lock(tx, row), lambda row: f"lock {row.name!r}")
+
+
+def _lock(tx: Transaction, row: AnyRow) -> LockView:
+    return LockView(
+        name=row.name,
+        holder=row.holder,
+        session=row.session,
+        token=whole(row.token),
+        acquired_at=from_micros(row.acquired_at),
+        expires_in=timedelta(microseconds=bounded(whole(row.lease_until) - tx.lease_now)),
+        place=whole(row.place),
+        host=row.host,
+        pid=row.pid,
+        pid_started=row.pid_started,
+    )
 
 
 def counts(tx: Transaction, limit: int) -> Counts:
@@ -267,7 +292,17 @@ def trail(tx: Transaction, target: str | None, after: int | None, limit: int) ->
     """Return the audit trail, newest first."""
     bounds = {"space": tx.namespace, "before": _NEWEST if after is None else after, "limit": limit}
     rows = tx.rows(_TRAIL, **bounds) if target is None else tx.rows(_TRAIL_OF, **bounds, of=target)
-    return [
-        TrailEntry(row.id, from_micros(row.at), row.by, row.action, row.target, row.why, loads(row.details))
-        for row in rows
-    ]
+    return tx.unreadable.readable(
+        rows,
+        lambda row: TrailEntry(
+            row.id, from_micros(row.at), row.by, row.action, row.target, row.why, _details(row.details)
+        ),
+        lambda row: f"entry {row.id} of the audit trail",
+    )
+
+
+def _details(text: str) -> dict[str, Any]:
+    details = loads(text)
+    if not isinstance(details, dict):
+        raise TypeError("its details are no object of JSON")
+    return details

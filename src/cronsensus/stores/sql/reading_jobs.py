@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from sqlalchemy import bindparam, func, select
 
+from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
@@ -20,6 +21,7 @@ from cronsensus.stores.sql.schema import jobs as jobs_table
 from cronsensus.stores.sql.schema import occurrences, verdicts
 from cronsensus.stores.sql.schema import pauses as pauses_table
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import read_one, whole
 
 _j, _v = jobs_table.c, verdicts.c
 
@@ -28,6 +30,7 @@ _ACTIVE = (
 )
 _VIEW = select(
     _j.id,
+    _j.name,
     *NAMES_OF_DEFINITION,
     _j.watermark,
     _j.horizon,
@@ -62,40 +65,48 @@ _RANGES = (
 
 def job(tx: Transaction, name: str) -> JobView | None:
     """Return one job, retired or not."""
-    views = _views(tx, tx.rows(_ONE, space=tx.namespace, name=name))
-    return views[0] if views else None
+    row = tx.row(_ONE, space=tx.namespace, name=name)
+    return None if row is None else read_one(row, lambda row: _view(tx, row), f"job {name!r}")
 
 
 def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
     """Return jobs by name, in the order of code points."""
-    return _views(tx, tx.rows(_ALL if retired else _LIVING, space=tx.namespace, after=after, limit=limit))
+    query = _ALL if retired else _LIVING
+    found: list[JobView] = []
+    while True:
+        rows = tx.rows(query, space=tx.namespace, after=after, limit=limit - len(found))
+        with suppress(StoreCorrupt):  # all in one statement; from here on they are known
+            specs_of(tx, {row.id: row for row in rows})
+        found += tx.unreadable.readable(rows, lambda row: _view(tx, row), lambda row: f"job {row.name!r}")
+        # A page with what cannot be read is short, and must not be taken for the last.
+        if len(found) >= limit or not rows or len(rows) == len(found):
+            return found
+        after = rows[-1].name
 
 
-def _views(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobView]:
-    specs = specs_of(tx, {row.id: row for row in rows})
-    return [
-        JobView(
-            id=row.id,
-            spec=specs[row.id],
-            revision=row.revision,
-            watermark=from_micros(row.watermark),
-            horizon=instant(row.horizon),
-            next_due=instant(row.next_due),
-            paused_at=instant(row.paused_at),
-            paused_by=row.paused_by,
-            paused_why=row.paused_why,
-            retired_at=instant(row.retired_at),
-            created_at=from_micros(row.created_at),
-            active=row.active,
-        )
-        for row in rows
-    ]
+def _view(tx: Transaction, row: AnyRow) -> JobView:
+    return JobView(
+        id=row.id,
+        spec=specs_of(tx, {row.id: row})[row.id],
+        revision=whole(row.revision),
+        watermark=from_micros(row.watermark),
+        horizon=instant(row.horizon),
+        next_due=instant(row.next_due),
+        paused_at=instant(row.paused_at),
+        paused_by=row.paused_by,
+        paused_why=row.paused_why,
+        retired_at=instant(row.retired_at),
+        created_at=from_micros(row.created_at),
+        active=row.active,
+    )
 
 
 def eras(tx: Transaction, name: str) -> list[Era]:
     """Return every era of a job's life, oldest first."""
     row = find(tx, name)
-    return [] if row is None else [read_era(era) for era in tx.rows(_ERAS, job=row.id)]
+    if row is None:
+        return []
+    return [read_one(era, read_era, f"an era of job {name!r}") for era in tx.rows(_ERAS, job=row.id)]
 
 
 def pauses(tx: Transaction, name: str) -> list[Stretch]:
@@ -103,7 +114,10 @@ def pauses(tx: Transaction, name: str) -> list[Stretch]:
     row = find(tx, name)
     if row is None:
         return []
-    return [Stretch(from_micros(one.start), instant(one.end)) for one in tx.rows(_PAUSES, job=row.id)]
+    return [
+        read_one(one, lambda one: Stretch(from_micros(one.start), instant(one.end)), f"a pause of job {name!r}")
+        for one in tx.rows(_PAUSES, job=row.id)
+    ]
 
 
 def ranges(
@@ -118,12 +132,19 @@ def ranges(
         query = query.where(_v.last >= to_micros(since))
     if until is not None:
         query = query.where(_v.first <= to_micros(until))
-    return [
-        LedgerRange(
+    return tx.unreadable.readable(
+        tx.rows(query, job=row.id, after=after, limit=limit),
+        lambda one: LedgerRange(
             one.id,
             name,
-            VerdictRange(from_micros(one.first), from_micros(one.last), State(one.state), one.reason, one.counted),
+            VerdictRange(
+                from_micros(one.first),
+                from_micros(one.last),
+                State(one.state),
+                one.reason,
+                None if one.counted is None else whole(one.counted),
+            ),
             from_micros(one.decided_at),
-        )
-        for one in tx.rows(query, job=row.id, after=after, limit=limit)
-    ]
+        ),
+        lambda one: f"verdict {one.id} of job {name!r}",
+    )

@@ -13,11 +13,12 @@ from cronsensus.model.states import Reason
 from cronsensus.planning import undecided_until
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
-from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, eras_after, find_locked, last_eras
+from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, find_locked, last_eras, readable_eras
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, OF_JOBS
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
 
 _j, _o = jobs.c, occurrences.c
 
@@ -26,7 +27,7 @@ _RETIRE = (
     .where(_j.id == bindparam("job"), _j.revision == bindparam("of_revision"), _j.retired_at.is_(None))
     .values(
         retired_at=bindparam("now"),
-        revision=_j.revision + 1,
+        revision=bindparam("new"),
         defined_at=bindparam("since"),
         watermark=bindparam("decided"),
         next_due=None,
@@ -50,28 +51,43 @@ def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     return True
 
 
+def _numbered(row: AnyRow) -> AnyRow:
+    """Return a row whose revision is a number, so that an UPDATE may ask for it."""
+    whole(row.revision)
+    return row
+
+
 def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
     """Retire jobs: cancel what waits, write down what nobody decided, and begin an era without a trigger."""
+    rows = tx.unreadable.readable(rows, _numbered, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return
     tx.change_in(_CANCEL_PENDING, "ids", [row.id for row in rows], space=tx.namespace, now=tx.now)
-    known = eras_after(tx, rows)
+    known = readable_eras(tx, rows)
     began = last_eras(tx, rows)
     ranges: list[dict[str, Any]] = []
     changes: list[dict[str, Any]] = []
     new_eras: list[dict[str, Any]] = []
     for row in rows:
-        watermark = row.watermark
+        watermark = row.watermark if sound(row.watermark) else tx.now
         # Where the clock was set back, the last era begins later than now; until then the one before it holds.
-        since = max(tx.now, watermark, began[row.id])
+        since = max(tx.now, watermark, began.get(row.id, watermark))
         undecided = undecided_until(known[row.id], from_micros(watermark), from_micros(since))
         if undecided is not None:
             ranges.append(verdict_row(tx, row.id, undecided))
             watermark = to_micros(undecided.last)
+        revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
         changes.append(
-            {"job": row.id, "of_revision": row.revision, "now": tx.now, "decided": watermark, "since": since}
+            {
+                "job": row.id,
+                "of_revision": row.revision,
+                "now": tx.now,
+                "decided": watermark,
+                "since": since,
+                "new": revision,
+            }
         )
-        new_eras.append(era_row(row.id, since, row.revision + 1, None))
+        new_eras.append(era_row(row.id, since, revision, None))
     if tx.change_many(_RETIRE, changes) != len(changes):
         raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
     tx.change_many(INSERT_VERDICTS, ranges)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
 
-from cronsensus.errors import LeaseLost
+from cronsensus.errors import LeaseLost, StoreCorrupt
 from cronsensus.instants import from_micros
+from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
@@ -24,6 +25,7 @@ from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, 
 from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, runs, sessions
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.unreadable import MOST_COUNTED, whole
 
 _s, _o = sessions.c, occurrences.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -245,7 +247,7 @@ def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta
     given = lease if runs else idle_lease
     set_lease(tx, session, given)
     cancel = {row.id: row.cancel_reason for row in runs if row.cancel_reason is not None}
-    held = tuple((row.id, row.token) for row in runs)
+    held = tuple((row.id, row.token) for row in runs if isinstance(row.token, int))
     return Renewal(alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now, held=held)
 
 
@@ -266,7 +268,7 @@ def find_dead(tx: Transaction, presumed: Collection[str]) -> list[str]:
     return [row.id for row in rows]
 
 
-def reclaim(tx: Transaction, session: str, *, presumed: bool) -> list[Takeover]:
+def reclaim(tx: Transaction, session: str, *, presumed: bool, careful: bool = False) -> list[Takeover]:
     """End one dead session and take over what it held.
 
     Safe when two nodes reclaim at the same instant, or the session is renewed: the UPDATE that ends it asks again
@@ -279,9 +281,9 @@ def reclaim(tx: Transaction, session: str, *, presumed: bool) -> list[Takeover]:
         return []
     parameters = {"session": session, "space": tx.namespace, "now": tx.now, "ended_as": "dead"}
     if tx.change(_END_OVERDUE, **parameters, why="lease ran out", **tx.clocks) == 1:
-        return _take_over(tx, session, "lease ran out", crashed=True)
+        return _take_over(tx, session, "lease ran out", crashed=True, careful=careful)
     if presumed and tx.change(_END, **parameters, why="process gone") == 1:
-        return _take_over(tx, session, "process gone", crashed=True)
+        return _take_over(tx, session, "process gone", crashed=True, careful=careful)
     return []
 
 
@@ -294,17 +296,27 @@ def _is_at_hand(tx: Transaction, session: str) -> bool:
     return len(locked) >= len(tx.rows(_HELD_IDS, **mine))
 
 
-def close_session(tx: Transaction, session: str) -> list[Takeover]:
+def close_session(tx: Transaction, session: str, *, careful: bool = False) -> list[Takeover]:
     """End a session in order. Safe: only the UPDATE that found it open goes on."""
     why = "closed in order"
     if tx.change(_END, session=session, space=tx.namespace, now=tx.now, ended_as="closed", why=why) != 1:
         return []
-    return _take_over(tx, session, why, crashed=False)
+    return _take_over(tx, session, why, crashed=False, careful=careful)
 
 
-def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool) -> list[Takeover]:
+class _Taken(NamedTuple):
+    """What becomes of one run, and the rows that say so; of ``back`` and ``closed`` one is empty."""
+
+    back: tuple[dict[str, Any], ...]
+    closed: tuple[dict[str, Any], ...]
+    ended: tuple[Any, ...]
+    takeover: Takeover
+
+
+def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool, careful: bool = False) -> list[Takeover]:
     """Decide what becomes of the runs of a session that was just ended, and free its locks."""
-    taken = _cut_off(tx, tx.rows(_HELD, session=session, space=tx.namespace), why, crashed=crashed)
+    held = tx.rows(_HELD, session=session, space=tx.namespace)
+    taken = _cut_off(tx, held, why, crashed=crashed, careful=careful)
     tx.change(_FREE_LOCKS, session=session, space=tx.namespace)
     return taken
 
@@ -325,38 +337,85 @@ def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[bool]:
         if row is not None and ok:
             current.append(row)
             del found[claim.id]
-    _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")
-    return answers
+    done = {one.id for one in _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")}
+    return [ok and claim.id in done for ok, claim in zip(answers, claims, strict=True)]
 
 
-def _cut_off(tx: Transaction, held: Sequence[AnyRow], why: str, *, crashed: bool) -> list[Takeover]:
-    """Decide what becomes of runs, locked by this transaction, that are cut off."""
-    specs = specs_of(tx, {row.job_id: row for row in held})
-    back: list[dict[str, Any]] = []
-    closed: list[dict[str, Any]] = []
-    ended: list[tuple[Any, ...]] = []
-    taken: list[Takeover] = []
+def _cut_off(
+    tx: Transaction, held: Sequence[AnyRow], why: str, *, crashed: bool, careful: bool = False
+) -> list[Takeover]:
+    """Decide what becomes of runs, locked by this transaction, that are cut off.
+
+    With ``careful`` each run is written by itself, and one that the database refuses stays as it is.
+    """
+    specs = _readable_specs(tx, held)
+    taken = tx.unreadable.readable(
+        held, lambda row: _take(tx, row, why, specs.get(row.job_id), crashed=crashed), _name_of_run
+    )
+    if careful:
+        taken = tx.unreadable.readable(
+            taken, lambda one: _write_alone(tx, one), lambda one: f"run {one.takeover.id} that was cut off"
+        )
+    else:
+        _write(tx, taken)
+    return [one.takeover for one in taken]
+
+
+def _name_of_run(row: AnyRow) -> str:
+    return f"run {row.id} that was cut off"
+
+
+def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpec]:
+    """Return the definitions of jobs by id, where they can be read."""
+    jobs_of = {row.job_id: row for row in held}
+    try:
+        return specs_of(tx, jobs_of)
+    except StoreCorrupt:
+        found: dict[int, JobSpec] = {}
+        for job, row in jobs_of.items():
+            try:
+                found |= specs_of(tx, {job: row})
+            except StoreCorrupt as error:
+                tx.unreadable.tell(f"job {job} whose run was cut off", error)
+        return found
+
+
+def _take(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _Taken:
+    """Decide what becomes of a run.
+
+    One whose definition cannot be read is failed: nobody can tell whether it may be run again.
+    """
     crash = f"{Reason.CRASHED}: {why}"
-    for row in held:
-        policies = specs[row.job_id].policies
-        reason = crash if crashed else why
-        crashes = row.crashes + crashed
-        change = {"occurrence": row.id, "held": row.token, "crashed": crashes, "because": reason}
-        if row.cancel_reason is not None:
-            became = State.CANCELLED
-            closed.append({**change, "became": "cancelled", "because": row.cancel_reason, "now": tx.now})
-        elif policies.on_crash == "fail" or (crashed and crashes >= policies.max_crashes):
-            became = State.FAILED
-            closed.append({**change, "became": "failed", "because": crash, "now": tx.now})
-        else:
-            became = State.PENDING
-            back.append({**change, "due": min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND)})
-        ended.append(run_of(row, tx.now, "crashed" if crashed else "released", reason))
-        taken.append(Takeover(row.id, row.name, row.key, row.token, row.session, became, reason))
-    tx.change_many(_TAKE_BACK, back)
-    tx.change_many(_CLOSE, closed)
-    tx.change_tuples(INSERT_RUN, RUN, ended)
-    return taken
+    reason = crash if crashed else why
+    crashes = min(whole(row.crashes) + crashed, MOST_COUNTED)
+    change = {"occurrence": row.id, "held": row.token, "crashed": crashes, "because": reason}
+    back: tuple[dict[str, Any], ...] = ()
+    closed: tuple[dict[str, Any], ...] = ()
+    if row.cancel_reason is not None:
+        became = State.CANCELLED
+        closed = ({**change, "became": "cancelled", "because": row.cancel_reason, "now": tx.now},)
+    elif spec is None or spec.policies.on_crash == "fail" or (crashed and crashes >= spec.policies.max_crashes):
+        became = State.FAILED
+        closed = ({**change, "became": "failed", "because": crash, "now": tx.now},)
+    else:
+        became = State.PENDING
+        back = ({**change, "due": min(whole(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND)},)
+    ended = run_of(row, tx.now, "crashed" if crashed else "released", reason)
+    name = f"job {row.job_id}" if row.name is None else row.name
+    return _Taken(back, closed, ended, Takeover(row.id, name, row.key, row.token, row.session, became, reason))
+
+
+def _write(tx: Transaction, taken: Sequence[_Taken]) -> None:
+    tx.change_many(_TAKE_BACK, [row for one in taken for row in one.back])
+    tx.change_many(_CLOSE, [row for one in taken for row in one.closed])
+    tx.change_tuples(INSERT_RUN, RUN, [one.ended for one in taken])
+
+
+def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
+    """Write what becomes of one run, or nothing of it."""
+    with tx.connection.begin_nested():
+        _write(tx, [one])
+    return one
 
 
 RUN = (
@@ -376,4 +435,5 @@ RUN = (
 
 def run_of(row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None) -> tuple[Any, ...]:
     """Return the record of an attempt that ends now."""
-    return (row.token, row.id, row.attempt, row.session, row.node, row.started_at, now, end, reason, error)
+    started = now if row.started_at is None else row.started_at
+    return (row.token, row.id, row.attempt, row.session, row.node, started, now, end, reason, error)

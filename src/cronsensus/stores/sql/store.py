@@ -54,6 +54,7 @@ from cronsensus.stores.sql.dialect import Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
+from cronsensus.stores.unreadable import is_of_values
 
 
 class SqlStore(SqlHandle):
@@ -108,8 +109,9 @@ class SqlStore(SqlHandle):
     @repeated
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out."""
-        if not plans:
-            return []
+        return self._each(plans, self._fire, lambda plan: f"job {plan.job!r} cannot be fired", lambda _: False)
+
+    def _fire(self, plans: Sequence[Plan]) -> list[bool]:
         with self._writing() as tx:
             return firing.fire(tx, plans)
 
@@ -135,9 +137,14 @@ class SqlStore(SqlHandle):
         further = check_ahead(ahead)
         if not plans:
             return [], []
-        with self._writing() as tx:
-            fired = firing.fire(tx, plans, further)
-            taken = claiming.claim(tx, session, limit, functions, lease, ahead=further) if any(fired) else None
+        try:
+            with self._writing() as tx:
+                fired = firing.fire(tx, plans, further)
+                taken = claiming.claim(tx, session, limit, functions, lease, ahead=further) if any(fired) else None
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            return self.fire(plans), []
         return fired, [] if taken is None else taken.claims()
 
     @repeated
@@ -160,24 +167,33 @@ class SqlStore(SqlHandle):
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Record how attempts ended."""
         finishing.refuse_impossible(outcomes)
-        if not outcomes:
-            return []
+        return self._each(
+            outcomes,
+            self._finish,
+            lambda one: f"the end of run {one.id} cannot be recorded",
+            lambda one: Settled(one.id, one.token, accepted=False, state=None),
+        )
+
+    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         with self._writing() as tx:
             return finishing.finish(tx, outcomes)
 
     @repeated
     def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         """Give claims back."""
-        if not claims:
-            return []
-        with self._writing() as tx:
-            return finishing.release(tx, claims, cut)
+
+        def release(some: Sequence[Claim]) -> list[bool]:
+            with self._writing() as tx:
+                return finishing.release(tx, some, cut)
+
+        return self._each(claims, release, lambda one: f"run {one.id} cannot be given back", lambda _: False)
 
     @repeated
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines."""
-        if not notes:
-            return []
+        return self._each(notes, self._note, lambda one: f"what run {one.id} says cannot be kept", lambda _: False)
+
+    def _note(self, notes: Sequence[Note]) -> list[bool]:
         with self._writing() as tx:
             return finishing.note(tx, notes)
 
@@ -219,8 +235,12 @@ class SqlStore(SqlHandle):
     @repeated
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order."""
-        with self._writing() as tx:
-            return sessions.close_session(tx, session)
+
+        def close(*, careful: bool) -> list[Takeover]:
+            with self._writing() as tx:
+                return sessions.close_session(tx, session, careful=careful)
+
+        return self._carefully(close, f"session {session!r} cannot be ended")
 
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End dead sessions, each in a transaction of its own; look for them without the write lock."""
@@ -233,8 +253,11 @@ class SqlStore(SqlHandle):
 
     @repeated
     def _reclaim(self, session: str, *, presumed: bool) -> list[Takeover]:
-        with self._writing() as tx:
-            return sessions.reclaim(tx, session, presumed=presumed)
+        def reclaim(*, careful: bool) -> list[Takeover]:
+            with self._writing() as tx:
+                return sessions.reclaim(tx, session, presumed=presumed, careful=careful)
+
+        return self._carefully(reclaim, f"session {session!r} cannot be ended")
 
     @repeated
     def drain(self, session: str, *, by: str, why: str) -> bool:

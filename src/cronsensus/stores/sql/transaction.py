@@ -11,6 +11,7 @@ from sqlalchemy.sql.base import Executable
 
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.unreadable import Unreadable
 
 Value = TypeVar("Value")
 
@@ -37,6 +38,11 @@ class Transaction:
         self.namespace = namespace
         self.definitions = definitions
         self._reading = dialect.read_clocks(connection) if read else None
+
+    @property
+    def unreadable(self) -> Unreadable:
+        """Return where rows are told that were left out."""
+        return self.definitions.unreadable
 
     @property
     def reading(self) -> Reading:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Insert, Table
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock, SystemClock
@@ -33,6 +34,9 @@ _PREPARED: WeakKeyDictionary[Executable, dict[Shape, Prepared | None]] = WeakKey
 """By statement, for all handles of the process; most statements are constants of their modules and stay."""
 _RETURNING_SINCE = (3, 35, 0)
 _TAKE_TOKENS = TAKE_TOKENS.returning(counters.c.value)
+
+
+_NOT_TEXT = "Could not decode to UTF-8"
 
 
 class SqliteDialect(Dialect):
@@ -137,6 +141,20 @@ class SqliteDialect(Dialect):
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""
+        try:
+            return self._rows(connection, statement, parameters)
+        except (sqlite3.OperationalError, OperationalError) as error:
+            if _NOT_TEXT not in str(error):
+                raise
+        # Rare, and slower: with half characters shown as escapes, so that what stands beside them can be read.
+        driver = _driver(connection)
+        driver.text_factory = _as_escapes
+        try:
+            return self._rows(connection, statement, parameters)
+        finally:
+            driver.text_factory = str
+
+    def _rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         prepared = self._prepare(connection, statement, parameters)
         if prepared is None:
             return super().rows(connection, statement, parameters)
@@ -203,6 +221,10 @@ def _try_to_begin(driver: sqlite3.Connection) -> bool:
             return False
         raise
     return True
+
+
+def _as_escapes(raw: bytes) -> str:
+    return raw.decode(errors="backslashreplace")
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:

@@ -1,0 +1,82 @@
+"""SQLite lets anything into any column; nothing of it may stop more than the row that it stands in."""
+
+import os
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from cronsensus.clock import ManualClock
+from cronsensus.stores.sql.schema import metadata
+from cronsensus.stores.sql.sqlite import SqliteStore
+from tests.scratch import in_memory
+from tests.stores.poison.scene import START, furnish, goes_on
+from tests.stores.poison.sql import WHOLE, poisons, pour
+
+ALL = os.environ.get("CRONSENSUS_TEST_POISON") == "all"
+MOST = 10_000 if ALL else 1
+"""Values for each column; the long form tries all of them."""
+
+
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory):
+    with TemporaryDirectory(dir=in_memory()) as folder:
+        clock = ManualClock(START)
+        store = SqliteStore(f"sqlite:///{folder}/furnished.db", clock=clock)
+        furnish(store, clock)
+        store.close()
+        with create_engine(f"sqlite:///{folder}/furnished.db", poolclass=NullPool).connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        yield Path(folder) / "furnished.db", clock
+
+
+def on_a_copy(furnished, poison=None):
+    """Pour poison into a copy of the furnished store and let a node go on there; whether it was let in."""
+    path, clock = furnished
+    copy = path.with_name("copy.db")
+    for old in path.parent.glob("copy.db*"):
+        old.unlink() if old.is_file() or old.is_fifo() else shutil.rmtree(old, ignore_errors=True)
+    shutil.copyfile(path, copy)
+    if poison is not None:
+        engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
+        with engine.connect() as connection:
+            if not pour(connection, poison):
+                return False
+    now = ManualClock(clock.now())
+    now.advance(clock.monotonic() - now.monotonic())
+    now.step(clock.now() - now.now())
+    store = SqliteStore(f"sqlite:///{copy}", clock=now)
+    try:
+        goes_on(store, now)
+    finally:
+        store.close()
+    return True
+
+
+COLUMNS = [
+    (table.name, column.name)
+    for table in metadata.tables.values()
+    if table.name not in WHOLE
+    for column in table.columns
+]
+
+
+def test_an_intact_store_passes(furnished):
+    assert on_a_copy(furnished)
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=lambda name: name.removeprefix("cronsensus_"))
+def test_poison_in_one_column_stops_nothing_else(furnished, table, column):
+    of_column = [poison for poison in poisons(sqlite=True) if (poison.table, poison.column) == (table, column)]
+    first = sum(map(ord, table + column)) % len(of_column)
+    chosen = (of_column[first:] + of_column[:first])[:MOST]
+    failed = {}
+    for poison in chosen:
+        try:
+            on_a_copy(furnished, poison)
+        except Exception as error:  # noqa: BLE001 - told below
+            failed[str(poison)] = f"{type(error).__name__}: {str(error)[:300]}"
+    assert not failed
