@@ -30,6 +30,7 @@ from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.evidence import host_identity, started_at
 from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
 from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.node.leaving import within
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -37,7 +38,10 @@ _log = Logger("cronsensus.node")
 IDLE_FOR = 60.0
 """Seconds after which a session that nobody needs is closed."""
 LONGEST_WAIT = 3600.0
-JOIN = 10.0
+LEAVE_WITHIN = 3.0
+"""Seconds that closing waits for the store to take back what was held …"""
+JOIN = 1.0
+"""… and for the thread that renewed it, which may be in the middle of a verb."""
 _SHORT_LEASE = timedelta(seconds=10)
 
 
@@ -151,7 +155,7 @@ class Guest:
             self._lose(lease, "this process let go of its session")
         if handles is not None:
             if lease is not None:
-                self._leave(handles[0], lease, held=held)
+                self._leave_soon(handles[0], lease, held=held)
             if thread is not None and thread is not threading.current_thread():
                 thread.join(JOIN)
             for handle in handles:
@@ -210,6 +214,10 @@ class Guest:
             concurrency=0,
             version=version("cronsensus"),
         )
+
+    def _leave_soon(self, store: Store, lease: SessionLease, *, held: bool) -> None:
+        if not within(LEAVE_WITHIN, lambda: self._leave(store, lease, held=held)) and held:
+            _log.warning("the store does not answer: what this process held is free when its lease ends")
 
     def _leave(self, store: Store, lease: SessionLease, *, held: bool) -> None:
         try:

@@ -24,6 +24,7 @@ from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.keeper import SOONEST, Keeper
 from cronsensus.node.lease import Asked, SessionLease
+from cronsensus.node.leaving import LEAVING, within
 from cronsensus.node.listener import Listener
 from cronsensus.node.run import Run
 from cronsensus.node.settings import NodeSettings
@@ -33,7 +34,6 @@ from cronsensus.stores.base import Store
 _log = Logger("cronsensus.node")
 
 AFTER_A_BUG = 1.0
-JOIN = 10.0
 STUCK_LOOK = 10.0
 """Seconds between two looks whether the rounds go on."""
 STUCK_LOOKS = 12
@@ -113,6 +113,7 @@ class Node:
         )
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
+        self._leaving_until = 0.0
         self._trust_lock = threading.Lock()
         self._trust_watch: Deadline | None = None
         self._trust_until = 0.0
@@ -194,10 +195,11 @@ class Node:
         """
         self.drain()
         all_ended = not self._threads or (self._enough.wait(drain.total_seconds()) and self._drained.is_set())
+        self._leaving_until = self._clock.monotonic() + LEAVING
         self._stopping.set()
         self.wake()
         for thread in self._threads[:1]:
-            thread.join(0.0 if self._stuck else JOIN)
+            thread.join(0.0 if self._stuck else LEAVING / 2)
         self._stop_what_can_be_stopped()
         self._keeper.stop()
         self.close()
@@ -210,13 +212,14 @@ class Node:
     def close(self) -> None:
         """Close the session and free everything; for a node whose start failed, too."""
         try:
-            if self._stuck and self._threads[0].is_alive():
-                self._end_session_of_a_stuck_node()
-            elif any(thread.is_alive() for thread in self._threads[:1]):
-                # Its handle is in use, by a verb that does not come back; two threads in one step is no way out.
-                _log.warning("the store does not answer: the session is left to end with its lease")
+            # A handle that is in use, by a verb that does not come back, is not used by a second thread.
+            in_use = any(thread.is_alive() for thread in self._threads[:1])
+            if self._stuck and in_use:
+                heard = self._in_time(self._end_session_of_a_stuck_node)
             else:
-                self.conductor.end()
+                heard = not in_use and self._in_time(self.conductor.end)
+            if not heard:
+                _log.warning("the store does not answer: the session is left to end with its lease")
         except StoreError as error:
             _log.warning("the session could not be closed, others will notice within its lease: %s", error)
         _leave_logs(self)
@@ -225,10 +228,21 @@ class Node:
             executor.close()
         self._deadlines.close()
         for thread in self._threads[1:]:
-            thread.join(JOIN)
-        flush(LAST_WORDS)
+            thread.join(max(SOONEST, self._left_to_leave))
+        flush(min(LAST_WORDS, max(SOONEST, self._left_to_leave)))
         self._keeper_store.close()
         self._store.close()
+
+    def _in_time(self, last_words: Callable[[], None]) -> bool:
+        """Say last words to the store; ``False``: it did not hear them in time."""
+        if not self._threads:
+            last_words()
+            return True
+        return within(max(LEAVING / 4, self._left_to_leave), last_words)
+
+    @property
+    def _left_to_leave(self) -> float:
+        return self._leaving_until - self._clock.monotonic()
 
     def _stop_what_can_be_stopped(self) -> None:
         """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
@@ -312,7 +326,7 @@ class Node:
 
     def _end_session_of_a_stuck_node(self) -> None:
         lease, keeper = self.conductor.lease, self._threads[1]
-        keeper.join(JOIN)
+        keeper.join(max(SOONEST, self._left_to_leave))
         if lease is not None and not keeper.is_alive():
             self._keeper_store.close_session(lease.session)
             self._keeper_store.notify()
