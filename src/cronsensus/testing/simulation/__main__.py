@@ -8,7 +8,7 @@ from random import SystemRandom
 import click
 
 from cronsensus.clock import SystemClock
-from cronsensus.testing.simulation import Simulation, simulate
+from cronsensus.testing.simulation import Parts, Simulation, simulate
 
 
 @click.command()
@@ -18,7 +18,8 @@ from cronsensus.testing.simulation import Simulation, simulate
     "--trace/--no-trace", default=None, help="Print what happened. Defaults to: when something must not have."
 )
 @click.option("--about", default=None, help="Print only the lines in which this text occurs.")
-def main(seed: int | None, seeds: int, trace: bool | None, about: str | None) -> None:  # noqa: FBT001 - click calls it
+@click.option("--forgets", is_flag=True, help="Let the store lose what it acknowledged in its last moments.")
+def main(seed: int | None, seeds: int, trace: bool | None, about: str | None, forgets: bool) -> None:  # noqa: FBT001 - click calls it
     """Simulate a cluster with crashes, pauses, wrong clocks and lost answers; exit 1 if a promise was broken."""
     first = SystemRandom().randrange(10**9) if seed is None else seed
     clock = SystemClock()
@@ -26,7 +27,7 @@ def main(seed: int | None, seeds: int, trace: bool | None, about: str | None) ->
     broken: list[Simulation] = []
     seconds, verbs, faults = 0.0, 0, 0
     for number in range(first, first + seeds):
-        result = simulate(number)
+        result = simulate(number, Parts(forgets=True)) if forgets else simulate(number)
         seconds, verbs, faults = seconds + result.seconds, verbs + result.verbs, faults + result.faults
         if trace or (trace is None and not result.ok and not broken):
             for line in result.trace.lines(about):
@@ -41,7 +42,7 @@ def main(seed: int | None, seeds: int, trace: bool | None, about: str | None) ->
         f"{faults} faults; {seeds / took:.0f} seeds a second"
     )
     if seeds == 1:
-        click.echo(f"trace {simulate(first).trace.digest()}")
+        click.echo(f"trace {result.trace.digest()}")
     if broken:
         click.echo(f"again: make simulate SEED={broken[0].seed}")
         sys.exit(1)

@@ -6,12 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cronsensus.clock import Clock
-from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The store; a test that removes one of its safeguards puts something else in its place."""
+    """What may be another than the real one.
 
-    store: Callable[[Clock], Store] = lambda clock: MemoryStore(clock=clock)
+    Attributes:
+        store: makes the store; a test that removes one of its safeguards puts something else in its place.
+        forgets: whether the store now and then loses what it acknowledged in its last moment.
+    """
+
+    store: Callable[[Clock], MemoryStore] = lambda clock: MemoryStore(clock=clock)
+    forgets: bool = False

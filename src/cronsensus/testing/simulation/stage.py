@@ -122,6 +122,9 @@ class Stage(Protocol):
     def interfere(self, job: str) -> None:
         """Let somebody change something about a job in this moment."""
 
+    def remember(self) -> None:
+        """Let the store forget, a moment later, whatever comes from now on."""
+
     def hint_all(self, who: str) -> None:
         """Wake the nodes."""
 

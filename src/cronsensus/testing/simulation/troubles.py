@@ -39,6 +39,9 @@ class Troubles:
         if scenario.rough and scenario.clock_steps:
             for _ in range(rng.randint(1, 3)):
                 world.at(rng.randint(0, scenario.micros), self._step_clock)
+        if world.parts.forgets:
+            for _ in range(rng.randint(1, 4)):
+                world.at(rng.randint(3 * SECOND, scenario.micros - 6 * SECOND), world.remember)
         if scenario.rough and len(scenario.releases) > 1:
             world.at(rng.randint(20 * SECOND, scenario.micros - 30 * SECOND), self._deploy)
 

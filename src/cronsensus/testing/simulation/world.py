@@ -12,6 +12,7 @@ from typing import Any
 from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
+from cronsensus.stores.memory.snapshots import restore, take
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
 from cronsensus.testing.simulation.judge import Judge
@@ -58,6 +59,7 @@ class World:
         self.release = 0
         self._gone: set[int] = set()
         self._pids = 0
+        self._forgot_at = -1
         self._order = 0
         self._events: list[tuple[int, float, int, Callable[[], None], Process | None]] = []
 
@@ -121,7 +123,13 @@ class World:
         self.start_node("helper")
         self.after(AFTERWARDS, self._finish)
         for micros in range(AFTERWARDS // 2, AFTERWARDS + LOOK, LOOK // 4):
-            self.after(micros, lambda: nobody_waits(self.judge, self.nodes))
+            self.after(micros, self._look_around)
+
+    def _look_around(self) -> None:
+        nobody_waits(self.judge, self.nodes)
+        if self.parts.forgets:
+            outside = set(self.outsiders)
+            self.judge.nobody_goes_on(work for work in self.judge.live.values() if work.node not in outside)
 
     def _finish(self) -> None:
         self.people.leave_alone()
@@ -214,6 +222,23 @@ class World:
             self.commit(who, verb, args, kwargs)
         except CronsensusError:
             return
+
+    def remember(self) -> None:
+        """Let the store forget, a moment later, whatever comes from now on: as if a standby took over that lags."""
+        before, books = take(self.store), self.judge.remember()
+        asked_at = self.clock.micros
+        micros = int(0.1 * 50 ** self.rng.random() * SECOND)
+
+        def forget() -> None:
+            if self._forgot_at > asked_at:
+                return  # this moment is forgotten itself
+            self._forgot_at = self.clock.micros
+            self.faults += 1
+            self.trace.add(self.clock.micros, "store", "FORGETS", f"{micros / SECOND:g}s")
+            restore(self.store, before)
+            self.judge.forget(books)
+
+        self.after(micros, forget)
 
     def hint_all(self, who: str) -> None:
         """Wake the nodes: some hints are lost, some come twice, none is needed."""

@@ -77,11 +77,15 @@ class Record:
 
 @dataclass(slots=True, eq=False)
 class SessionBook:
-    """A session; ``until`` is the end of its lease in true microseconds."""
+    """A session; ``until`` is the end of its lease in true microseconds.
+
+    ``forgot``: the store was set back in its life, so its node may believe more of it than is so.
+    """
 
     id: str
     until: int
     ended: bool = False
+    forgot: bool = False
 
     def alive(self, micros: int) -> bool:
         """Whether nobody ended it and its lease has not run out."""

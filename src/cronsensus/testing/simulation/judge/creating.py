@@ -71,7 +71,7 @@ class CreatingRules(Bench):
             self.broken(
                 "overlap", f"{plan.job} is planned for {plan.active_seen} active occurrences, and has {counted}"
             )
-        if not self.stage.scenario.rough:
+        if not self.stage.scenario.rough and not self.stage.parts.forgets:
             self._punctual(job, plan)
         job.watermark = max(job.watermark, plan.watermark)
         if plan.cancel_previous:

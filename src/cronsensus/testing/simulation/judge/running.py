@@ -9,12 +9,13 @@ from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.base import AT_ONCE
 from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.judge.bench import Bench, Seen
+from cronsensus.testing.simulation.judge.bench import Seen
 from cronsensus.testing.simulation.judge.books import EARLY, FUZZ, Record, SessionBook, to_micros
+from cronsensus.testing.simulation.judge.forgetting import ForgettingRules
 from cronsensus.testing.simulation.stage import Attempt, Stage
 
 
-class RunningRules(Bench):
+class RunningRules(ForgettingRules):
     """One run at a time is current, under a new token; only it decides what becomes of its occurrence."""
 
     def __init__(self, stage: Stage) -> None:
@@ -66,6 +67,7 @@ class RunningRules(Bench):
         record.progress = None
         record.begins = self.micros + to_micros(max(record.due_at - self.now, timedelta(0)))
         self._last_token = max(self._last_token, claim.token)
+        self.given.add(claim.token)
 
     def _expire(self) -> None:
         """A claim first gives up what never started and is too late by now."""
@@ -92,7 +94,8 @@ class RunningRules(Bench):
         for work in self.live.values():
             # In the very moment in which a process goes on it may not have come to tell its runs yet.
             awake = self.micros > work.node.thaw_at
-            if work.call.run.id == record.id and awake and not work.call.run.lease_lost.is_set():
+            told = work.call.run.lease_lost.is_set() or self.may_be_mistaken(work)
+            if work.call.run.id == record.id and awake and not told:
                 self.broken("lease_lost", f"{record} is taken over from {work.node.name}, where nobody told the run")
 
     def _there_is_room(self, record: Record) -> None:
@@ -112,8 +115,14 @@ class RunningRules(Bench):
         """Look at an attempt that a node starts."""
         claim = work.call.claim
         self.stage.trace.add(self.micros, work.node.name, "begins", claim.job, claim.id, f"token={claim.token}")
+        self.began[claim.token] = claim.spec.policies.on_crash == "fail"
+        self.live[claim.id, claim.token] = work
+        if self.may_be_mistaken(work) and not self._is_current(claim.id, claim.token):
+            return
         record, session = self.by_id[claim.id], self.sessions[claim.session]
-        if not session.alive(self.micros):
+        if session.forgot:
+            pass
+        elif not session.alive(self.micros):
             self.broken("trust", f"{record} was started on {work.node.name} after its lease had run out")
         elif record.state is not State.RUNNING or record.token != claim.token:
             self.broken("trust", f"{record} was started on {work.node.name} under the token {claim.token}, not current")
@@ -126,7 +135,10 @@ class RunningRules(Bench):
             if record.begun:
                 self.broken("at most once", f"{record} was begun under {record.begun} and again under {claim.token}")
             record.begun.append(claim.token)
-        self.live[claim.id, claim.token] = work
+
+    def _is_current(self, number: int, token: int) -> bool:
+        record = self.by_id.get(number)
+        return record is not None and record.state is State.RUNNING and record.token == token
 
     def work_ends(self, work: Attempt, kind: EndingKind) -> None:
         """Look at an attempt that ended by itself."""
@@ -144,8 +156,10 @@ class RunningRules(Bench):
     def finish(self, seen: Seen) -> None:
         """Look at each result: accepted if its token is current, or answered as the first time."""
         for outcome, settled in zip(seen.args[0], seen.answer, strict=True):
-            record = self.by_id[outcome.id]
-            if record.pruned:
+            record = self.by_id.get(outcome.id)
+            if record is None:
+                self._unknown(outcome.id, settled.accepted)
+            elif record.pruned:
                 self._expect(record, settled, accepted=False, state=None)
             elif record.state is State.RUNNING and record.token == outcome.token:
                 self._accept(record, outcome, settled)
@@ -185,10 +199,18 @@ class RunningRules(Bench):
         elif lease_lost and outcome.state is State.SUCCEEDED:
             self.broken("lease_lost", f"{record} succeeded by a run that was told to stop because its lease was lost")
 
+    def _unknown(self, number: int, accepted: bool) -> None:  # noqa: FBT001 - the store's
+        """Look at an answer about an occurrence that the store forgot."""
+        if accepted or not self.forgotten:
+            self.broken("unknown", f"#{number} was never created; accepted: {accepted}")
+
     def note(self, seen: Seen) -> None:
         """Look at what attempts say of themselves: only the current one is heard."""
         for note, heard in zip(seen.args[0], seen.answer, strict=True):
-            record = self.by_id[note.id]
+            record = self.by_id.get(note.id)
+            if record is None:
+                self._unknown(note.id, heard)
+                continue
             current = not record.pruned and record.state is State.RUNNING and record.token == note.token
             if heard != current:
                 self.broken("note", f"{record}: a note under the token {note.token} was heard: {heard}")
@@ -199,7 +221,10 @@ class RunningRules(Bench):
     def release(self, seen: Seen) -> None:
         """Look at what was given back."""
         for claim, given_back in zip(seen.args[0], seen.answer, strict=True):
-            record = self.by_id[claim.id]
+            record = self.by_id.get(claim.id)
+            if record is None:
+                self._unknown(claim.id, given_back)
+                continue
             current = not record.pruned and record.state is State.RUNNING and record.token == claim.token
             if given_back != current:
                 self.broken("release", f"{record} under the token {claim.token}")

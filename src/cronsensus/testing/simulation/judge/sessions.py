@@ -20,7 +20,11 @@ class SessionRules(Bench):
 
     def renew(self, seen: Seen) -> None:
         """Look at a renewal."""
-        session = self.sessions[seen.args[0]]
+        session = self.sessions.get(seen.args[0])
+        if session is None:
+            if seen.answer.alive:
+                self.broken("session", f"{seen.args[0]} was never opened, and is alive")
+            return
         if not seen.answer.alive:
             if session.alive(self.micros + FUZZ):
                 self.broken("session", f"{session.id} is alive and was told that it is dead")
@@ -32,13 +36,19 @@ class SessionRules(Bench):
         if seen.answer.lease != lease:
             self.broken("lease", f"{session.id} got {seen.answer.lease} instead of {lease}")
         session.until = self.micros + to_micros(lease)
+        held = {(one.id, one.token) for one in self.records if one.session == session.id and one.state is State.RUNNING}
+        if held != set(seen.answer.held or ()):
+            self.broken("held", f"{session.id} was told of {seen.answer.held}, and holds {sorted(held)}")
         asked = {one.id for one in self.asked if one.session == session.id and one.state is State.RUNNING}
         if asked != set(seen.answer.cancel):
             self.broken("cancel", f"{session.id} was told to stop {sorted(seen.answer.cancel)}, not {sorted(asked)}")
 
     def trusts(self, node: Process, session: str, micros: int) -> None:
         """Look at how long a node that holds something trusts its lease: never for longer than it lasts."""
-        left = self.sessions[session].until - self.micros
+        book = self.sessions.get(session)
+        if book is None or book.forgot:
+            return
+        left = book.until - self.micros
         if micros > left + FUZZ:
             what = f"trusts the lease of {session} for {micros / SECOND:g}s, and it lasts {left / SECOND:g}s"
             self.broken("trust", f"{node.name} {what}")
