@@ -1,16 +1,17 @@
 """A run that its own node cuts off, because its lease is gone, is a crash; one that never began is nothing."""
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.clock import Clock, ManualClock, SystemClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import Origin, State
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.base import Call, Done, Executor, Registered
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
@@ -139,7 +140,11 @@ def test_a_function_is_not_called_when_its_lease_ran_out_before_it_could_begin(k
         ended.append(ending)
         told.set()
 
-    makers: dict[str, type[Executor]] = {"thread": ThreadExecutor, "async": LoopExecutor, "process": ProcessExecutor}
+    makers: dict[str, Callable[[Done, Clock], Executor]] = {
+        "thread": ThreadExecutor,
+        "async": LoopExecutor,
+        "process": ProcessExecutor,
+    }
     executor = makers[kind](done, SystemClock())
     function = note_that_it_was_awaited if kind == "async" else note_that_it_was_called
     clock = ManualClock()

@@ -311,7 +311,7 @@ class FiresAndForgets(Firing):
 class NeverTakesOver(Care):
     """Looks at nobody else's runs."""
 
-    def take_over(self, lease, glance, read_at):
+    def take_over(self, lease, glance):
         return False
 
 

@@ -324,7 +324,13 @@ class Holding:
 
     def close_unheard_of(self, claim: Claim, why: str) -> None:
         """Settle a claim that may have run here, and whose job must not run twice."""
-        outcome = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason=f"{Reason.CRASHED}: {why}")
+        outcome = Outcome(
+            id=claim.id,
+            token=claim.token,
+            session=claim.session,
+            state=State.FAILED,
+            reason=f"{Reason.CRASHED}: {why}",
+        )
         self._outcomes[claim.id, claim.token] = outcome
         self._telling.ended(claim, outcome)
 

@@ -12,6 +12,7 @@ from typing import Any
 from cronsensus.errors import CronsensusError
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
+from cronsensus.stores.base import Store
 from cronsensus.stores.memory.snapshots import restore, take
 from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
 from cronsensus.testing.simulation.cranks import Crank
@@ -44,7 +45,8 @@ class World:
         self.clock = StoreClock()
         self.trace = Trace()
         self.scenario = Scenario(self.rng)
-        self.store = parts.store(self.clock)
+        self._memory = parts.store(self.clock)
+        self.store: Store = self._memory
         self.judge = Judge(self)
         self.nodes: list[SimulatedNode] = []
         self.people = People(self, self.judge, self.nodes)
@@ -225,7 +227,7 @@ class World:
 
     def remember(self) -> None:
         """Let the store forget, a moment later, whatever comes from now on: as if a standby took over that lags."""
-        before, books = take(self.store), self.judge.remember()
+        before, books = take(self._memory), self.judge.remember()
         asked_at = self.clock.micros
         micros = int(0.1 * 50 ** self.rng.random() * SECOND)
 
@@ -235,7 +237,7 @@ class World:
             self._forgot_at = self.clock.micros
             self.faults += 1
             self.trace.add(self.clock.micros, "store", "FORGETS", f"{micros / SECOND:g}s")
-            restore(self.store, before)
+            restore(self._memory, before)
             self.judge.forget(books)
 
         self.after(micros, forget)
