@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("CRONSENSUS_TEST_FAR_SECONDS", "6"))
 LEASE = 3.0
 SECOND = timedelta(seconds=1)
 Declare = Callable[[Scheduler, str], None]
-Start = Callable[[str, Declare, int], list[Scheduler]]
+Start = Callable[..., list[Scheduler]]
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def start(near: Store) -> Iterator[Start]:
     """Return what starts nodes with the jobs that ``declare`` gives them; they are gone when the test is over."""
     made: list[Scheduler] = []
 
-    def started(url: str, declare: Declare, count: int) -> list[Scheduler]:
+    def started(url: str, declare: Declare, count: int, lease: float = LEASE) -> list[Scheduler]:
         for number in range(count):
             name = f"node-{number}"
-            made.append(Scheduler(url, node=name, lease=f"{LEASE:g}s"))
+            made.append(Scheduler(url, node=name, lease=f"{lease:g}s"))
             declare(made[-1], name)
         for one in made:
             one.start()
@@ -105,7 +105,7 @@ def test_a_job_of_each_second_is_run_each_second_by_one_of_the_nodes_far_away(
             runs.append(run.scheduled_for)
 
     network.delay(round_trip / 2)
-    nodes = start(network.url, declare, 4)
+    nodes = start(network.url, declare, 4, 10.0)
     until(lambda: len(runs) >= SECONDS, SECONDS * 3 + 30)
     for one in nodes:
         one.stop()

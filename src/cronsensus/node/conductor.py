@@ -122,11 +122,16 @@ class Conductor:
         """Open the session and declare the jobs; raises what the store raises."""
         self._trusted_session()
 
-    def end(self) -> None:
-        """Settle what ended, cut off what still runs, and close the session."""
-        self._session.close_half_open()
+    def cut_off(self) -> None:
+        """Decide what becomes of what still runs; the store is told by ``end``."""
         if self.lease is not None and not self.lease.lost:
             self.holding.cut_off_all()
+
+    def end(self) -> None:
+        """Settle what ended, cut off what still runs, and close the session."""
+        self.cut_off()
+        self._session.close_half_open()
+        if self.lease is not None and not self.lease.lost:
             self.holding.settle()
             self._session.close()
 

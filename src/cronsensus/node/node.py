@@ -216,8 +216,11 @@ class Node:
             in_use = any(thread.is_alive() for thread in self._threads[:1])
             if self._stuck and in_use:
                 heard = self._in_time(self._end_session_of_a_stuck_node)
+            elif in_use:
+                heard = False
             else:
-                heard = not in_use and self._in_time(self.conductor.end)
+                self.conductor.cut_off()
+                heard = self._in_time(self.conductor.end)
             if not heard:
                 _log.warning("the store does not answer: the session is left to end with its lease")
         except StoreError as error:
