@@ -14,6 +14,7 @@ from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import OccurrenceForgotten, RunFailed
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store
 
 if TYPE_CHECKING:
@@ -112,12 +113,17 @@ class Handle(Generic[R_co]):
 
         Raises:
             TimeoutError: it is not final yet.
+            ConfigurationError: it is not, and to wait here would block an event loop on which async jobs run.
         """
+        return self._wait(timeout, "handle.wait()", "await handle.await_()")
+
+    def _wait(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
         pause = threading.Event()
         for seconds in self._pauses(timeout):
             occurrence = self.look()
             if occurrence.state.final:
                 return occurrence
+            refuse_to_block(what, instead)
             pause.wait(seconds)
         raise self._late(timeout)
 
@@ -147,9 +153,9 @@ class Handle(Generic[R_co]):
 
         Raises:
             RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
-            TimeoutError: it is not final yet.
+            TimeoutError, ConfigurationError: as ``wait``.
         """
-        return self._value(self.wait(timeout))
+        return self._value(self._wait(timeout, "handle.result()", "await handle.aresult()"))
 
     @overload
     async def aresult(self: Handle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...  # noqa: ASYNC109

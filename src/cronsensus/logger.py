@@ -25,8 +25,6 @@ MOST_COMPLAINTS = 20
 """How many errors of handlers are shown on standard error in the life of a process."""
 MOST_WAITING = 1_000
 """Records that wait to be written aside; what comes on top is dropped, and counted."""
-IDLE_SECONDS = 10.0
-"""How long the thread that writes aside waits for more."""
 
 
 class Logger:
@@ -178,7 +176,6 @@ class _Writer:
                 return
             self._waiting.append(write)
             self._open += 1
-            self._changed.notify_all()
             if self._thread is not None:
                 return
             self._thread = threading.Thread(target=self._turn, name="cronsensus-log", daemon=True)
@@ -187,24 +184,23 @@ class _Writer:
                 return
             except RuntimeError:
                 self._thread = None  # no thread can be had, as at the interpreter's end: it is written here
-        while (one := self._next(0.0)) is not None:
-            self._write(one)
+        self._turn()
 
     def flush(self, timeout: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: not self._open, timeout)
 
     def _turn(self) -> None:
-        while (write := self._next(IDLE_SECONDS)) is not None:
+        while (write := self._next()) is not None:
             self._write(write)
 
-    def _next(self, patience: float) -> Callable[[], None] | None:
+    def _next(self) -> Callable[[], None] | None:
         with self._changed:
-            if not self._changed.wait_for(lambda: bool(self._waiting), patience):
-                if self._thread is threading.current_thread():
-                    self._thread = None
-                return None
-            return self._waiting.popleft()
+            if self._waiting:
+                return self._waiting.popleft()
+            if self._thread is threading.current_thread():
+                self._thread = None
+            return None
 
     def _write(self, write: Callable[[], None]) -> None:
         try:

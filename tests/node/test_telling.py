@@ -52,9 +52,14 @@ def test_a_failure_is_a_warning_while_it_is_retried_and_an_error_with_its_traceb
     assert (first, second) == ("WARNING", "ERROR")
     assert f"attempt 1 of run {one.id} of 'work' (k) failed: ValueError: no such shop; it is tried again in" in warning
     assert "Traceback" not in warning
-    assert error.startswith(f"run {one.id} of 'work' (k) failed at attempt 2: ValueError: no such shop\nTraceback")
-    assert error.count("Traceback") == 1
+    assert error == f"run {one.id} of 'work' (k) failed at attempt 2: ValueError: no such shop"
     record = next(record for record in caplog.records if record.levelno == logging.ERROR)
+    assert record.exc_info is not None
+    kind, exception, trace = record.exc_info
+    assert (kind, str(exception)) == (ValueError, "no such shop")
+    assert trace is not None
+    assert trace.tb_frame.f_code is work.__code__  # no frame of ours stands before those of the job
+    assert "'work'" in str(record.msg)  # what records are grouped by
     assert (record.job, record.run, record.key, record.attempt) == ("work", one.id, "k", 2)
 
 
@@ -84,15 +89,31 @@ def test_an_asked_for_retry_and_a_cancel_are_no_failures(caplog):
     assert "was cancelled: job: closed today" in cancelled
 
 
-def test_what_goes_well_is_told_to_those_who_debug_only(caplog):
-    caplog.set_level(logging.INFO)
+def test_each_run_that_went_well_is_one_line_and_its_start_another_for_those_who_debug(caplog):
+    caplog.set_level(logging.WARNING)
     run_once(lambda: 1)
-    assert told(caplog) == []
+    assert told(caplog, logging.DEBUG) == []
+    caplog.set_level(logging.INFO)
+    one = run_once(lambda: 1)
+    ((level, ends),) = told(caplog)
+    assert level == "INFO"
+    assert ends.startswith(f"run {one.id} of 'work' (k) succeeded: in 0.")
+    caplog.clear()
     caplog.set_level(logging.DEBUG)
     run_once(lambda: 1)
-    starts, ends = told(caplog, logging.DEBUG)
-    assert "starts, attempt 1" in starts[1]
-    assert "succeeded: in 0." in ends[1]
+    assert sorted(level for level, _ in told(caplog, logging.DEBUG)) == ["DEBUG", "INFO"]
+
+
+def test_a_percent_sign_in_a_jobs_name_is_no_format(caplog):
+    telling = Telling(Tally())
+    error = RunError(type="ValueError", message="100 %d", traceback="Traceback of another")
+    outcome = Outcome(id=7, token=9, state=State.FAILED, error=error)
+    claim = a_claim(spec=JobSpec(name="50%s off", function="work"))
+    telling.ended(claim, outcome)
+    telling.settled(Settled(7, 9, True, State.FAILED), outcome)
+    assert told(caplog) == [
+        ("ERROR", "run 7 of '50%s off' (k) failed at attempt 2: ValueError: 100 %d\nTraceback of another")
+    ]
 
 
 def test_an_ending_that_the_store_refused_is_not_told(caplog):

@@ -374,7 +374,7 @@ class Holding:
                 self._outcomes[key] = settle(call.claim, ending)
                 if call.run.may_have_committed:
                     self._committing[key] = call.claim
-                self._telling.ended(call.claim, self._outcomes[key])
+                self._telling.ended(call.claim, self._outcomes[key], call.run.raised)
             self._interrupted.discard(key)
 
     def _cut_off(self, call: Call, *, lost: bool) -> None:

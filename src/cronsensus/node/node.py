@@ -423,7 +423,7 @@ def _keep_logs(node: Node, clock: Clock) -> None:
     with _logging:
         if not _users:
             _handlers.append(RunLogHandler(clock))
-            _handlers[0].install()
+            _handlers[0].install_behind()
         _users.add(node)
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
+from cronsensus.logger import ExcInfo
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
@@ -77,6 +78,7 @@ class Run:
         self._lease_lost = threading.Event()
         self._cancelled = threading.Event()
         self._cancel_reason: str | None = None
+        self.raised: ExcInfo = None
         self._on_progress = on_progress
         self._on_line = on_line
         self._effects = effects

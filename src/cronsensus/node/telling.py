@@ -2,7 +2,9 @@
 
 Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
 lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,
-when there is none. What went well is told on level ``DEBUG`` only, and costs nothing where nobody reads it.
+when there is none. The record has the exception itself, where the job ran in this process, and its message's template
+has the job's name: that is what tools such as Sentry show and group by. Each run that went well is one line on level
+``INFO``, its start one on ``DEBUG``; neither costs anything where nobody reads it.
 
 The number of a run is the one that ``cronsensus runs show`` wants. Records about one run carry ``job``, ``run``,
 ``key``, ``attempt`` and ``token`` as extra fields.
@@ -16,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cronsensus.instants import format_instant
-from cronsensus.logger import Logger
+from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
@@ -36,7 +38,7 @@ class Telling:
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        self._waiting: dict[tuple[int, int], Claim] = {}
+        self._waiting: dict[tuple[int, int], tuple[Claim, ExcInfo]] = {}
 
     def started(self, claims: Sequence[Claim]) -> None:
         """Tell which runs this node begins."""
@@ -50,15 +52,15 @@ class Telling:
             elif talkative:
                 _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
 
-    def ended(self, claim: Claim, outcome: Outcome) -> None:
-        """Remember whose end this is, if there will be anything to say about it."""
+    def ended(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
+        """Remember whose end this is, and what the job raised, if there will be anything to say about it."""
         quiet = outcome.state in {State.SUCCEEDED, State.SKIPPED}
-        if not quiet or _log.isEnabledFor(logging.DEBUG):
-            self._waiting[claim.id, claim.token] = claim
+        if not quiet or _log.isEnabledFor(logging.INFO):
+            self._waiting[claim.id, claim.token] = claim, raised
 
     def settled(self, answer: Settled, outcome: Outcome) -> None:
         """Tell how a run ended, now that the store has answered."""
-        claim = self._waiting.pop((answer.id, answer.token), None)
+        claim, exception = self._waiting.pop((answer.id, answer.token), (None, None))
         if not answer.accepted:
             self.refused(answer.id, answer.token, outcome.state)
             return
@@ -70,10 +72,11 @@ class Telling:
         about = _of(claim)
         match answer.state:
             case State.FAILED:
-                trace = outcome.error.traceback if outcome.error is not None else ""
+                trace = outcome.error.traceback if outcome.error is not None and exception is None else ""
                 _log.error(
-                    "%s failed at attempt %d: %s%s",
-                    _run(claim), claim.attempt, _why(outcome), f"\n{trace}" if trace else "", extra=about,
+                    f"run %d of {repr(claim.job).replace('%', '%%')} (%s) failed at attempt %d: %s%s",
+                    claim.id, _of_what(claim), claim.attempt, _why(outcome), f"\n{trace}" if trace else "",
+                    extra=about, exc_info=exception,
                 )  # fmt: skip
             case State.PENDING:
                 # A job that asks for a retry itself has not failed.
@@ -90,7 +93,7 @@ class Telling:
             case _ if answer.state is outcome.state:
                 seconds = outcome.elapsed.total_seconds()
                 words = outcome.reason or f"in {seconds:.3f}s"
-                _log.debug("%s %s: %s", _run(claim), answer.state, words, extra=about)
+                _log.info("%s %s: %s", _run(claim), answer.state, words, extra=about)
 
     def refused(self, occurrence: int, token: int, wanted: State) -> None:
         """Tell that the store did not take what became of a run here."""
@@ -153,8 +156,11 @@ class Telling:
 
 
 def _run(claim: Claim) -> str:
-    of = claim.key if claim.scheduled_for is None else format_instant(claim.scheduled_for)
-    return f"run {claim.id} of {claim.job!r} ({of})"
+    return f"run {claim.id} of {claim.job!r} ({_of_what(claim)})"
+
+
+def _of_what(claim: Claim) -> str:
+    return claim.key if claim.scheduled_for is None else format_instant(claim.scheduled_for)
 
 
 def _of(claim: Claim) -> dict[str, Any]:

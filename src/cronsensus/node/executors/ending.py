@@ -120,7 +120,10 @@ def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -
 def raised(error: BaseException, run: Run) -> Ending:
     """Return the ending of a function that raised ``error``."""
     try:
-        return _raised(error, run)
+        ending = _raised(error, run)
+        # For the node's log, whose readers look into it; only of that which could be described.
+        run.raised = type(error), error, _without_plumbing(error.__traceback__)
+        return ending
     except BaseException as second:  # noqa: BLE001 — raised by looking at the first
         return Ending(kind="raised", error=describe(error, but=second))
 

@@ -48,8 +48,9 @@ class RunLogHandler(logging.Handler):
     Which records reach it is for the application's levels to say. Records of our own loggers are left out, and so is
     whatever is logged while a line is being kept: neither can go round in a circle.
 
-    Hazard: ``logging.basicConfig`` does nothing once the root logger has a handler, so install this after the
-    application has configured its logging.
+    ``logging.basicConfig`` does nothing once the root logger has a handler, and ``dictConfig`` removes those that it
+    has. So in an application's process this stands behind the root logger, as if that had a parent; applications may
+    configure their logging before and after.
 
     Args:
         clock: names the moment of a line.
@@ -58,6 +59,8 @@ class RunLogHandler(logging.Handler):
 
     def __init__(self, clock: Clock, *, last_resort: bool = True) -> None:
         super().__init__()
+        self._behind = logging.Logger("cronsensus.behind")  # noqa: LOG001 - no name of the application's, and no parent
+        self._behind.addHandler(self)
         self._clock = clock
         self._last_resort = last_resort
         self._budgets: WeakKeyDictionary[Run, LineBudget] = WeakKeyDictionary()
@@ -70,9 +73,18 @@ class RunLogHandler(logging.Handler):
         """Add this to the root logger. Idempotent."""
         logging.getLogger().addHandler(self)
 
+    def install_behind(self) -> None:
+        """Stand where records come that went through the root logger. Idempotent."""
+        root = logging.getLogger()
+        if root.parent is not self._behind:
+            self._behind.parent, root.parent = root.parent, self._behind
+
     def remove(self) -> None:
-        """Take this from the root logger. Idempotent."""
-        logging.getLogger().removeHandler(self)
+        """Take this away again. Idempotent."""
+        root = logging.getLogger()
+        root.removeHandler(self)
+        if root.parent is self._behind:
+            root.parent, self._behind.parent = self._behind.parent, None
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Filter and emit, without the handler's lock.

@@ -43,6 +43,7 @@ from cronsensus.node.executors.ending import (
     timed_out,
 )
 from cronsensus.node.forks import OwnSelector, Stepwise, leave_if_forked
+from cronsensus.node.loops import runs_jobs
 from cronsensus.node.run import enter_run
 
 logger = Logger(__name__)
@@ -72,6 +73,7 @@ class _Home:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        runs_jobs(loop)
         self.thread: int | None = None
         # A loop refers weakly to its tasks: without this set one that was given up could be collected while it runs.
         self.tasks: set[asyncio.Task[None]] = set()
@@ -226,6 +228,8 @@ class LoopExecutor(Executor):
         for attempt in left:
             attempt.call.run.stop("the node stops")
             self._post(attempt, self._cancel)
+        if home is not None:
+            runs_jobs(home.loop, now=False)
         if isinstance(home, _OwnHome):
             home.leave(cancel=True)
             if home.runner is not threading.current_thread():
