@@ -122,6 +122,7 @@ def test_a_second_stop_cuts_the_drain_of_the_first_short_when_its_own_time_is_up
     def slow(run: Run) -> None:
         begun.set()
         assert run.cancelled.wait(60)
+        run.check()
 
     scheduler.start()
     handle = slow.enqueue()
@@ -147,6 +148,7 @@ def test_what_a_signal_handler_raises_in_a_stop_ends_the_drain_and_the_stop_is_w
         def slow(run: Run):
             say("begins")
             run.cancelled.wait(60)
+            run.check()
 
         scheduler.start()
         slow.enqueue(key="a")
@@ -174,6 +176,7 @@ def test_a_program_that_ends_while_a_job_stops_its_node_gives_back_what_runs(tmp
             scheduler.stop("60s")
             say("stops")
             run.cancelled.wait(60)
+            run.check()
 
         scheduler.start()
         slow.enqueue(key="a")
@@ -199,6 +202,7 @@ def test_an_exception_of_a_signal_handler_that_ends_run_leaves_no_session_behind
         def slow(run: Run):
             signal.setitimer(signal.ITIMER_REAL, 0.01, 0.2)
             run.cancelled.wait(60)
+            run.check()
         slow.enqueue(key="a")
         try:
             scheduler.run("60s")
