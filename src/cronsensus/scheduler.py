@@ -409,14 +409,14 @@ class Scheduler(Startups, Definitions):
     def _new_session(self) -> SessionSpec:
         from importlib.metadata import version
 
-        from cronsensus.node.evidence import host_identity, started_at
+        from cronsensus.node.evidence import host_identity, own_start
 
         return SessionSpec(
             id=new_id(),
             node=self.node_name,
             host=host_identity(),
             pid=os.getpid(),
-            pid_started=started_at(os.getpid()) or 0,
+            pid_started=own_start(),
             release=self.release,
             concurrency=self.settings.concurrency,
             version=version("cronsensus"),

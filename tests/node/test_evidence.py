@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.model.session import SessionSpec, SessionView
-from cronsensus.node.evidence import host_identity, is_dead, started_at
+from cronsensus.node.evidence import host_identity, is_dead, is_gone, own_start, started_at
 from cronsensus.stores.memory import MemoryStore
 
 
@@ -63,3 +63,16 @@ def test_a_process_that_the_host_hides_from_this_user_is_not_dead(ended, monkeyp
 
     monkeypatch.setattr(os, "kill", refuse)
     assert not is_dead(session_of(ended, 1))
+
+
+def test_of_a_process_that_could_not_see_itself_nothing_can_be_told(ended):
+    assert not is_gone(host_identity(), ended, 0)
+    assert not is_gone(host_identity(), os.getpid(), 0)
+
+
+def test_a_process_that_does_not_see_itself_judges_nobody(ended, monkeypatch):
+    assert own_start() == started_at(os.getpid())
+    assert is_gone(host_identity(), ended, 1)
+    monkeypatch.setattr("cronsensus.node.evidence.started_at", lambda pid: None)
+    assert own_start() == 0
+    assert not is_gone(host_identity(), ended, 1)

@@ -41,7 +41,7 @@ class SessionSpec:
         host: identity of the process table that ``pid`` belongs to: boot id and pid namespace. Only sessions with an
             equal ``host`` may be judged by their pid.
         pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a
-            ``host``.
+            ``host``. 0: the process cannot tell, so nothing can be told of it by its pid.
         release: which version of the application's code this node runs.
         concurrency: most runs at a time; 0: a *guest*, which takes no turn and defines nothing. It only holds locks,
             and what it acquired by name.

@@ -57,6 +57,14 @@ def started_at(pid: int) -> int | None:
         return None
 
 
+def own_start() -> int:
+    """Return when this process started; 0: it cannot tell, and so cannot judge others by their pid either."""
+    try:
+        return started_at(os.getpid()) or 0
+    except (OSError, ValueError, IndexError, psutil.Error):
+        return 0
+
+
 def _is_hidden(pid: int) -> bool:
     """Whether a process that cannot be seen is there all the same: signalling it is refused, not in vain."""
     try:
@@ -81,7 +89,8 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
 
     ``False`` whenever this host cannot tell.
     """
-    if host != host_identity():
+    if host != host_identity() or not started or not own_start():
+        # One of the two does not see itself in /proc, which may be that of another namespace, or not be there.
         return False
     try:
         seen = started_at(pid)

@@ -27,7 +27,7 @@ from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.evidence import host_identity, started_at
+from cronsensus.node.evidence import host_identity, own_start
 from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
 from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.node.leaving import within
@@ -209,7 +209,7 @@ class Guest:
             node=self._name,
             host=host_identity(),
             pid=pid,
-            pid_started=started_at(pid) or 0,
+            pid_started=own_start(),
             release="",
             concurrency=0,
             version=version("cronsensus"),

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import redis
@@ -182,6 +183,29 @@ def test_a_server_without_room_says_so_and_can_still_be_pruned(own_server: Redis
         assert store.prune(store.now()) == 301
         client.config_set("maxmemory", full - 1_000_000)
         assert store.enqueue([Item(job="queue")])[0].created
+        client.config_set("maxmemory", 0)
+
+
+def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    store = opening(own_server.url)
+    queue(store, "first", keep="1s")
+    store.enqueue([Item(job="first", key="waits", delay=timedelta(days=1))])
+    claim = a_claim(store)
+    store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
+    done = store.claim("s1", 300, ["queue"], lease=LEASE)
+    store.finish([succeeded(one) for one in done])
+    with redis.Redis.from_url(own_server.url) as client:
+        full = client.info("memory")["used_memory"]
+        client.config_set("maxmemory", full - 1_000_000)
+        with pytest.raises(StoreFull):
+            store.enqueue([Item(job="queue")])
+        # What runs is not taken for dead meanwhile, and its end is recorded.
+        assert store.renew("s1", lease=LEASE).alive
+        assert store.finish([succeeded(claim)])[0].accepted
+        assert store.prune(store.now()) == 301
+        assert store.close_session("s1") == []
         client.config_set("maxmemory", 0)
 
 

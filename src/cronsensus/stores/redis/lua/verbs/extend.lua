@@ -1,4 +1,5 @@
 -- needs: locks
+even_if_full()
 local name, place, token, holder, session, ttl = unpack(args, 1, 6)
 if not lock_under(name, place, token, holder, session) then
   return answer(false)

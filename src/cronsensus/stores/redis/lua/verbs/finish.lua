@@ -56,6 +56,7 @@ local function settle(id, token, state, reason, result, problem, wait, session)
   return { true, state }
 end
 
+even_if_full()
 local answers = {}
 for index, outcome in ipairs(args[1]) do
   answers[index] = settle(unpack(outcome, 1, 8))

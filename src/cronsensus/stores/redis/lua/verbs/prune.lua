@@ -90,6 +90,7 @@ local function forget_trail()
   end
 end
 
+even_if_full()
 local pruned, position = 0, 0
 for index, job in ipairs(jobs) do
   position = prune(job, index == 1 and skipped or 0)

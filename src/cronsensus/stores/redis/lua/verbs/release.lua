@@ -1,5 +1,6 @@
 -- Claims that had begun (`why` is given) go the way of a takeover; of the others the attempt is given back too.
 -- needs: ending
+even_if_full()
 local answers = {}
 local claims, why, crashed = unpack(args, 1, 3)
 for index, claim in ipairs(claims) do

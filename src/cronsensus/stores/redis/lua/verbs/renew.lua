@@ -1,4 +1,5 @@
 -- needs: sessions
+even_if_full()
 local session, lease, idle_lease = unpack(args, 1, 3)
 if not alive(session) then
   return answer({ NOW, false, {}, false, {} })
