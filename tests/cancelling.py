@@ -27,8 +27,9 @@ import dis
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Literal
 
 import cronsensus
@@ -172,7 +173,7 @@ class CutCall:
         self._raises = raises
         self._visits: Counter[tuple[str, int, int]] = Counter()
         self._before: dict[FrameType, int | None] = {}
-        """The instruction that a frame has executed last; ``None``: it was one that no handler runs after."""
+        """Where the instruction is that a frame has executed last; ``None``: no handler runs after it."""
 
     def __call__(self, function: Callable[[], Any]) -> None:
         """Call it; whatever comes out of it is kept."""
@@ -195,7 +196,7 @@ class CutCall:
             self._before[caller] = None
         if not frame.f_code.co_filename.startswith(LIBRARY):
             return None
-        self._before[frame] = None if _is_outermost(frame) else dis.opmap["RESUME"]
+        self._before[frame] = None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         return self._step
@@ -204,10 +205,9 @@ class CutCall:
         if event == "return":
             self._before.pop(frame, None)
         elif event == "opcode":
-            instruction = frame.f_code.co_code[frame.f_lasti]
-            before = self._before.get(frame)
-            self._before[frame] = instruction
-            if before in _AFTER_THESE and instruction != dis.opmap["RESUME"]:
+            before, now = self._before.get(frame), frame.f_lasti
+            self._before[frame] = now
+            if before is not None and _handler_runs(frame, before, now):
                 self._here(frame)
         return self._step
 
@@ -226,6 +226,25 @@ class CutCall:
         file, line, instruction, visits = self.point
         name = self._raises.__name__
         return f"{name} at {file.removeprefix(LIBRARY)}:{line}, instruction {instruction}, visit {visits + 1}"
+
+
+def _handler_runs(frame: FrameType, before: int, now: int) -> bool:
+    """Whether CPython may run a signal handler between two instructions of a frame, and we can raise as it would."""
+    code = frame.f_code
+    instruction = code.co_code[before]
+    if instruction not in _AFTER_THESE or (instruction == dis.opmap["RESUME"] and _is_outermost(frame)):
+        return False
+    # It would raise in the first of the two. What is raised here belongs to the second.
+    return _caught_at(code, before) == _caught_at(code, now)
+
+
+@cache
+def _caught_at(code: CodeType, instruction: int) -> int | None:
+    """Return which handler of a function catches what is raised at an instruction."""
+    for part in dis._parse_exception_table(code):  # type: ignore[attr-defined]
+        if part.start <= instruction < part.end:
+            return int(part.target)
+    return None
 
 
 def _is_outermost(frame: FrameType) -> bool:

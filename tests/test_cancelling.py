@@ -99,11 +99,10 @@ def test_each_line_does_not_raise_where_cpython_runs_no_handler(monkeypatch):
 
     def guarded() -> int:
         with guard:
-            found = len("four")
-        return found + 1
+            return len("four")
 
     def scenario(cut: CutCall) -> None:
         cut(guarded)
         assert not guard.locked()
 
-    assert each_line(scenario) >= 2
+    assert each_line(scenario) >= 1

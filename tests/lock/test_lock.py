@@ -263,16 +263,19 @@ def test_a_lock_is_not_reentrant(lock):
 
 
 def test_what_another_thread_acquired_is_not_released_here(lock):
-    with lock as lease:
-        with pytest.raises(NotTheHolder, match=r"not held by this thread; it is held by .*MainThread"):
-            in_thread(lock.release)
-        with pytest.raises(NotTheHolder, match="'MainThread' and can only be released"):
-            in_thread(lease.release)
-        with pytest.raises(NotTheHolder):
-            in_thread(lambda: lock.extend("1s"))
-        with pytest.raises(NotTheHolder):
-            in_thread(lambda: lock.token)
-        assert lock.owned()
+    lock.acquire()
+    lease = lock.lease
+    assert lease is not None
+    with pytest.raises(NotTheHolder, match=r"not held by this thread; it is held by .*MainThread"):
+        in_thread(lock.release)
+    with pytest.raises(NotTheHolder, match="'MainThread' and can only be released"):
+        in_thread(lease.release)
+    with pytest.raises(NotTheHolder):
+        in_thread(lambda: lock.extend("1s"))
+    with pytest.raises(NotTheHolder):
+        in_thread(lambda: lock.token)
+    assert lock.owned()
+    lock.release()
 
 
 def test_what_nobody_acquired_is_not_released(lock):
@@ -330,9 +333,9 @@ def test_the_twins_do_what_the_methods_do(lock):
             await lock.aacquire()
         other = asyncio.create_task(lock.aacquire(blocking_timeout=0.05))
         assert not await other
+        await lock.arelease()
         with pytest.raises(NotTheHolder, match="not held by this task"):
             await asyncio.create_task(lock.arelease())
-        await lock.arelease()
         assert not await lock.alocked()
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))

@@ -17,7 +17,7 @@ def acquiring(gate: Gate, wanted: Wanted, patience: float | None) -> Conversatio
     if lease is not None or not waits:
         return lease
     until = float("inf") if patience is None else gate.clock.monotonic() + patience
-    seat = gate.seat(wanted.name)
+    seat = wanted.trying.seat = gate.seat(wanted.name)
     try:
         while True:
             yield seat.stand
@@ -26,11 +26,16 @@ def acquiring(gate: Gate, wanted: Wanted, patience: float | None) -> Conversatio
                 return lease
             yield from _wait(gate, seat, until)
     finally:
-        seat.leave()
+        seat.give_up()
 
 
 def _take(gate: Gate, wanted: Wanted, seat: Seat) -> Lease | None:
-    lease = gate.take(wanted, seat)
+    news, seat.news = seat.news, False  # the lock is freed again, or somebody has it who tells when it is free
+    try:
+        lease = gate.take(wanted, seat)
+    except BaseException:
+        seat.news = news
+        raise
     if lease is not None:
         seat.step_out()
     return lease

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from cronsensus.lock.lease import Lease, Place
 from cronsensus.lock.seat import Seat
+from cronsensus.lock.working import submit
+
+
+class Trying:
+    """What is under way to acquire a lock, so that nothing of it is left if an exception comes in between."""
+
+    __slots__ = ("lease", "seat")
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.seat: Seat | None = None
+
+    def give_up(self) -> None:
+        """Free what was acquired, and wait no more: the caller was interrupted."""
+        if self.seat is not None:
+            self.seat.give_up()
+        if self.lease is not None:
+            submit(self.lease.abandon)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +37,7 @@ class Wanted:
         limit: how many may hold it.
         renew: keep it for as long as this process lives.
         bound: to the thread that asks.
+        trying: what becomes of it.
     """
 
     name: str
@@ -26,6 +45,7 @@ class Wanted:
     limit: int
     renew: bool
     bound: bool
+    trying: Trying = field(default_factory=Trying, compare=False)
 
 
 class Gate(Place):

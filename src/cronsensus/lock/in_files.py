@@ -91,7 +91,7 @@ class FileGate(Gate):
             return None
 
     def _held(self, wanted: Wanted, lock: FileLock, file: int) -> Lease:
-        return Lease(
+        lease = wanted.trying.lease = Lease(
             self,
             name=wanted.name,
             holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
@@ -102,6 +102,7 @@ class FileGate(Gate):
             bound=wanted.bound,
             grant=(lock, os.fstat(file).st_ino),
         )
+        return lease
 
     def _next_token(self, name: str) -> int:
         """Take a token: higher than the last, and than the time, should somebody have removed the file.

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
@@ -16,6 +17,7 @@ from cronsensus.lock.lease import RENEWALS, Lease
 from cronsensus.lock.seat import PollingSeat, Seat
 from cronsensus.lock.waiting import Room, RoomSeat, tells
 from cronsensus.lock.watching import Watch
+from cronsensus.lock.working import submit
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.guest import Guest
@@ -89,6 +91,9 @@ class StoreGate(Gate):
             # Most often the connection was cut off while it lay idle, and the store is there.
             if not (self._undo(wanted.name, holder) and error.retryable and again):
                 raise
+        except BaseException:  # out of a signal handler; the store may have granted it
+            submit(partial(self._undo, wanted.name, holder))
+            raise
         return self._try(wanted, again=False)
 
     def _ask(self, wanted: Wanted, holder: str) -> Lease | None:
@@ -122,7 +127,7 @@ class StoreGate(Gate):
         return True
 
     def _held(self, wanted: Wanted, grant: LockGrant, session: str, asked_at: float) -> Lease:
-        lease = Lease(
+        lease = wanted.trying.lease = Lease(
             self,
             name=wanted.name,
             holder=grant.holder,
@@ -135,8 +140,8 @@ class StoreGate(Gate):
             grant=grant,
         )
         # Also what is not renewed: it is lost with the session.
-        self._guest.keep(lease, wanted.ttl.total_seconds() / RENEWALS)
-        self._watch.begin(lease)
+        self._guest.keep(lease.tended, wanted.ttl.total_seconds() / RENEWALS)
+        self._watch.begin(lease.tended)
         return lease
 
     def _bury(self, holders: Sequence[LockView]) -> bool:
@@ -178,12 +183,12 @@ class StoreGate(Gate):
 
     def forget(self, lease: Lease) -> None:
         """Renew and watch this no more."""
-        self._guest.forget(lease)
-        self._watch.end(lease)
+        self._guest.forget(lease.tended)
+        self._watch.end(lease.tended)
 
     def watch(self, lease: Lease) -> None:
         """See to it that its end is noticed."""
-        self._watch.begin(lease)
+        self._watch.begin(lease.tended)
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the lock is held under this lease."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from datetime import timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import LeaseLost, NotTheHolder, StoreError
-from cronsensus.lock.working import on_worker
+from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
+from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker, submit, surely
 from cronsensus.logger import Logger
 from cronsensus.node.lease import MARGIN
 from cronsensus.stores.base import Store
@@ -26,6 +27,8 @@ _log = Logger("cronsensus.lock")
 RENEWALS = 3
 """How often a lease could be renewed before it ends: so many answers may be late or lost, less one."""
 SOONEST = 0.02
+LONG = 3600.0
+"""Seconds, where there is nothing to do."""
 
 
 class Place(ABC):
@@ -54,6 +57,46 @@ class Place(ABC):
         """Whether the lock is held under this lease."""
 
 
+class Tended:
+    """A lease as its place keeps it: for as long as anybody else does, and not longer.
+
+    So what nobody can release any more is noticed by Python itself; see ``Lease.__del__``.
+    """
+
+    __slots__ = ("__weakref__", "_lease", "session")
+
+    def __init__(self, lease: Lease) -> None:
+        self.session = lease.session
+        self._lease = weakref.ref(lease)
+
+    def step(self, store: Store | None = None) -> float:
+        """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
+        lease = self._lease()
+        return LONG if lease is None else lease.step(store)
+
+    @property
+    def expires_in(self) -> float:
+        """Return the seconds until it can be trusted no longer."""
+        lease = self._lease()
+        return LONG if lease is None else lease.expires_in
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is nothing to renew any more."""
+        lease = self._lease()
+        return lease is None or lease.released or not lease.trusted
+
+    def expire(self) -> None:
+        """Be told by the watch that its time is over."""
+        if (lease := self._lease()) is not None:
+            lease.expire()
+
+    def lose(self, why: str) -> None:
+        """Be told that the session is over."""
+        if (lease := self._lease()) is not None:
+            lease.lose(why)
+
+
 class Lost(threading.Event):
     """Set when a lease cannot be trusted any more; for good."""
 
@@ -79,6 +122,9 @@ class Lease:
         token: the fencing token: higher than that of every holder before. Hand it to whatever the lock protects, and
             have that refuse what comes with a lower one than it has seen.
     """
+
+    _released = True
+    _freed = False
 
     def __init__(
         self,
@@ -117,10 +163,12 @@ class Lease:
         self._thread = threading.current_thread() if bound else None
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._released = False
         self._why = ""
-        self._lost: Lost | None = None
+        self._lost: weakref.ref[Lost] | None = None
         self._ends, self._trusted_until = _ends(asked_at, ttl)
+        self.tended = Tended(self)
+        begin_holding(self.tended)
+        self._released = False  # last: from here on it is freed when it is dropped
 
     # --- trust --------------------------------------------------------------------------------------------------------
 
@@ -128,11 +176,13 @@ class Lease:
     def lost(self) -> Lost:
         """The event that is set before anybody else can hold the lock."""
         with self._lock:
-            if self._lost is None:  # made late: most leases are over before anybody asks, and an event costs a lot
-                self._lost = Lost(self)
+            lost = None if self._lost is None else self._lost()
+            if lost is None:  # made late: most leases are over before anybody asks, and an event costs a lot
+                lost = Lost(self)
+                self._lost = weakref.ref(lost)  # or the two would keep each other alive
                 if self._why:
-                    self._lost.set()
-            return self._lost
+                    lost.set()
+            return lost
 
     @property
     def trusted(self) -> bool:
@@ -168,8 +218,9 @@ class Lease:
         with self._lock:
             first = not self._why and not self._released
             self._why = self._why or why
-            if self._lost is not None:
-                self._lost.set()
+            lost = None if self._lost is None else self._lost()
+            if lost is not None:
+                lost.set()
         if first and self.renew:
             _log.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
 
@@ -190,13 +241,21 @@ class Lease:
             NotTheHolder: another thread acquired it, or another process, or it is released already.
             StoreError: the store cannot be asked; the lock ends with its TTL.
         """
-        self.require_holder()
-        self.end()
-        self._free()
+        try:
+            self.require_holder()
+            self.end()
+            self._free()
+        except CronsensusError:
+            raise
+        except BaseException:  # out of a signal handler
+            submit(self.abandon)
+            raise
 
     def _free(self) -> None:
         """Free it in the store; once, after ``end``."""
-        if not self._place.free(self):
+        freed = self._place.free(self)
+        self._freed = True
+        if not freed:
             self._why = self._why or "it had run out"
             raise self._loss()
 
@@ -206,15 +265,38 @@ class Lease:
             if self._released:
                 raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
             self._released = True
-        self._place.forget(self)
+        self._forget()
 
-    def abandon(self) -> None:
-        """Free a lock that nobody will ever use: whoever wanted it has given up meanwhile."""
+    def _forget(self) -> None:
+        self._place.forget(self)
+        end_holding(self.tended)
+
+    def abandon(self, why: str = "") -> None:
+        """Free a lock that nobody will use any more, whatever became of earlier attempts to.
+
+        Args:
+            why: for people; the log says it if the lock was still held.
+        """
+        if self._freed or not self.is_ours:
+            return
+        if why and not self._released and self.trusted:
+            _log.warning("the lock %r, token %d, is freed: %s", self.name, self.token, why)
+        self._released = True
+        self._forget()
         try:
-            self.end()
             self._place.free(self)
+            self._freed = True
         except StoreError as error:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
+
+    def __del__(self) -> None:
+        """Free what nobody can release any more: both the lease and its ``Lock`` are gone."""
+        if self._released:
+            return
+        if self.is_ours and self.ends_with_its_owner:
+            drop(lambda: self.abandon("its Lock object was dropped; keep it for as long as the lock is to be held"))
+        else:
+            end_holding(self.tended)
 
     @property
     def released(self) -> bool:
@@ -225,6 +307,10 @@ class Lease:
     def is_ours(self) -> bool:
         """Whether it was acquired in this process, and not before it was forked."""
         return os.getpid() == self._pid
+
+    def unbind(self) -> None:
+        """Let it be released and extended by any thread."""
+        self._thread = None
 
     def require_holder(self) -> None:
         """Raise unless the lock may be released or extended here.
@@ -297,6 +383,16 @@ class Lease:
                 raise self._loss()
             self._ends, self._trusted_until = ends, trusted_until
 
+    @property
+    def ends_with_its_owner(self) -> bool:
+        """Whether it is freed with what it belongs to; one with ``renew=False`` ends after its TTL, and not before."""
+        return self.renew or self._ttl is None
+
+    def thread_ended(self) -> None:
+        """Be told that the thread that it belongs to is over."""
+        if not self._released and self.ends_with_its_owner:
+            drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
+
     def step(self, store: Store | None = None) -> float:
         """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
         if self._ttl is None or self._released or not self.renew:
@@ -306,15 +402,12 @@ class Lease:
         if wait > 0:
             return wait
         if self._thread is not None and not self._thread.is_alive():
-            self._place.forget(self)
-            _log.warning(
-                "the thread that holds the lock %r ended without releasing it: it is not renewed any more", self.name
-            )
+            self.thread_ended()
             return length
         try:
             self._extend(self._ttl, only_longer=True, by=store)
         except LeaseLost:
-            self._place.forget(self)
+            self._forget()
         except StoreError as error:
             _log.debug("the lock %r could not be renewed, and will be tried again: %s", self.name, error)
             return max(SOONEST, min(1.0, length / 20))
@@ -326,7 +419,7 @@ class Lease:
         """Do what ``release`` does without blocking the event loop."""
         self.require_holder()
         self.end()
-        await on_worker(self._free)
+        await surely(self._free)
 
     async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
         """Do what ``extend`` does without blocking the event loop."""

@@ -5,40 +5,35 @@ Names and behaviour of the methods are those of ``redis.lock.Lock`` where that h
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Never
+from typing import Any, Never
 
-from cronsensus.durations import Duration, format_duration, parse_duration
-from cronsensus.errors import InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
+from cronsensus.durations import Duration
+from cronsensus.errors import CronsensusError, InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
 from cronsensus.lock.acquiring import acquiring, give_back
 from cronsensus.lock.conversing import adrive, drive
-from cronsensus.lock.gate import Wanted
+from cronsensus.lock.gate import Gate, Trying, Wanted
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, gates_of
-from cronsensus.lock.working import on_worker
+from cronsensus.lock.options import OPTIONS, read_limit, read_timeout, read_ttl, unknown_here
+from cronsensus.lock.ownership import (
+    Holding,
+    Holdings,
+    Kind,
+    frame_of_caller,
+    kind_of_here,
+    refuse_to_wait_for_oneself,
+)
+from cronsensus.lock.working import on_worker, submit
 from cronsensus.logger import Logger
-from cronsensus.model.job import check_name, unknown_option
+from cronsensus.model.job import check_name
 
 _log = Logger("cronsensus.lock")
 
-TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
-SHORTEST_UNRENEWED = timedelta(milliseconds=100)
-MOST_HOLDERS = 1000
-_OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace"}
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-_ELSEWHERE = {
-    "timeout": "ttl='30s', which is renewed while the lock is held",
-    "sleep": "nothing: who waits is told, and does not poll",
-    "thread_local": "nothing: each thread and each task holds what it acquired itself",
-    "token": "nothing: the store gives the token, which grows with every holder; read it from lock.token",
-    "raise_on_release_error": "nothing: a lease that was lost is an error only if the block itself did not fail",
-}
 
 
 class Lock:
@@ -88,73 +83,55 @@ class Lock:
         **unknown: Never,
     ) -> None:
         for option in unknown:
-            raise _unknown(option, _OPTIONS, "Lock")
+            raise unknown_here(option, OPTIONS, "Lock")
         self.name = check_name(name, what="lock name")
         self._wanted = Wanted(
-            name=self.name, ttl=_read_ttl(ttl, renew=renew), limit=_read_limit(limit), renew=renew, bound=True
+            name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=True
         )
         self._blocking = blocking
-        self._patience = _read_timeout(blocking_timeout)
+        self._patience = read_timeout(blocking_timeout)
         self._gate = gates_of(where, namespace)
         if limit != 1 and isinstance(where, (list, tuple)):
             raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
-        self._guard = threading.Lock()
-        self._leases: dict[object, Lease] = {}
+        self._holdings = Holdings()
 
     # --- what is held -------------------------------------------------------------------------------------------------
 
     @property
     def lease(self) -> Lease | None:
-        """What this thread, or this task, holds; ``None``: nothing."""
-        lease = self._leases.get(_here())
-        return None if lease is None or lease.released or not lease.is_ours else lease
+        """What this thread, task or run holds; ``None``: nothing."""
+        held = self._holdings.find()
+        return None if held is None or not held.lease.is_ours else held.lease
 
     @property
     def token(self) -> int:
-        """The fencing token of what this thread, or this task, holds.
+        """The fencing token of what this thread, task or run holds.
 
         Raises:
             NotTheHolder: it holds nothing.
         """
-        return self._required().token
+        return self._required().lease.token
 
     @property
     def lost(self) -> Lost:
-        """The event that is set before anybody else can hold what this thread, or this task, holds.
+        """The event that is set before anybody else can hold what this thread, task or run holds.
 
         Raises:
             NotTheHolder: it holds nothing.
         """
-        return self._required().lost
+        return self._required().lease.lost
 
-    def _required(self) -> Lease:
-        lease = self._leases.get(_here())
-        if lease is not None and not lease.released:
-            lease.require_holder()
-            return lease
-        others = [other.holder for other in list(self._leases.values()) if not other.released]
+    def _required(self) -> Holding:
+        held = self._holdings.find()
+        if held is not None:
+            held.lease.require_holder()
+            return held
+        others = [other.lease.holder for other in self._holdings if not other.lease.released]
         where = f"; it is held by {', '.join(others)}" if others else ""
         raise NotTheHolder(
-            f"the lock {self.name!r} is not held by this {_kind()}{where}. acquire() it first, and release or extend "
-            "it where it was acquired"
+            f"the lock {self.name!r} is not held by this {kind_of_here()}{where}. acquire() it first, and release or "
+            "extend it where it was acquired"
         )
-
-    def _take_in(self, lease: Lease) -> Lease:
-        with self._guard:
-            self._leases[_here()] = lease
-        return lease
-
-    def _let_go(self) -> Lease:
-        lease = self._required()
-        with self._guard:
-            del self._leases[_here()]
-        return lease
-
-    def _refuse_twice(self) -> None:
-        if self.lease is not None:
-            raise NotTheHolder(
-                f"this {_kind()} holds the lock {self.name!r} already, and would wait for itself: it is not re-entrant"
-            )
 
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
@@ -176,12 +153,27 @@ class Lock:
             NotTheHolder: this thread holds it already.
             InvalidOption, InvalidDuration: an unknown or impossible option.
         """
-        return self._acquire(self._patience_of(blocking, blocking_timeout, unknown)) is not None
+        return self._acquire("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
-    def _acquire(self, patience: float | None) -> Lease | None:
-        self._refuse_twice()
-        lease = drive(acquiring(self._gate(), self._wanted, patience))
-        return None if lease is None else self._take_in(lease)
+    def _acquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
+        trying = Trying()
+        wanted = replace(self._wanted, bound=kind == "thread", trying=trying)
+        try:
+            self._holdings.refuse_twice(self.name)
+            gate = self._gate()
+            if patience is None:
+                refuse_to_wait_for_oneself(gate, wanted)
+            return self._hold(kind, gate, wanted, drive(acquiring(gate, wanted, patience)), frame)
+        except BaseException:  # which may come out of a signal handler, between any two lines
+            trying.give_up()
+            raise
+
+    def _hold(self, kind: Kind, gate: Gate, wanted: Wanted, lease: Lease | None, frame: int) -> Lease | None:
+        if lease is not None:
+            self._holdings.add(Holding(kind, gate, wanted, lease, frame))
+        elif kind == "block":
+            raise self._not_to_be_had()
+        return lease
 
     async def aacquire(
         self,
@@ -189,14 +181,22 @@ class Lock:
         blocking_timeout: Duration | None = None,
         **unknown: Never,
     ) -> bool:
-        """Do what ``acquire`` does without blocking the event loop; what is acquired is held by this task."""
-        return await self._aacquire(self._patience_of(blocking, blocking_timeout, unknown)) is not None
+        """Do what ``acquire`` does without blocking the event loop; what is acquired belongs to this ``Lock``."""
+        return await self._aacquire("object", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
-    async def _aacquire(self, patience: float | None) -> Lease | None:
-        self._refuse_twice()
-        gate = await on_worker(self._gate)
-        lease = await adrive(acquiring(gate, replace(self._wanted, bound=False), patience), give_back)
-        return None if lease is None else self._take_in(lease)
+    async def _aacquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
+        trying = Trying()
+        wanted = replace(self._wanted, bound=False, trying=trying)
+        try:
+            self._holdings.refuse_twice(self.name)
+            gate = await on_worker(self._gate)
+            if patience is None:
+                refuse_to_wait_for_oneself(gate, wanted)
+            lease = await adrive(acquiring(gate, wanted, patience), give_back)
+            return self._hold(kind, gate, wanted, lease, frame)
+        except BaseException:
+            trying.give_up()
+            raise
 
     def _patience_of(
         self,
@@ -205,26 +205,21 @@ class Lock:
         unknown: Mapping[str, object] = _NOTHING,
     ) -> float | None:
         for option in unknown:
-            raise _unknown(option, {"blocking", "blocking_timeout"}, "acquire")
+            raise unknown_here(option, {"blocking", "blocking_timeout"}, "acquire")
         if not isinstance(blocking, (bool, NoneType)):
             raise InvalidOption(
                 f"blocking={blocking!r}: True or False; for how long to wait is said by blocking_timeout='5s'"
             )
         if not (self._blocking if blocking is None else blocking):
             return 0.0
-        return self._patience if timeout is None else _read_timeout(timeout)
+        return self._patience if timeout is None else read_timeout(timeout)
 
     def __enter__(self) -> Lease:
-        lease = self._acquire(self._patience_of())
-        if lease is None:
-            raise self._not_to_be_had()
-        return lease
+        return self._acquire("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]  # it raises
 
-    async def __aenter__(self) -> Lease:
-        lease = await self._aacquire(self._patience_of())
-        if lease is None:
-            raise self._not_to_be_had()
-        return lease
+    def __aenter__(self) -> Coroutine[Any, Any, Lease]:
+        # No coroutine itself, which would not see whose block it is.
+        return self._aacquire("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]
 
     def _not_to_be_had(self) -> LockHeld:
         how = "" if not self._blocking or self._patience is None else f" within {self._patience:g} s"
@@ -243,45 +238,69 @@ class Lock:
             NotTheHolder: this thread holds nothing.
             StoreError: the store cannot be asked; the lock ends with its TTL.
         """
-        self._let_go().release()
+        held = None
+        try:
+            held = self._required()
+            held.lease.release()
+        except CronsensusError:
+            raise
+        except BaseException:  # out of a signal handler
+            if (held := held or self._holdings.find()) is not None:
+                submit(held.lease.abandon)
+            raise
 
     async def arelease(self) -> None:
-        """Do what ``release`` does without blocking the event loop, for what this task holds."""
-        await self._let_go().arelease()
+        """Do what ``release`` does without blocking the event loop."""
+        await self._required().lease.arelease()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease = self._leases.get(_here())
-        if lease is not None and not lease.released:  # else the block has released it
-            with _leaving(lease, failed=error is not None):
-                self.release()
+        left: list[Holding] = []
+        try:
+            self._holdings.leave(frame_of_caller(), left)
+            if left and not left[0].lease.released:  # else the block has released it
+                with _leaving(left[0].lease, failed=error is not None):
+                    left[0].lease.release()
+        except CronsensusError:
+            raise
+        except BaseException:  # out of a signal handler
+            if not left:
+                self._holdings.leave(frame_of_caller(), left)
+            for one in left:
+                self._holdings.remove(one)
+                submit(one.lease.abandon)
+            raise
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lease = self._leases.get(_here())
-        if lease is not None and not lease.released:
-            with _leaving(lease, failed=error is not None):
-                await self.arelease()
+    ) -> Coroutine[Any, Any, None]:
+        return self._aexit(frame_of_caller(), failed=error is not None)
+
+    async def _aexit(self, frame: int, *, failed: bool) -> None:
+        left: list[Holding] = []
+        self._holdings.leave(frame, left)
+        if left and not left[0].lease.released:
+            with _leaving(left[0].lease, failed=failed):
+                await left[0].lease.arelease()
 
     # --- holding ------------------------------------------------------------------------------------------------------
 
     def extend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002 - redis-py's
         """Let what this thread holds last longer; see ``Lease.extend``."""
-        return self._required().extend(additional_time, replace_ttl)
+        return self._required().lease.extend(additional_time, replace_ttl)
 
     async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
         """Do what ``extend`` does without blocking the event loop."""
-        return await self._required().aextend(additional_time, replace_ttl)
+        return await self._required().lease.aextend(additional_time, replace_ttl)
 
     def reacquire(self) -> bool:
         """Let what this thread holds last for its whole TTL from now on; see ``Lease.reacquire``."""
-        return self._required().reacquire()
+        return self._required().lease.reacquire()
 
     async def areacquire(self) -> bool:
         """Do what ``reacquire`` does without blocking the event loop."""
-        return await self._required().areacquire()
+        return await self._required().lease.areacquire()
 
     def owned(self) -> bool:
         """Ask the store whether this thread, or this task, still holds the lock.
@@ -330,56 +349,3 @@ def _leaving(lease: Lease, *, failed: bool) -> Iterator[None]:
         if not failed and not lease.trusted:
             raise
         _log.warning("the lock %r could not be released, it ends with its TTL: %s", lease.name, error)
-
-
-def _here() -> object:
-    """Return who holds: the task that is running, or the thread."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001 - cheap, and never raises
-        task = asyncio.current_task()
-        if task is not None:
-            return task
-    return threading.get_ident()
-
-
-def _kind() -> str:
-    return "thread" if isinstance(_here(), int) else "task"
-
-
-# --- what may be asked for -------------------------------------------------------------------------------------------
-
-
-def _unknown(option: str, known: set[str], where: str) -> InvalidOption:
-    if option in _ELSEWHERE:
-        return InvalidOption(f"unknown option {option!r} for {where}; write {_ELSEWHERE[option]}")
-    return unknown_option(option, known, where=where)
-
-
-def _read_ttl(ttl: Duration | None, *, renew: bool) -> timedelta:
-    if ttl is None:
-        raise InvalidOption(
-            "ttl=None: a lock without a TTL would be held for ever by a process that died; write ttl='30s', and it is "
-            "renewed for as long as it is held"
-        )
-    read = parse_duration(ttl, what="ttl")
-    least, most = TTL_BOUNDS if renew else (SHORTEST_UNRENEWED, TTL_BOUNDS[1])
-    if not least <= read <= most:
-        why = (
-            "a shorter one could not be renewed in time, over a slow commit or a busy machine"
-            if renew and read < least
-            else "a longer one would outlive a crash by far; what is held longer is renewed"
-            if read > most
-            else "a shorter one would be over before it is answered for"
-        )
-        raise InvalidOption(f"ttl={ttl!r}: from {format_duration(least)} to {format_duration(most)}; {why}")
-    return read
-
-
-def _read_limit(limit: object) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HOLDERS:
-        raise InvalidOption(f"limit={limit!r}: a whole number from 1 to {MOST_HOLDERS}")
-    return limit
-
-
-def _read_timeout(timeout: Duration | None) -> float | None:
-    return None if timeout is None else parse_duration(timeout, what="blocking_timeout").total_seconds()

@@ -33,7 +33,7 @@ from typing import Any
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import RENEWALS, Lease
+from cronsensus.lock.lease import RENEWALS, Lease, Tended
 from cronsensus.lock.masters import SLOWEST, Masters, MastersLine, Round, Script
 from cronsensus.lock.seat import Seat
 from cronsensus.lock.waiting import Room, RoomSeat
@@ -116,7 +116,7 @@ class RedlockGate(Gate):
         self._process = f"{host_identity()} {os.getpid()} {started_at(os.getpid()) or 0}"
         self._numbers = itertools.count(1)
         self._watch = Watch(self.clock)
-        self._renewals: dict[Lease, Deadline] = {}
+        self._renewals: dict[Tended, Deadline] = {}
         self._lines = itertools.count()
         self._room = Room(lambda: self)
 
@@ -175,7 +175,7 @@ class RedlockGate(Gate):
         return None, Counter(answer[1].decode() for answer in taken.said.values() if not _granted(answer))
 
     def _held(self, wanted: Wanted, me: str, token: int, asked_at: float) -> Lease:
-        lease = Lease(
+        lease = wanted.trying.lease = Lease(
             self,
             name=wanted.name,
             holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
@@ -186,16 +186,19 @@ class RedlockGate(Gate):
             bound=wanted.bound,
             grant=me,
         )
-        self._watch.begin(lease)
+        self._watch.begin(lease.tended)
         if wanted.renew:
-            self._renew_in(lease, wanted.ttl.total_seconds() / RENEWALS)
+            self._renew_in(lease.tended, wanted.ttl.total_seconds() / RENEWALS)
         return lease
 
-    def _renew_in(self, lease: Lease, seconds: float) -> None:
+    def _renew_in(self, lease: Tended, seconds: float) -> None:
         def step() -> None:
             wait = lease.step()
-            if lease in self._renewals and not lease.lost.is_set():
-                self._renew_in(lease, wait)
+            if lease in self._renewals:
+                if lease.lost:
+                    del self._renewals[lease]
+                else:
+                    self._renew_in(lease, wait)
 
         # The watch must not wait for servers, so it only says that it is time.
         self._renewals[lease] = self._watch.deadlines.after(seconds, lambda: submit(step))
@@ -242,12 +245,12 @@ class RedlockGate(Gate):
 
     def watch(self, lease: Lease) -> None:
         """See to it that its end is noticed."""
-        self._watch.begin(lease)
+        self._watch.begin(lease.tended)
 
     def forget(self, lease: Lease) -> None:
         """Renew and watch this no more."""
-        self._watch.end(lease)
-        renewal = self._renewals.pop(lease, None)
+        self._watch.end(lease.tended)
+        renewal = self._renewals.pop(lease.tended, None)
         if renewal is not None:
             renewal.cancel()
 

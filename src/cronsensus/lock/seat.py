@@ -25,10 +25,12 @@ class Seat:
 
     Attributes:
         at_most: seconds after which a waiter who is told nothing tries all the same.
+        news: whether it was told something, and has not tried since.
     """
 
     def __init__(self, clock: Clock, *, at_most: float) -> None:
         self.at_most = at_most
+        self.news = False
         self._clock = clock
         self._rung = threading.Event()
         self._on_ring: Callable[[], None] | None = None
@@ -71,6 +73,10 @@ class Seat:
 
     def leave(self) -> None:
         """Wait no more. Asks no store."""
+
+    def give_up(self) -> None:
+        """Wait no more without the lock, and let another one know what was told here. Asks no store."""
+        self.leave()
 
     def step_out(self) -> None:
         """Wait no more, because the lock is had. May ask the store; never raises."""

@@ -20,6 +20,7 @@ from typing import Protocol
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.lock.seat import Seat
+from cronsensus.lock.working import submit
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.lines import Line
@@ -65,6 +66,8 @@ class Room:
     def stand(self, seat: RoomSeat) -> None:
         """Take a waiter in, at the end of its line here and, if it is the first, of the line elsewhere."""
         with self._changed:
+            if seat.left:  # its owner was cancelled while another thread came here for it
+                return
             waiting = self._waiting.setdefault(seat.name, deque())
             if seat not in waiting:
                 waiting.append(seat)
@@ -85,6 +88,7 @@ class Room:
         The line elsewhere is left to the thread: told in vain, it tells the next.
         """
         with self._changed:
+            seat.left = True
             waiting = self._waiting.get(seat.name, deque())
             waited = seat in waiting
             if waited:
@@ -92,6 +96,16 @@ class Room:
             if not waiting:
                 self._waiting.pop(seat.name, None)
             return waited
+
+    def pass_on(self, name: str) -> None:
+        """Tell another waiter what was told to one who did not use it. May ask the store; never raises."""
+        with self._changed:
+            seat = self._next(name)
+            line = self._line
+        if seat is not None:
+            seat.ring()
+        elif line is not None and not line.tells_all:
+            self._place().call_next(name)
 
     def step_out(self, seat: RoomSeat) -> None:
         """Let a waiter go who was faster than any news; the line elsewhere too, or the next news would come here."""
@@ -138,9 +152,8 @@ class Room:
 
     def _told(self, line: Line, name: str) -> None:
         with self._changed:
-            waiting = self._waiting.get(name)
-            seat = waiting.popleft() if waiting else None
-            others = bool(waiting)
+            seat = self._next(name)
+            others = bool(self._waiting.get(name))
             if seat is not None:
                 seat.told = not line.tells_all  # before he can leave, or he could not know that he has to pass it on
         if seat is not None:
@@ -150,6 +163,14 @@ class Room:
                     line.join(name)
         elif not line.tells_all:
             self._place().call_next(name)
+
+    def _next(self, name: str) -> RoomSeat | None:
+        """Take out the one who has waited longest, who now has news."""
+        waiting = self._waiting.get(name)
+        seat = waiting.popleft() if waiting else None
+        if seat is not None:
+            seat.news = True
+        return seat
 
     def _left_alone(self) -> list[str]:
         with self._changed:
@@ -191,12 +212,13 @@ class RoomSeat(Seat):
 
     Attributes:
         told: whether news came for him that went to nobody else.
+        left: whether he waits no more, for good.
     """
 
     def __init__(self, clock: Clock, room: Room, name: str, *, at_most: float) -> None:
         super().__init__(clock, at_most=at_most)
         self.name = name
-        self.told = False
+        self.told = self.left = False
         self._room = room
 
     def stand(self) -> None:
@@ -206,6 +228,13 @@ class RoomSeat(Seat):
     def leave(self) -> None:
         """Wait no more."""
         self._room.leave(self)
+
+    def give_up(self) -> None:
+        """Wait no more, and pass on what was told."""
+        self._room.leave(self)
+        if self.news:
+            self.news = False
+            submit(lambda: self._room.pass_on(self.name))
 
     def step_out(self) -> None:
         """Wait no more, because the lock is had."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
-from cronsensus.logger import ExcInfo
+from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from cronsensus.node.hopping import HoppingConnection
+
+_log = Logger("cronsensus.node")
 
 Result = TypeVar("Result")
 
@@ -55,6 +57,7 @@ class Run:
             unless this process was frozen.
         cancelled: set when the run should stop: an operator asked, the lease is lost, the time is up, or the node
             drains out.
+        is_over: whether the function has returned or raised.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class Run:
         self._on_line = on_line
         self._effects = effects
         self._trusted = trusted
+        self._at_end: list[Callable[[], None]] = []
+        self.is_over = False
 
     # Not to be replaced: the node asks them when the run ends, and a job that wrote over one would end without a word.
 
@@ -243,6 +248,19 @@ class Run:
     def ended(self, ending: Ending) -> Ending:
         """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""
         return ending if self._effects is None else self._effects.verdict(ending)
+
+    def at_end(self, act: Callable[[], None]) -> None:
+        """Have something done when the function has returned or raised; it must not raise."""
+        self._at_end.append(act)
+
+    def over(self) -> None:
+        """Be told that the function has returned or raised; what it left is put away."""
+        self.is_over = True
+        while self._at_end:
+            try:
+                self._at_end.pop()()
+            except Exception:  # noqa: BLE001 - logged
+                _log.exception("a mistake in cronsensus; please report it. What %r left is not put away", self)
 
     def stop(self, reason: str, *, lease_lost: bool = False) -> None:
         """Ask the run to stop. The first reason stands."""

@@ -243,6 +243,7 @@ class Once(Generic[P, R_co]):
             return self._returned(claims, got)
         finally:
             _ends(outer, chain)
+            got.run.over()
         return self._call(how, args, kwargs, left=left - 1)
 
     # --- on an event loop ---------------------------------------------------------------------------------------------
@@ -292,6 +293,7 @@ class Once(Generic[P, R_co]):
             return await _surely(lambda: self._returned(claims, got))
         finally:
             _ends(outer, chain)
+            got.run.over()
         return await self._acall(how, args, kwargs, left=left - 1)
 
     # --- what both do -------------------------------------------------------------------------------------------------

@@ -171,6 +171,8 @@ def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     except BaseException as error:  # noqa: BLE001 — sys.exit in a job ends the run, never the node
         leave_if_forked(process, error)
         return dataclasses.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
+    finally:
+        run.over()
     return returned(value)
 
 

@@ -295,6 +295,7 @@ class LoopExecutor(Executor):
                 where = describe(error).traceback
         else:
             ending = returned(value)
+        call.run.over()
         if attempt.asked == "timed_out":
             ending = timed_out(attempt.timeout, traceback=where)
         self._attempts.end(attempt, ending)

@@ -1,0 +1,265 @@
+"""Whose a lease is: which thread, task, run or block may use it, and with what it ends. Floor 5.
+
+================== ==================================== ==================================================
+acquired by        belongs to                           ends, if it was not released, with
+================== ==================================== ==================================================
+``with``           the block                            the block, in whatever thread or task that is left
+``acquire()``      the thread; inside a run to the run  the thread; the run
+``aacquire()``     the Lock; inside a run to the run    the Lock object; the run
+================== ==================================== ==================================================
+
+Whatever it belongs to, a lease ends when neither it nor its ``Lock`` can be reached any more (``Lease.__del__``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Literal
+
+from cronsensus.errors import NotTheHolder
+from cronsensus.lock.gate import Gate, Wanted
+from cronsensus.lock.lease import Lease
+from cronsensus.lock.working import submit
+from cronsensus.node.run import Run, current_run
+
+Kind = Literal["block", "thread", "object", "run"]
+Here = threading.Thread | asyncio.Task[object]
+
+
+class Holding:
+    """A lease, and whose it is.
+
+    Attributes:
+        frame: names the frame whose ``with`` statement it is, for as long as that is in the block.
+    """
+
+    __slots__ = ("__weakref__", "_by", "_run", "frame", "gate", "kind", "lease", "wanted")
+
+    def __init__(self, kind: Kind, gate: Gate, wanted: Wanted, lease: Lease, frame: int) -> None:
+        run = None if kind == "block" else current_run()
+        if run is not None and run.is_over:  # this code has outlived it
+            run = None
+        self.kind: Kind = kind if run is None else "run"
+        self.gate, self.wanted, self.lease, self.frame = gate, wanted, lease, frame
+        self._by = weakref.ref(threading.current_thread() if self.kind == "thread" else here())
+        self._run = None if run is None else weakref.ref(run)
+        if run is not None:
+            lease.unbind()
+            _ends_with(run, lease)
+        elif kind == "thread":
+            _thread.leases.append(weakref.ref(lease))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is held as far as this process knows."""
+        return not self.lease.released and self.lease.trusted
+
+    def is_by(self, one: Here) -> bool:
+        """Whether this thread or task acquired it."""
+        return self._by() is one
+
+    @property
+    def is_by_nobody(self) -> bool:
+        """Whether the task or thread that acquired it is over."""
+        by = self._by()
+        if by is None:
+            return True
+        return by.done() if isinstance(by, asyncio.Task) else not by.is_alive()
+
+    def is_of(self, run: Run | None) -> bool:
+        """Whether it belongs to this run."""
+        return self._run is not None and self._run() is run
+
+
+class Holdings:
+    """What was acquired through one ``Lock`` object. Safe to share between threads: each step is one of a list's."""
+
+    def __init__(self) -> None:
+        self._all: list[Holding] = []
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(list(self._all))
+
+    def add(self, holding: Holding) -> None:
+        """Hold this."""
+        for over in self:
+            # A block is taken out where it is left. The rest is of no use to anybody any more.
+            if over.kind != "block" and not over.is_live and (over.is_by_nobody or _is_here(over)):
+                self.remove(over)
+        self._all.append(holding)
+        seen = [one for one in _inside.get() if (other := one()) is not None and other.is_live]
+        _inside.set((*seen, weakref.ref(holding)))
+
+    def find(self) -> Holding | None:
+        """Return what this thread, task or run may use, lost or not; ``None``: it holds nothing."""
+        held = [one for one in self._all if not one.lease.released]
+        if not held:
+            return None
+        me, run, inside = here(), current_run(), _holdings_inside()
+        candidates: tuple[Callable[[Holding], bool], ...] = (
+            lambda one: one.is_by(me) and (one.kind != "run" or one.is_of(run)),
+            lambda one: one.kind == "thread" and one.is_by(threading.current_thread()),
+            lambda one: one.kind == "block" and one in inside,
+            lambda one: one.kind == "run" and one.is_of(run),
+            lambda one: one.kind == "object" and one.is_by_nobody,
+            lambda one: one.kind == "object",
+        )
+        return _first(candidates, held)
+
+    def leave(self, frame: int, left: list[Holding]) -> None:
+        """Take out the block that is left here, by whichever thread or task, and put it into ``left``.
+
+        It is there before it is nowhere else, as an exception may come out of a signal handler in between.
+        """
+        while blocks := [one for one in self._all if one.kind == "block"]:
+            left.append(_the_one_that_is_left(blocks, frame))
+            if self.remove(left[-1]):
+                _inside.set(tuple(one for one in _inside.get() if one() is not left[-1]))
+                return
+            left.pop()
+
+    def remove(self, one: Holding) -> bool:
+        """Hold this no more; ``False``: another thread was faster."""
+        try:
+            self._all.remove(one)
+        except ValueError:
+            return False
+        return True
+
+    # --- waiting for oneself ------------------------------------------------------------------------------------------
+
+    def refuse_twice(self, name: str) -> None:
+        """Raise if this thread or task holds the lock through this object.
+
+        Raises:
+            NotTheHolder: it would wait for itself.
+        """
+        for one in self._all:
+            if one.is_live and _is_here(one):
+                raise NotTheHolder(
+                    f"this {kind_of_here()} holds the lock {name!r} already, and would wait for itself: it is not "
+                    "re-entrant"
+                )
+
+
+def refuse_to_wait_for_oneself(gate: Gate, wanted: Wanted) -> None:
+    """Raise if all that could be waited for is held by this thread or task, through other ``Lock`` objects.
+
+    Raises:
+        NotTheHolder: it would wait for itself, without end.
+    """
+    mine = [
+        one
+        for one in _holdings_inside()
+        if one.gate is gate and one.wanted.name == wanted.name and one.is_live and _is_here(one)
+    ]
+    # What is not renewed ends by itself, and is worth waiting for.
+    lasting = [one for one in mine if one.lease.ends_with_its_owner]
+    if lasting and len(lasting) >= min(wanted.limit, *(one.wanted.limit for one in lasting)):
+        raise NotTheHolder(
+            f"this {kind_of_here()} holds the lock {wanted.name!r} already, through another Lock object, and would "
+            "wait for itself without end: it is not re-entrant. Acquire it once, outside; or pass blocking_timeout="
+        )
+
+
+def _is_here(one: Holding) -> bool:
+    if one.kind == "thread":
+        return one.is_by(threading.current_thread())
+    if not one.is_by(here()):
+        return False
+    # A thread may have entered a block that another one is in now, as web frameworks do with generators.
+    return one.kind != "block" or one in _holdings_inside()
+
+
+_inside: ContextVar[tuple[weakref.ref[Holding], ...]] = ContextVar("cronsensus_locks", default=())
+"""What was acquired in this context, newest last: by this thread or task, or by the one that began this task."""
+
+
+def _holdings_inside() -> list[Holding]:
+    return [holding for one in _inside.get() if (holding := one()) is not None]
+
+
+def frame_of_caller() -> int:
+    """Return what names the frame that called our caller: the one whose ``with`` statement this is.
+
+    A block may be left in another thread or task than it was entered in, and several may be in one lock at a time. The
+    frame tells them apart: it is one object for as long as it is in its block.
+    """
+    return id(sys._getframe(2))  # noqa: SLF001 - the one way to
+
+
+def _the_one_that_is_left(blocks: list[Holding], frame: int) -> Holding:
+    me, inside = here(), _holdings_inside()
+    candidates: tuple[Callable[[Holding], bool], ...] = (
+        lambda one: one.frame == frame and one.is_by(me),
+        lambda one: one.frame == frame,
+        lambda one: one in inside and one.is_by(me),
+        lambda one: one in inside,
+        lambda one: one.is_by_nobody,
+    )
+    return _first(candidates, blocks) or blocks[0]
+
+
+def _first(candidates: tuple[Callable[[Holding], bool], ...], among: list[Holding]) -> Holding | None:
+    """Return the newest of those that the first of the candidates fits that fits any."""
+    return next((one for fits in candidates for one in reversed(among) if fits(one)), None)
+
+
+def here() -> Here:
+    """Return the task that is running, or else the thread."""
+    loaded = sys.modules.get("asyncio")
+    if loaded is not None and loaded._get_running_loop() is not None:  # noqa: SLF001 - cheap, and never raises
+        task: asyncio.Task[object] | None = loaded.current_task()
+        if task is not None:
+            return task
+    return threading.current_thread()
+
+
+def kind_of_here() -> str:
+    """Return "thread" or "task"."""
+    return "thread" if isinstance(here(), threading.Thread) else "task"
+
+
+# --- what a lease ends with -------------------------------------------------------------------------------------------
+
+
+class _OfThread(threading.local):
+    """The leases of a thread. Python drops this when the thread ends, whatever made it, and whatever its number is."""
+
+    def __init__(self) -> None:
+        self.leases = _Leases()
+
+
+class _Leases(list["weakref.ref[Lease]"]):
+    def append(self, lease: weakref.ref[Lease]) -> None:
+        self[:] = [one for one in self if (kept := one()) is not None and not kept.released]
+        super().append(lease)
+
+    def __del__(self) -> None:
+        for one in self:
+            if (lease := one()) is not None:
+                lease.thread_ended()
+
+
+_thread = _OfThread()
+
+
+def _ends_with(run: Run, lease: Lease) -> None:
+    kept, name = weakref.ref(lease), f"{run.job} {run.key}"
+
+    def end() -> None:
+        held = kept()
+        if held is None or held.released or not held.ends_with_its_owner:
+            return
+        why = f"the run {name} that acquired it ended without releasing it"
+        if isinstance(here(), threading.Thread):
+            held.abandon(why)
+        else:
+            submit(lambda: held.abandon(why))
+
+    run.at_end(end)
