@@ -72,6 +72,7 @@ class Settings:
         log_format: ``"text"`` or ``"json"``; what the commands write to standard error.
         log_level: the least serious records that the commands write.
         fast_evidence: whether a dead process on this host is taken for dead before its lease ends.
+        retire_after: how long what waits of a job is kept after a release that no longer declares it.
         keep: how long final occurrences are kept, for jobs that do not say otherwise.
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
@@ -84,11 +85,12 @@ class Settings:
     concurrency: int = 20
     node: str | None = None
     release: str | None = None
-    drain_timeout: timedelta = timedelta(seconds=30)
+    drain_timeout: timedelta = timedelta(seconds=25)
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     fast_evidence: bool = True
     keep: timedelta = timedelta(days=30)
+    retire_after: timedelta = timedelta(days=1)
     deploy_id: str | None = None
     generation: str | None = None
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -324,6 +326,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "log_level": _choice(*get_args(LogLevel)),
     "fast_evidence": _switch,
     "keep": _duration,
+    "retire_after": _duration,
     "deploy_id": _name,
     "generation": _name,
 }

@@ -32,6 +32,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.model.session import SessionSpec
 from cronsensus.participation import Participation, left_to_the_parent, on_fork
+from cronsensus.retirement import tell_of_retired, warn_of_strangers
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
@@ -47,7 +48,17 @@ if TYPE_CHECKING:
 
 _log = Logger("cronsensus.scheduler")
 
-_ARGUMENTS = ("url", "namespace", "lease", "concurrency", "node", "release", "drain_timeout", "fast_evidence")
+_ARGUMENTS = (
+    "url",
+    "namespace",
+    "lease",
+    "concurrency",
+    "node",
+    "release",
+    "drain_timeout",
+    "fast_evidence",
+    "retire_after",
+)
 
 _all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
 
@@ -78,8 +89,11 @@ class Scheduler(Startups, Definitions):
         node: the node's name for people. Defaults to host name and pid.
         release: the version of the application's code, to which a hash of the declared jobs is added. Defaults to the
             hash alone. (``CRONSENSUS_RELEASE`` and ``--release`` are taken as they are.)
-        drain_timeout: how long runs may go on when the node is told to stop. Defaults to 30 seconds.
+        drain_timeout: how long runs may go on when the node is told to stop. Defaults to 25 seconds, less than
+            the 30 after which Kubernetes and others kill.
         fast_evidence: take a process of this host for dead as soon as it is gone. Defaults to true.
+        retire_after: how long what waits of a job is kept after a release that no longer declares it. Defaults to 1
+            day; 0 cancels it at once.
         clock: for tests.
 
     Raises:
@@ -99,6 +113,7 @@ class Scheduler(Startups, Definitions):
         release: str | None = None,
         drain_timeout: Duration | None = None,
         fast_evidence: bool | None = None,
+        retire_after: Duration | None = None,
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
@@ -108,7 +123,7 @@ class Scheduler(Startups, Definitions):
         self._given_store = url if isinstance(url, Store) else None
         if self._given_store is not None:
             url, namespace = f"{self._given_store.capabilities.name}://", self._given_store.namespace
-        given = (url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence)
+        given = (url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after)
         self._arguments = dict(zip(_ARGUMENTS, given, strict=True))
         self._defaults = _require_defaults(defaults)
         self._clock = clock
@@ -316,7 +331,7 @@ class Scheduler(Startups, Definitions):
         Then the rest is given back, for others to take at once. Does nothing when not started. It may be started again.
 
         Args:
-            drain_timeout: defaults to the setting, 30 seconds if nobody set it.
+            drain_timeout: defaults to the setting, 25 seconds if it is not set.
 
         A second ``stop`` waits for the first. Called by a job of this node, which would wait for itself, it returns at
         once, and the node leaves when the job and all others have ended, or their time is up.
@@ -348,7 +363,7 @@ class Scheduler(Startups, Definitions):
         stands. Unless the program has configured ``logging``, records of ``log_level`` and above go to standard error.
 
         Args:
-            drain_timeout: defaults to the setting, 30 seconds if nobody set it.
+            drain_timeout: defaults to the setting, 25 seconds if it is not set.
 
         Returns:
             whether everything ended in time.
@@ -427,7 +442,10 @@ class Scheduler(Startups, Definitions):
         """Put all that the code declares; return whether it must be said again later."""
         specs = self._declared.specs()
         # A program that declares nothing, such as a console, does not mean that there is to be nothing.
-        put = store.put_jobs(specs, release=self.release, complete=bool(specs), by=self.node_name)
+        retire_after = self.settings.retire_after
+        put = store.put_jobs(
+            specs, release=self.release, complete=bool(specs), by=self.node_name, retire_after=retire_after
+        )
         if put.superseded:
             _log.warning(
                 "a newer release is running and defines %s otherwise; its definitions stand while it lives",
@@ -439,8 +457,8 @@ class Scheduler(Startups, Definitions):
             old = sum(one.release != self.release and not one.guest for one in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
             _log.info("changed for all nodes: %s%s", _some(put.changed), rest)
-        if put.retired:
-            _log.info("retired, because no running release declares them: %s", _some(put.retired))
+        tell_of_retired(store, put, retire_after)
+        warn_of_strangers(store.namespace, put)
         return bool(put.superseded or put.kept)
 
     def _drain(self, drain_timeout: Duration | None) -> timedelta:

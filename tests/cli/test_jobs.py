@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -365,3 +366,16 @@ def test_a_key_that_was_cut_off_waits_for_its_next_call(cluster: Any) -> None:
         charge()
     cluster.advance(600)
     assert "It was cut off, and is free for the next call of the guarded function" in cluster("doctor").text
+
+
+def test_work_that_waits_of_a_retired_job_is_named_by_doctor_jobs_and_runs(cluster: Any) -> None:
+    cluster.declare("mail")
+    cluster.join(release="r2")
+    made = cluster("jobs", "enqueue", "mail", "-o", "json").data
+    cluster.store.put_jobs([], release="r2", complete=True, retire_after=timedelta(days=1))
+    assert "retired; what waits is kept until 2026-11-21 12:00:00Z" in cluster("jobs", "list", "--retired").text
+    assert "no running release declares mail, and work of it waits" in cluster("doctor").text
+    cluster.advance(3600)
+    assert (
+        f"run {made['id']} of mail was due 1h ago. No running release declares the job 'mail'" in cluster("doctor").text
+    )

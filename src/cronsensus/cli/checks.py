@@ -74,6 +74,7 @@ def examine(store: Store) -> Iterator[Check]:
     yield from _space(described)
     yield from _nodes(store)
     yield from _jobs(store)
+    yield from _retired(store)
     yield from _failing(store)
     yield from _waiting(store)
     yield from _unreadable(store)
@@ -285,6 +286,16 @@ def _jobs(store: Store) -> Iterator[Check]:
             f"{state.spec.name} was due {relative(view.next_due, glance.now)}, and nobody fired it",
             f"cronsensus why '{state.spec.name}' '{exact(view.next_due)}'",
         )
+
+
+def _retired(store: Store) -> Iterator[Check]:
+    """Find retired jobs of which something waits: a release lacks them, perhaps for an import that was forgotten."""
+    for view in islice(every_job(store, retired=True), _LOOKED_AT):
+        if view.waiting_until is not None:
+            name = view.spec.name
+            text = f"no running release declares {name}, and work of it waits; kept until {exact(view.waiting_until)}"
+            then = f"declare it again, or cancel what waits: scheduler.remove_job({name!r})"
+            yield Check("retired", WARN, text, then)
 
 
 def _failing(store: Store) -> Iterator[Check]:

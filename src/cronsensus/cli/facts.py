@@ -44,6 +44,7 @@ def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
         "horizon": view.horizon,
         "created_at": view.created_at,
         "retired_at": view.retired_at,
+        "waiting_until": view.waiting_until,
     }
 
 
@@ -54,6 +55,8 @@ def made_data(one: Enqueued | Handle) -> dict[str, Any]:
 
 def job_state(view: JobView) -> Cell:
     """Return whether a job fires, and if not, why not."""
+    if view.retired_at is not None and view.waiting_until is not None:
+        return Cell(f"retired; what waits is kept until {exact(view.waiting_until)}", word("warn").style)
     if view.retired_at is not None:
         return word("retired")
     if view.paused_at is not None:

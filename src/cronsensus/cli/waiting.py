@@ -55,6 +55,12 @@ def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) ->
     if one.due_at > now:
         cause = f" after {counted(one.failures, 'failed attempt')}" if one.failures else ""
         return [f"It is due {relative(one.due_at, now)}{cause}."]
+    if view.retired_at is not None and view.waiting_until is not None:
+        ago = relative(view.retired_at, now)
+        return [
+            f"No running release declares the job {view.spec.name!r}, which was retired {ago}.",
+            f"What waits is kept until {exact(view.waiting_until)}, in case one does, and then cancelled.",
+        ]
     sessions = nodes(store)
     found = _nobody(sessions)
     if found:

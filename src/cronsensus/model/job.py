@@ -344,7 +344,12 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job as reads return it."""
+    """A job as reads return it.
+
+    Attributes:
+        active: how many of its occurrences are pending or running.
+        waiting_until: until when what waits of a retired job is kept, in case a release declares it again.
+    """
 
     id: int
     spec: JobSpec
@@ -358,3 +363,4 @@ class JobView:
     retired_at: datetime | None
     created_at: datetime
     active: int
+    waiting_until: datetime | None = None

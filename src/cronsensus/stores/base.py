@@ -200,7 +200,15 @@ class Store(ABC):
     # --- jobs ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+    def put_jobs(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        release: str,
+        complete: bool = False,
+        by: str = "",
+        retire_after: timedelta = AT_ONCE,
+    ) -> PutResult:
         """Define jobs by name, as the application's ``release`` declares them.
 
         A new job's watermark is the store's now, so it starts after its registration and not in the past; for a
@@ -217,7 +225,8 @@ class Store(ABC):
 
         With ``complete=True`` the specs are all that the release declares: jobs with ``source="code"`` that are not
         among them are retired, unless a live session of another release is there (it may still declare them:
-        ``kept``).
+        ``kept``). What waits of a job that is retired so is kept for ``retire_after``: it can be claimed where a node
+        has the function, it is there when the job is defined again, and after that time ``prune`` cancels it.
 
         Atomic: all or nothing. A release is one thing, so it is not put in pieces: what takes long is worked out
         before, and then who writes waits for some 50 µs a job that is new, changed or gone.
@@ -230,11 +239,12 @@ class Store(ABC):
 
     @abstractmethod
     def retire(self, job: str, *, by: str, why: str) -> bool:
-        """Stop a job for good, keeping its watermark and its ledger; ``False`` when there is none (or it is retired).
+        """Stop a job for good, keeping its watermark and its ledger; ``False`` where there is nothing to stop.
 
-        Its pending occurrences become cancelled(retired); running ones go on. From now on its era has no trigger (or
-        from when its last era begins, where the clock was set back to before that). Nominal times up to then that
-        nobody decided yet become one range missed(retired), and the watermark moves to the last of them.
+        Its pending occurrences become cancelled(retired); of a job that is retired already those that were kept
+        (``retire_after``). Running ones go on. From now on its era has no trigger (or from when its last era begins,
+        where the clock was set back to before that). Nominal times up to then that were not decided yet become one
+        range missed(retired), and the watermark moves to the last of them.
         """
 
     # --- the scheduling round --------------------------------------------------------------------------------------

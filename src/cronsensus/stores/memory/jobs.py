@@ -10,9 +10,8 @@ from cronsensus.codec import read_payload, write_payload
 from cronsensus.errors import DuplicateJob
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
-from cronsensus.model.states import Reason, State
 from cronsensus.planning import undecided_until
-from cronsensus.stores.base import PutResult
+from cronsensus.stores.base import AT_ONCE, PutResult
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.state import JobRow
 
@@ -22,7 +21,15 @@ MICROSECOND = timedelta(microseconds=1)
 class JobVerbs(Handle):
     """What changes a job's definition or its standing."""
 
-    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+    def put_jobs(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        release: str,
+        complete: bool = False,
+        by: str = "",
+        retire_after: timedelta = AT_ONCE,
+    ) -> PutResult:
         """Define jobs; everything is checked before anything is written."""
         payloads = {
             spec.name: write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}") for spec in specs
@@ -55,7 +62,7 @@ class JobVerbs(Handle):
                     did["kept"] += [job.spec.name for job in gone]
                 else:
                     for job in gone:
-                        self._retire(job)
+                        self._retire(job, retire_after)
                         did["retired"].append(job.spec.name)
             if by:
                 for act in ("created", "changed", "retired"):
@@ -101,7 +108,7 @@ class JobVerbs(Handle):
     def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
         now = self._now()
         if job.retired_at is not None:
-            job.retired_at = None
+            job.retired_at = job.waiting_until = None
             job.watermark = max(job.watermark, now)
         self._begin_era(job, spec, now)
         job.spec, job.digest, job.payload = _as_stored(spec, payload), digest, payload
@@ -121,16 +128,21 @@ class JobVerbs(Handle):
         """Stop a job for good."""
         with self._writing():
             row = self._space.jobs.get(job)
-            if row is None or row.retired_at is not None:
+            if row is None or (row.retired_at is not None and row.waiting_until is None):
                 return False
-            self._retire(row)
+            if row.retired_at is None:
+                self._retire(row, AT_ONCE)
+            else:
+                self._space.cancel_waiting(row, self._now())
             self._space.record(self._now(), by, "retire", job, why)
             return True
 
-    def _retire(self, job: JobRow) -> None:
+    def _retire(self, job: JobRow, retire_after: timedelta) -> None:
         now = self._now()
-        for occurrence in sorted(job.pending):
-            self._space.close(self._space.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
+        if retire_after > AT_ONCE and job.pending:
+            job.waiting_until = now + retire_after
+        else:
+            self._space.cancel_waiting(job, now)
         # Where the clock was set back, the last era begins later than now; until then the one before it holds.
         undecided = undecided_until(job.eras_after_watermark(), job.watermark, self._next_era(job, now))
         if undecided is not None:

@@ -29,6 +29,9 @@ class CareVerbs(Handle):
         """Delete what is over, oldest job first, and raise each job's horizon over it."""
         with self._writing():
             now = self._now()
+            for job in self._space.jobs.values():
+                if job.waiting_until is not None and job.waiting_until <= now:
+                    self._space.cancel_waiting(job, now)
             deleted = 0
             for job in self._space.jobs_by_id.values():
                 bound = now - job.spec.policies.keep if before is None else before
@@ -257,6 +260,7 @@ def job_view(job: JobRow) -> JobView:
         paused_by=job.paused_by,
         paused_why=job.paused_why,
         retired_at=job.retired_at,
+        waiting_until=job.waiting_until,
         created_at=job.created_at,
         active=job.active,
     )

@@ -82,6 +82,7 @@ class JobRow:
     paused_by: str | None = None
     paused_why: str | None = None
     retired_at: datetime | None = None
+    waiting_until: datetime | None = None
     pauses: list[Stretch] = field(default_factory=list)
     ranges: list[LedgerRange] = field(default_factory=list)
     keys: dict[str, OccurrenceRow] = field(default_factory=dict)
@@ -320,6 +321,12 @@ class Space:
         self._leave(row, state)
         row.state, row.finished_at, row.reason = state, now, reason
         self._index(row)
+
+    def cancel_waiting(self, job: JobRow, now: datetime) -> None:
+        """Cancel what waits of a retired job."""
+        for occurrence in sorted(job.pending):
+            self.close(self.occurrences[occurrence], State.CANCELLED, now, reason=Reason.RETIRED)
+        job.waiting_until = None
 
     def delete(self, row: OccurrenceRow) -> None:
         """Forget an occurrence."""

@@ -19,7 +19,7 @@ from cronsensus.errors import DuplicateJob, StoreBusy
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.planning import next_nominal, undecided_until
-from cronsensus.stores.base import PutResult
+from cronsensus.stores.base import AT_ONCE, PutResult
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_eras, write_json, write_range
@@ -46,6 +46,7 @@ class Standing:
     last_since: datetime
     retired: bool
     source: str
+    waits: bool
 
     def since(self, at: datetime, watermark: datetime | None = None) -> datetime:
         """Return when an era that is made at ``at`` begins: not before the watermark, nor before the last one."""
@@ -86,7 +87,15 @@ class Declared:
 class DefiningVerbs(Handle):
     """What changes a job's definition."""
 
-    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+    def put_jobs(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        release: str,
+        complete: bool = False,
+        by: str = "",
+        retire_after: timedelta = AT_ONCE,
+    ) -> PutResult:
         """Define jobs; everything is checked before anything is written."""
         declared = _declare(specs)
         names = list(declared)
@@ -94,13 +103,20 @@ class DefiningVerbs(Handle):
         pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
-            found = self._put([declared[name] for name in piece], names if complete and last else None, release, by)
+            found = self._put(
+                [declared[name] for name in piece], names if complete and last else None, release, by, retire_after
+            )
             for act, some in found.items():
                 did[act] += some
         return PutResult(**{act: tuple(some) for act, some in did.items()})
 
     def _put(
-        self, declared: Sequence[Declared], complete: Sequence[str] | None, release: str, by: str
+        self,
+        declared: Sequence[Declared],
+        complete: Sequence[str] | None,
+        release: str,
+        by: str,
+        retire_after: timedelta,
     ) -> dict[str, list[str]]:
         """Define some jobs in one step. ``complete`` are all names that are declared, if no others are to live."""
         for _ in range(MOST_TRIES):
@@ -130,7 +146,7 @@ class DefiningVerbs(Handle):
                     look.other_lives,
                     [_created(by_name[name], look.at) for name in did["created"]],
                     [_changed(by_name[name], look.standing[name], look.at) for name in did["changed"]],
-                    [_retired(look.standing[name], look.at) for name in did["retired"]],
+                    [_retired(look.standing[name], look.at, retire_after) for name in did["retired"]],
                     entries,
                 )
             except Refusal:
@@ -145,12 +161,21 @@ class DefiningVerbs(Handle):
             if look is None:
                 continue
             one = look.standing.get(job)
-            if one is None or one.retired:
+            if one is None or (one.retired and not one.waits):
                 return False
             entry = [clean(by), "retire", job, clean(why), "{}"]
             try:
                 self._decide(
-                    "define", micros(look.at), None, None, False, False, [], [], [_retired(one, look.at)], [entry]
+                    "define",
+                    micros(look.at),
+                    None,
+                    None,
+                    False,
+                    False,
+                    [],
+                    [],
+                    [_retired(one, look.at, AT_ONCE)],
+                    [entry],
                 )
             except Refusal:
                 continue  # AGAIN: it was fired or defined anew in this moment
@@ -206,11 +231,11 @@ def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
 
 
 def _standing(name: str, row: Sequence[Any]) -> Standing:
-    number, digest, revision, watermark, eras, last_since, retired_at, source = row
+    number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until = row
     at = from_micros(int(watermark))
     return Standing(
         name, number, digest, revision, at, holding(read_eras(eras), at), from_micros(int(last_since)),
-        retired_at is not False, source,
+        retired_at is not False, source, waiting_until is not False,
     )  # fmt: skip
 
 
@@ -254,8 +279,11 @@ def _changed(one: Declared, standing: Standing, at: datetime) -> list[Any]:
     return [*_seen(standing), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
 
 
-def _retired(standing: Standing, at: datetime) -> list[Any]:
-    """Return a job that ends: what was seen of it, its fields and last era, and what nobody decided before."""
+def _retired(standing: Standing, at: datetime, retire_after: timedelta) -> list[Any]:
+    """Return a job that ends: what was seen of it, its fields and last era, and what was not decided before."""
+    if standing.retired:
+        return _seen(standing)
+    until = micros(at + retire_after) if retire_after > AT_ONCE else None
     # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
     undecided = undecided_until(standing.eras, standing.watermark, standing.since(at))
     watermark = standing.watermark if undecided is None else undecided.last
@@ -264,7 +292,8 @@ def _retired(standing: Standing, at: datetime) -> list[Any]:
     eras = _eras_text(standing.eras_and(era, watermark))
     fields = ["revision", str(revision), "last_since", micros(era.since), "eras", eras]
     last = None if undecided is None else micros(undecided.last)
-    return [*_seen(standing), fields, _era_text(era), last, None if undecided is None else write_range(undecided)]
+    text = None if undecided is None else write_range(undecided)
+    return [*_seen(standing), fields, _era_text(era), last, text, until]
 
 
 def _seen(standing: Standing) -> list[Any]:

@@ -153,7 +153,7 @@ def job_view(space: Space, row: Row) -> JobView:
     """Return a job as reads show it."""
     (
         spec, revision, watermark, horizon, next_due, paused_at, paused_by, paused_why, retired_at, created, active,
-        number,
+        waiting_until, number,
     ) = row  # fmt: skip
     return JobView(
         id=space.job_id(number),
@@ -166,6 +166,7 @@ def job_view(space: Space, row: Row) -> JobView:
         paused_by=given(paused_by),
         paused_why=given(paused_why),
         retired_at=instant(retired_at),
+        waiting_until=instant(waiting_until),
         created_at=from_micros(int(created)),
         active=active,
     )

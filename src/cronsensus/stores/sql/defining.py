@@ -68,7 +68,7 @@ _REDEFINE = (
                 "watermark", "next_due", "wake_at", "defined_at",
             )
         }
-        | {"retired_at": None}
+        | {"retired_at": None, "waiting_until": None}
     )
 )  # fmt: skip
 _SERIAL = _o.origin.in_(sorted(origin.value for origin in SERIAL_ORIGINS))
@@ -100,11 +100,12 @@ class Declared:
     release: str
     complete: bool
     by: str
+    retire_after: timedelta
     differing: list[str] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
 
 
-def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str) -> Declared:
+def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta) -> Declared:
     """Check definitions, before anything is begun.
 
     Raises:
@@ -117,7 +118,8 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str) 
             raise DuplicateJob(f"two jobs are called {spec.name!r}; give one of them name=…")
         write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}")
         by_name[spec.name] = spec
-    return Declared(by_name, {name: spec.digest for name, spec in by_name.items()}, release, complete, by)
+    digests = {name: spec.digest for name, spec in by_name.items()}
+    return Declared(by_name, digests, release, complete, by, retire_after)
 
 
 def already_so(tx: Transaction, declared: Declared) -> PutResult | None:
@@ -178,7 +180,7 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
         if gone and _lives(tx, _OTHER_RELEASE_LIVES, name=declared.release):
             did["kept"] = [row.name for row in gone]
         else:
-            retire_all(tx, gone)
+            retire_all(tx, gone, declared.retire_after)
             did["retired"] = [row.name for row in gone]
     if declared.by:
         record_all(

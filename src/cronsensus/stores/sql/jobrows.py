@@ -31,6 +31,7 @@ _COLUMNS = (
     _j.paused_at,
     _j.pause_ended_at,
     _j.retired_at,
+    _j.waiting_until,
 )
 
 

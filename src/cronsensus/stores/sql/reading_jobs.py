@@ -39,6 +39,7 @@ _VIEW = select(
     _j.paused_by,
     _j.paused_why,
     _j.retired_at,
+    _j.waiting_until,
     _j.created_at,
     _ACTIVE.label("active"),
 ).where(_j.namespace == bindparam("space"))
@@ -96,6 +97,7 @@ def _view(tx: Transaction, row: AnyRow) -> JobView:
         paused_by=row.paused_by,
         paused_why=row.paused_why,
         retired_at=instant(row.retired_at),
+        waiting_until=instant(row.waiting_until),
         created_at=from_micros(row.created_at),
         active=row.active,
     )

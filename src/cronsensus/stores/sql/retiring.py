@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, select, update
 
 from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.states import Reason
 from cronsensus.planning import undecided_until
+from cronsensus.stores.base import AT_ONCE
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
 from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, find_locked, last_eras, readable_eras
@@ -21,6 +23,7 @@ from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
 
 _j, _o = jobs.c, occurrences.c
+_MICROSECOND = timedelta(microseconds=1)
 
 _RETIRE = (
     update(jobs)
@@ -32,8 +35,16 @@ _RETIRE = (
         watermark=bindparam("decided"),
         next_due=None,
         wake_at=None,
+        waiting_until=bindparam("until"),
     )
 )
+_OVERDUE = (
+    select(_j.id)
+    .where(_j.namespace == bindparam("space"), _j.waiting_until.is_not(None), _j.waiting_until <= bindparam("now"))
+    .order_by(_j.id)
+)
+_OVERDUE_LOCKED = _OVERDUE.with_for_update()
+_WAITS_NO_MORE = update(jobs).where(_j.id.in_(bindparam("ids", expanding=True))).values(waiting_until=None)
 _CANCEL_PENDING = (
     update(occurrences)
     .where(_o.namespace == bindparam("space"), LISTED_PENDING, OF_JOBS)
@@ -44,9 +55,12 @@ _CANCEL_PENDING = (
 def retire(tx: Transaction, job: str, *, by: str, why: str) -> bool:
     """Stop a job for good. Safe: the row is locked when it is read, and the UPDATE asks for its revision."""
     row = find_locked(tx, job)
-    if row is None or row.retired_at is not None:
+    if row is None or (row.retired_at is not None and row.waiting_until is None):
         return False
-    retire_all(tx, [row])
+    if row.retired_at is None:
+        retire_all(tx, [row], AT_ONCE)
+    else:
+        _cancel_waiting(tx, [row.id])
     record(tx, by, "retire", job, why)
     return True
 
@@ -57,12 +71,33 @@ def _numbered(row: AnyRow) -> AnyRow:
     return row
 
 
-def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
-    """Retire jobs: cancel what waits, write down what nobody decided, and begin an era without a trigger."""
+def has_overdue(tx: Transaction) -> bool:
+    """Whether there is a retired job whose waiting work was kept long enough."""
+    return bool(tx.rows(_OVERDUE, space=tx.namespace, now=tx.now))
+
+
+def cancel_overdue(tx: Transaction) -> None:
+    """Cancel what was kept of retired jobs for long enough.
+
+    Safe when a job is defined again at the same instant: its row is locked, and the time is asked again, before
+    anything is cancelled.
+    """
+    _cancel_waiting(tx, [row.id for row in tx.rows(_OVERDUE_LOCKED, space=tx.namespace, now=tx.now)])
+
+
+def _cancel_waiting(tx: Transaction, ids: Sequence[int]) -> None:
+    tx.change_in(_CANCEL_PENDING, "ids", ids, space=tx.namespace, now=tx.now)
+    tx.change_in(_WAITS_NO_MORE, "ids", ids)
+
+
+def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta) -> None:
+    """Retire jobs: keep or cancel what waits, write down what was not decided, and begin an era without a trigger."""
     rows = tx.unreadable.readable(rows, _numbered, lambda row: f"job {row.name!r} cannot be retired, and")
     if not rows:
         return
-    tx.change_in(_CANCEL_PENDING, "ids", [row.id for row in rows], space=tx.namespace, now=tx.now)
+    until = tx.now + retire_after // _MICROSECOND if retire_after > AT_ONCE else None
+    if until is None:
+        _cancel_waiting(tx, [row.id for row in rows])
     known = readable_eras(tx, rows)
     began = last_eras(tx, rows)
     ranges: list[dict[str, Any]] = []
@@ -85,6 +120,7 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow]) -> None:
                 "decided": watermark,
                 "since": since,
                 "new": revision,
+                "until": until,
             }
         )
         new_eras.append(era_row(row.id, since, revision, None))

@@ -189,6 +189,8 @@ jobs = Table(
     Column("pause_ended_at", Big),
     Column("retired_at", Big),
     Column("created_at", Big, nullable=False),
+    # Since version 2: until when the pending occurrences of a retired job are kept.
+    Column("waiting_until", Big),
     UniqueConstraint("namespace", "name", name="cronsensus_jobs_by_name").ddl_if(callable_=_not_on_postgres),
     UniqueConstraint("name", "namespace", name="cronsensus_jobs_by_name").ddl_if(dialect="postgresql"),
     Index("cronsensus_jobs_waking", "namespace", "wake_at", "id", postgresql_where=text("wake_at IS NOT NULL")),
@@ -200,6 +202,7 @@ jobs = Table(
         where="source = 'code' AND retired_at IS NULL",
         mysql=("namespace", "source", "retired_at", "id"),
     ),
+    *_partial("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
 )

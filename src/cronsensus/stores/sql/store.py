@@ -63,9 +63,17 @@ class SqlStore(SqlHandle):
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     @repeated
-    def put_jobs(self, specs: Sequence[JobSpec], *, release: str, complete: bool = False, by: str = "") -> PutResult:
+    def put_jobs(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        release: str,
+        complete: bool = False,
+        by: str = "",
+        retire_after: timedelta = AT_ONCE,
+    ) -> PutResult:
         """Define jobs; first look without the write lock whether there is anything to write at all."""
-        declared = defining.declare(specs, release=release, complete=complete, by=by)
+        declared = defining.declare(specs, release=release, complete=complete, by=by, retire_after=retire_after)
         with self._reading() as tx:
             nothing_to_do = defining.already_so(tx, declared)
         if nothing_to_do is not None:
@@ -347,9 +355,12 @@ class SqlStore(SqlHandle):
         """Delete what is over; look for it without the write lock."""
         with self._reading() as tx:
             over = pruning.find(tx, before, limit)
-        if over.nothing:
+            overdue = retiring.has_overdue(tx)
+        if over.nothing and not overdue:
             return 0
         with self._writing() as tx:
+            if overdue:
+                retiring.cancel_overdue(tx)
             return pruning.prune(tx, over)
 
     # --- reads --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
@@ -70,6 +71,63 @@ class Retiring(Scene):
         assert [State.PENDING] == [taken.became for taken in self.store.reclaim()]
         self.session("s2")
         assert again.id == self.take("s2").id
+
+    # --- a release that lacks a job: what waits is kept for a while -------------------------------------------------
+
+    def release_without_jobs(self, retire_after: timedelta) -> None:
+        self.store.put_jobs([], release="r2", complete=True, retire_after=retire_after)
+
+    def test_release_that_lacks_a_job_keeps_what_waits_until_prune_cancels_it(self) -> None:
+        self.queue()
+        waiting = self.enqueue()
+        self.release_without_jobs(HOUR)
+        assert START == self.view("queue").retired_at
+        assert START + HOUR == self.view("queue").waiting_until
+        assert State.PENDING is self.look(waiting).state
+        self.clock.advance(HOUR - SECOND)
+        self.store.prune()
+        assert State.PENDING is self.look(waiting).state
+        self.clock.advance(SECOND)
+        self.store.prune()
+        assert (State.CANCELLED, Reason.RETIRED) == (self.look(waiting).state, self.look(waiting).reason)
+        assert self.view("queue").waiting_until is None
+
+    def test_release_that_lacks_a_job_cancels_what_waits_at_once_if_it_is_kept_for_no_time(self) -> None:
+        self.queue()
+        waiting = self.enqueue()
+        self.release_without_jobs(timedelta(0))
+        assert State.CANCELLED is self.look(waiting).state
+        assert self.view("queue").waiting_until is None
+
+    def test_job_that_is_declared_again_has_its_waiting_work(self) -> None:
+        self.queue()
+        waiting = self.enqueue()
+        self.release_without_jobs(HOUR)
+        self.clock.advance(MINUTE)
+        self.queue()
+        assert self.view("queue").waiting_until is None
+        self.clock.advance(HOUR)
+        self.store.prune()
+        self.session()
+        assert waiting.id == self.take().id
+
+    def test_node_that_has_the_function_may_claim_what_is_kept_of_a_retired_job(self) -> None:
+        self.queue()
+        waiting = self.enqueue()
+        self.release_without_jobs(HOUR)
+        self.session()
+        assert waiting.id == self.take().id
+
+    def test_retiring_a_retired_job_by_hand_cancels_what_is_kept(self) -> None:
+        self.queue()
+        waiting = self.enqueue()
+        self.release_without_jobs(HOUR)
+        assert self.store.retire("queue", by="ann", why="gone for good")
+        assert (State.CANCELLED, Reason.RETIRED) == (self.look(waiting).state, self.look(waiting).reason)
+        assert START == self.view("queue").retired_at
+        before = self.snapshot()
+        assert not self.store.retire("queue", by="ann", why="")
+        assert before == self.snapshot()
 
     def test_times_that_nobody_decided_before_a_retirement_are_one_missed_range(self) -> None:
         self.define()

@@ -1,15 +1,32 @@
 -- The end of a job: what waits is cancelled, what nobody decided is one verdict, its era has no trigger.
 -- needs: occurrences jobs pruning
 
--- `one` is {job, revision seen, watermark seen, name, new fields, era, last undecided time, text of their range}.
-local function retire(at, one)
-  local job, _, _, name, fields, era, last, text = unpack(one, 1, 8)
+local WAITING = SPACE .. 'waiting' -- retired jobs of which something is kept, by the time until which it is
+
+local function cancel_waiting(job)
   for _, priority in ipairs(call('ZRANGE', LEVELS, 0, -1)) do
     for _, kind in ipairs({ ':s', ':w' }) do
       for _, id in ipairs(call('ZRANGE', line_key(priority, job .. kind), 0, -1)) do
         close(id, occurrence(id), 'cancelled', { 'reason', 'retired' })
       end
     end
+  end
+  call('HDEL', job_key(job), 'waiting_until')
+  call('ZREM', WAITING, job)
+end
+
+-- `one` is {job, revision seen, watermark seen, name, new fields, era, last undecided time, text of their range, until
+-- when what waits is kept}; already retired jobs have no fields: of them only what waits is cancelled.
+local function retire(at, one)
+  local job, _, _, name, fields, era, last, text, waiting_until = unpack(one, 1, 9)
+  if waiting_until then
+    call('HSET', job_key(job), 'waiting_until', waiting_until)
+    call('ZADD', WAITING, waiting_until, job)
+  else
+    cancel_waiting(job)
+  end
+  if not fields then
+    return
   end
   local key = job_key(job)
   if last then

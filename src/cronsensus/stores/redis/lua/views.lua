@@ -4,10 +4,10 @@ local function job_row(job)
   local row = call(
     'HMGET', job_key(job),
     'spec', 'revision', 'watermark', 'horizon', 'next_due', 'paused_at', 'paused_by', 'paused_why', 'retired_at',
-    'created', 'overlap'
+    'created', 'overlap', 'waiting_until'
   )
   row[11] = row[11] == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
-  row[12] = job
+  row[13] = job
   return row
 end
 

@@ -55,7 +55,8 @@ end
 -- Fields, the new era, the next due time.
 local function write(job, name, fields, era, next_due)
   local key = job_key(job)
-  call('HDEL', key, 'retired_at', 'concurrency', 'manual')
+  call('HDEL', key, 'retired_at', 'waiting_until', 'concurrency', 'manual')
+  call('ZREM', WAITING, job)
   call('HSET', key, unpack(fields))
   call('RPUSH', of_job(job, 'eras'), era)
   call('ZREM', SPACE .. 'retired', name)

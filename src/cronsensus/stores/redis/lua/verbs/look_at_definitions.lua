@@ -8,7 +8,7 @@ for index, name in ipairs(names) do
   rows[index] = job and {
     job,
     unpack(call(
-      'HMGET', job_key(job), 'digest', 'revision', 'watermark', 'eras', 'last_since', 'retired_at', 'source'
+      'HMGET', job_key(job), 'digest', 'revision', 'watermark', 'eras', 'last_since', 'retired_at', 'source', 'waiting_until'
     )),
   }
 end

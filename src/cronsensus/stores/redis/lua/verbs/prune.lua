@@ -1,6 +1,6 @@
 -- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
 -- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
--- needs: pruning forgetting locks queues
+-- needs: retiring pruning forgetting locks queues
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
 local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
 
@@ -102,4 +102,7 @@ end
 forget_sessions()
 forget_locks()
 forget_trail()
+for _, job in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1)) do
+  cancel_waiting(job)
+end
 return answer({ deleted, pruned, position or 0 })

@@ -1,0 +1,63 @@
+"""Tell of jobs that a release no longer declares: what waits of them, and whether they are another application's.
+
+Floor 5: logs, and reads of the store. What becomes of such jobs the store decides (``put_jobs``).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from cronsensus.durations import format_duration
+from cronsensus.logger import Logger
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import PutResult, Store
+
+_log = Logger("cronsensus.scheduler")
+
+_COUNTED = 1000
+_NAMED = 10
+_COMMON = 0.2
+"""Two releases of one application have more of their jobs in common than this share."""
+
+
+def tell_of_retired(store: Store, put: PutResult, retire_after: timedelta) -> None:
+    """Log the jobs that were just retired; as a warning, with the number of runs, where some of their work waits."""
+    quiet = []
+    for name in put.retired:
+        waiting = _waiting(store, name)
+        if not waiting:
+            quiet.append(name)
+            continue
+        _log.warning(
+            "job %r is retired, because no running release declares it; %s, kept for %s in case a "
+            "release declares it again, and then cancelled (at once: scheduler.remove_job(%r))",
+            name, waiting, format_duration(retire_after), name,
+        )  # fmt: skip
+    if quiet:
+        more = len(quiet) - _NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        _log.warning("retired, because no running release declares them: %s%s", ", ".join(quiet[:_NAMED]), rest)
+
+
+def _waiting(store: Store, job: str) -> str:
+    """Return how many occurrences of a job wait, in words; empty if none does."""
+    where = OccurrenceFilter(job=job, states=(State.PENDING,))
+    found = len(store.occurrences(where, limit=_COUNTED))
+    if found == _COUNTED:
+        return f"{_COUNTED:,} runs of it or more are waiting"
+    return "" if not found else "1 run of it is waiting" if found == 1 else f"{found} runs of it are waiting"
+
+
+def warn_of_strangers(namespace: str, put: PutResult) -> None:
+    """Warn where a release replaces nearly all jobs of the one before: that is another application, most likely."""
+    others = len(put.retired) + len(put.kept)
+    ours = len(put.created)
+    common = len(put.unchanged) + len(put.changed) + len(put.superseded)
+    if others and ours and common <= _COMMON * min(others + common, ours + common):
+        _log.warning(
+            "this release declares %d job(s), and of the %d that namespace %r had before it declares %d: if another "
+            "application uses this store, give each a namespace of its own, Scheduler(…, namespace='…'); else each "
+            "retires the other's jobs",
+            ours + common, others + common, namespace, common,
+        )  # fmt: skip

@@ -1,0 +1,78 @@
+"""A release that lacks a job: its waiting work is kept and told of, and another application is noticed."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from cronsensus import Scheduler
+from cronsensus.clock import ManualClock
+from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.base import PutResult
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.scene import START
+
+HOUR = timedelta(hours=1)
+
+
+def release(store: MemoryStore, *names: str, **settings: object) -> None:
+    """Declare jobs as a release of an application does when it starts."""
+    scheduler = Scheduler(store, **settings)  # type: ignore[arg-type]
+    for name in names:
+        scheduler.job(name=name)(lambda: None)
+    scheduler._declare(store)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore("memory://", clock=ManualClock(START))
+
+
+def pending(store: MemoryStore) -> list[str]:
+    return [one.job for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)))]
+
+
+def test_work_of_a_job_that_a_release_lacks_is_kept_and_told_with_its_number(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+):
+    release(store, "mail", "tick")
+    scheduler = Scheduler(store)
+    for _ in range(3):
+        scheduler.enqueue("mail")
+    release(store, "tick")
+    assert pending(store) == ["mail"] * 3
+    [record] = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert "job 'mail' is retired" in record.message
+    assert "3 runs of it are waiting, kept for 1d" in record.message
+    release(store, "mail", "tick")
+    assert pending(store) == ["mail"] * 3
+    view = store.job("mail")
+    assert view is not None
+    assert view.waiting_until is None
+
+
+def test_work_is_cancelled_at_once_with_retire_after_zero(store: MemoryStore):
+    release(store, "mail", "tick")
+    Scheduler(store).enqueue("mail")
+    release(store, "tick", retire_after=0)
+    assert pending(store) == []
+
+
+@pytest.mark.parametrize(
+    ("put", "warns"),
+    [
+        (PutResult(created=("a", "b"), retired=("x", "y", "z")), True),
+        (PutResult(created=("a", "b"), kept=("x", "y", "z")), True),
+        (PutResult(created=("a",), unchanged=("b", "c"), retired=("x",)), False),
+        (PutResult(created=("a", "b")), False),
+        (PutResult(unchanged=("a",), retired=("b", "c", "d", "e", "f", "g")), False),
+    ],
+)
+def test_release_that_shares_no_job_with_the_one_before_is_called_another_application(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture, put: PutResult, warns: bool
+):
+    from cronsensus.retirement import warn_of_strangers
+
+    warn_of_strangers("default", put)
+    assert [("give each a namespace of its own" in one.message) for one in caplog.records] == [True] * warns
