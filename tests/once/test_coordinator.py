@@ -13,6 +13,7 @@ import redis
 
 from cronsensus import InvalidDuration, InvalidOption, StartupCoordinator, StoreUnavailable
 from cronsensus.lock import opening
+from tests.cancelling import CutTask, each_await
 
 NOWHERE = "redis://127.0.0.1:1/0"
 ROOT = Path(__file__).parents[2]
@@ -93,6 +94,38 @@ def test_bad_input(tmp_path):
         asyncio.run(coordinator.acquire("warm", ttl=0))
     assert asyncio.run(coordinator.acquire("warm"))
     assert asyncio.run(coordinator.release("warm"))
+
+
+def test_a_relative_folder_is_the_one_where_the_coordinator_was_made(tmp_path, monkeypatch):
+    pytest.importorskip("filelock")
+    monkeypatch.chdir(tmp_path)
+    one = StartupCoordinator(NOWHERE, lock_dir="./.locks")
+    monkeypatch.chdir("/")
+    other = StartupCoordinator(NOWHERE, tmp_path / ".locks")
+    assert asyncio.run(contest(one, other)) == ORDER
+    assert (tmp_path / ".locks").is_dir()
+
+
+@pytest.mark.parametrize("kind", ["redis", "nowhere"])
+def test_a_release_that_is_cancelled_at_any_await_leaves_the_name_to_others(kind, request, tmp_path, monkeypatch):
+    where = NOWHERE if kind == "nowhere" else request.getfixturevalue("redis_url")
+    one, other = (StartupCoordinator(where, tmp_path) for _ in range(2))
+
+    async def scenario(cut: CutTask) -> None:
+        assert await one.acquire("warm")
+        await cut(one.release("warm"))
+        async with asyncio.timeout(30):
+            while not await other.acquire("warm"):  # noqa: ASYNC110 - a thread releases it
+                await asyncio.sleep(0.01)
+        assert await other.release("warm")
+
+    each_await(scenario)
+
+
+def test_what_a_parent_holds_at_the_fork_is_free_for_the_child_after_its_release(tmp_path):
+    given = [sys.executable, "-m", "tests.once.forked_coordinator", str(tmp_path)]
+    ended = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.split() == ["False", "True", "True", "True"], ended.stderr
 
 
 # --- workers that die, restart, and are recycled ----------------------------------------------------------------------

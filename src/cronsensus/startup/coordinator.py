@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from cronsensus.durations import Duration
-from cronsensus.errors import ConfigurationError, InvalidOption, StoreError, StoreUnavailable
+from cronsensus.errors import ConfigurationError, InvalidOption, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.lock import Lease, Lock
 from cronsensus.lock.clients import url_of
+from cronsensus.lock.working import on_worker
 from cronsensus.logger import Logger
 
 _log = Logger("cronsensus.startup")
@@ -61,9 +63,11 @@ class StartupCoordinator:
             raise InvalidOption(f"fallback={fallback!r}: choose 'file' or None")
         self._url = where if isinstance(where, str) else url_of(where)
         self._fallback = fallback
-        self._folder = Path(lock_dir or os.environ.get(LOCK_DIR) or _own_folder())
+        # Named once, here: the program may change its working directory later.
+        self._folder = Path(lock_dir or os.environ.get(LOCK_DIR) or _own_folder()).expanduser().absolute()
         self.single_instance = _switch() if single_instance is None else single_instance
         self._held: dict[str, list[Lease]] = {}
+        self._process = os.getpid()
         Lock(self._url, "checked now, used later")
 
     async def acquire(self, name: str, ttl: Duration = "30s") -> bool:
@@ -77,6 +81,7 @@ class StartupCoordinator:
             StoreUnavailable: the store cannot be reached, and there is no fallback.
             InvalidOption, InvalidDuration: no such name or time.
         """
+        self._notice_fork()
         if name in self._held:
             return False
         locks: list[Lease] = []
@@ -141,18 +146,40 @@ class StartupCoordinator:
         return True
 
     async def _release(self, name: str) -> bool:
+        self._notice_fork()
         locks = self._held.pop(name, None)
         if not locks:
             return False
-        first: Exception | None = None
-        for lock in reversed(locks):
-            try:
-                await lock.arelease()
-            except (StoreError, ConfigurationError) as error:
-                first = first or error
-        if first is not None:
-            raise first
+        # Nobody remembers them from here on, so they are released also when the caller is cancelled.
+        releasing = asyncio.ensure_future(on_worker(partial(_release_all, locks)))
+        try:
+            await asyncio.shield(releasing)
+        except asyncio.CancelledError:
+            await asyncio.wait([releasing])
+            raise
         return True
+
+    def _notice_fork(self) -> None:
+        """Leave to the parent what it held when this process was forked."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            _of_the_parent.append(self._held)
+            self._held = {}
+
+
+_of_the_parent: list[object] = []
+"""What only the parent of a forked process may release, collected nowhere else."""
+
+
+def _release_all(locks: list[Lease]) -> None:
+    first: Exception | None = None
+    for lock in reversed(locks):
+        try:
+            lock.release()
+        except (StoreError, ConfigurationError, LeaseLost) as error:
+            first = first or error
+    if first is not None:
+        raise first
 
 
 async def _won(lock: Lock) -> Lease | None:
