@@ -249,9 +249,9 @@ class Claims:
         asked = Asked(wanted, ticket)
         with self._lock:
             self._asked[asked] = None
-            begin, self._sweeps = not self._sweeps, True
-        if begin:
+        if not self._sweeps:
             self._guest.keep(self._sweep, WATCH)
+            self._sweeps = True
         known = False
         try:
             try:

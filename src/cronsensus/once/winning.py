@@ -62,7 +62,8 @@ def winning(  # noqa: PLR0917 - it is one call
         return got
     wait = _Wait(claims, got, patience, called_off)
     try:
-        claims.waits(chain, wanted.name)
+        if not wait.is_over:
+            claims.waits(chain, wanted.name)
         while _is_open(got):
             if (yield partial(wait.is_free, got)):
                 got = yield lambda: claims.take(wanted, ticket)
