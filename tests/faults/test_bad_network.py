@@ -13,8 +13,11 @@ MOST_LOST = 50
 IN_DOUBT = "was claimed, but the answer was lost: it runs here"
 
 
-def test_connections_cut_at_any_byte_and_answers_lost(server, kind: Kind, make_cluster, dice: random.Random):
+def test_connections_cut_at_any_byte_and_answers_lost(
+    server, kind: Kind, make_cluster, dice: random.Random, distance: float
+):
     with Proxy(server.url) as proxy:
+        proxy.delay(distance / 2)
         cluster = make_cluster(server.url, dict.fromkeys(NAMES, proxy.url))
         until_all_work(cluster)
         for number in range(1, CUTS + 1):

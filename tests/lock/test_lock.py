@@ -12,6 +12,7 @@ import pytest
 
 from cronsensus import LeaseLost, Lock, LockHeld, NotTheHolder, Scheduler, open_store
 from tests.lock.places import lock_at, shortest
+from tests.servers.fixtures import FAR
 
 PATIENCE = 60.0
 """Seconds after which a test gives up; never waited for when all is well."""
@@ -33,6 +34,7 @@ def lock(where: str) -> Lock:
 # --- taking and freeing -----------------------------------------------------------------------------------------------
 
 
+@FAR
 def test_a_lock_is_held_from_acquire_to_release(lock, where):
     other = lock_at(where, "name")
     assert lock.acquire()
@@ -104,6 +106,7 @@ def test_who_does_not_get_it_in_time_is_told_so(lock, where):
             in_thread(lambda: lock_at(where, "name", blocking=False).__enter__())
 
 
+@FAR
 def test_who_waits_gets_it_when_it_is_released(lock, where):
     waits = threading.Event()
 
@@ -180,6 +183,7 @@ def test_a_lock_for_several_is_locked_when_it_is_full(url):
 # --- lasting ----------------------------------------------------------------------------------------------------------
 
 
+@FAR
 def test_a_lock_is_renewed_for_as_long_as_it_is_held(timed):
     lock = lock_at(timed, "name", ttl="1s")
     with lock as lease:
@@ -190,6 +194,7 @@ def test_a_lock_is_renewed_for_as_long_as_it_is_held(timed):
         assert not in_thread(lambda: lock_at(timed, "name").acquire(blocking=False))
 
 
+@FAR
 def test_a_lock_that_is_not_renewed_ends_and_says_so_first(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()
@@ -227,6 +232,7 @@ def test_extending_counts_from_what_is_left_or_from_now(timed):
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
+@FAR
 def test_what_is_not_ours_any_more_is_neither_released_nor_extended(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()

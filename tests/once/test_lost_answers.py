@@ -8,6 +8,7 @@ from sqlalchemy import Connection, text
 from cronsensus import Scheduler, State, StoreError
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from tests.once.test_once import Effects
+from tests.servers.fixtures import FAR
 from tests.servers.proxy import Proxy
 
 COMMIT = {"postgresql": b"COMMIT\0", "mysql": b"\x03COMMIT", "redis": b"EVALSHA"}
@@ -42,6 +43,7 @@ def recorded(url: str) -> list[Occurrence]:
         direct.close()
 
 
+@FAR
 def test_the_answer_to_the_end_is_lost(scheduler, proxy, server_url):
     ran = []
 
@@ -58,6 +60,7 @@ def test_the_answer_to_the_end_is_lost(scheduler, proxy, server_url):
     assert (seen.state, seen.attempt) == (State.SUCCEEDED, 1)
 
 
+@FAR
 def test_the_answer_to_the_claim_is_lost(scheduler, proxy, server_url):
     """Nobody knows then who has it, until the store is asked; it is not left to a holder who knows nothing of it."""
     ran = []

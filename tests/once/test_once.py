@@ -27,8 +27,10 @@ from cronsensus import (
 )
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.node.hopping import HoppingConnection
+from tests.servers.fixtures import FAR
 
 
+@FAR
 def test_a_repeat_gets_the_recorded_result(scheduler):
     ran = []
 
@@ -54,6 +56,7 @@ def test_another_process_gets_it_too(shared_url):
         assert guarded(21) == 42
 
 
+@FAR
 def test_concurrent_callers_wait_for_the_one_result(scheduler):
     running, go, ran = threading.Event(), threading.Event(), []
 
@@ -95,6 +98,7 @@ def test_what_else_a_busy_key_may_do(scheduler):
         assert call.result(20) == other() == 7
 
 
+@FAR
 def test_a_failure_frees_the_key(scheduler):
     tries = []
 

@@ -2,6 +2,9 @@
 
 The servers are our own, started when the first test asks; or those that ``CRONSENSUS_TEST_POSTGRES_URL``,
 ``CRONSENSUS_TEST_MYSQL_URL`` and ``CRONSENSUS_TEST_REDIS_URL`` name. What a test leaves is removed after it.
+
+``FAR`` on a test has it run twice: beside its server, and 40 ms away from it. ``CRONSENSUS_TEST_FAR=100`` moves the
+servers of all tests that far away (milliseconds of a round trip; see ``make far``).
 """
 
 from __future__ import annotations
@@ -24,9 +27,15 @@ from psycopg import sql
 
 from cronsensus.stores.sql.mysql.driver import BoundedConnection
 from tests.servers.programs import ServiceMissing
+from tests.servers.proxy import Proxy
 from tests.servers.sharing import TestRun
 
 RUN = pytest.StashKey[TestRun]()
+FAR_AWAY = os.environ.get("CRONSENSUS_TEST_FAR", "")
+FAR = pytest.mark.parametrize(
+    "distance", [0.04] if FAR_AWAY else [0.0, 0.04], ids=lambda one: f"{one * 1000:g}ms", indirect=True
+)
+_SERVERS = {"postgres", "mysql", "redis"}
 PATIENCE = 10
 """Seconds to wait for what a test left locked, before its name is called out."""
 
@@ -45,6 +54,17 @@ def pytest_configure_node(node: Any) -> None:
     """Tell a worker of pytest-xdist."""
     run = node.config.stash[RUN]
     node.workerinput["servers_pid"], node.workerinput["servers_folder"] = run.pid, str(run.folder)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what ``FAR`` cannot move away: stores without a server."""
+    moved, kept = [], []
+    for item in items:
+        values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        (moved if values.get("distance") and _SERVERS.isdisjoint(map(str, values.values())) else kept).append(item)
+    if moved:
+        config.hook.pytest_deselected(items=moved)
+        items[:] = kept
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -92,6 +112,24 @@ def _fresh() -> str:
     return f"test_{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture(autouse=True)
+def distance(request: pytest.FixtureRequest) -> float:
+    """Return the seconds of a round trip to the servers of this test."""
+    asked: float = getattr(request, "param", 0.0)
+    return float(FAR_AWAY) / 1000 if FAR_AWAY and "," not in FAR_AWAY else asked
+
+
+@contextmanager
+def from_afar(url: str, seconds: float) -> Iterator[str]:
+    """Return a URL that leads to the same place by a longer way."""
+    if not seconds:
+        yield url
+        return
+    with Proxy(url) as network:
+        network.delay(seconds / 2)
+        yield network.url
+
+
 @contextmanager
 def fresh_postgres(postgres_server_url: str) -> Iterator[str]:
     """Make an empty schema; remove it afterwards, or fail the test that left it locked."""
@@ -108,10 +146,10 @@ def fresh_postgres(postgres_server_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server_url: str) -> Iterator[str]:
+def postgres_url(postgres_server_url: str, distance: float) -> Iterator[str]:
     """Return a URL with an empty schema of its own: ``postgresql://…?schema=test_…``."""
-    with fresh_postgres(postgres_server_url) as url:
-        yield url
+    with fresh_postgres(postgres_server_url) as url, from_afar(url, distance) as far:
+        yield far
 
 
 def mysql_connection(url: str) -> BoundedConnection:
@@ -150,17 +188,18 @@ def redis_client(url: str) -> redis.Redis | redis.RedisCluster:
 
 
 @pytest.fixture
-def mysql_url(mysql_server_url: str) -> Iterator[str]:
+def mysql_url(mysql_server_url: str, distance: float) -> Iterator[str]:
     """Return a URL with an empty database of its own: ``mysql://…/test_…``."""
-    with fresh_mysql(mysql_server_url) as url:
-        yield url
+    with fresh_mysql(mysql_server_url) as url, from_afar(url, distance) as far:
+        yield far
 
 
 @pytest.fixture
-def redis_url(redis_server_url: str) -> Iterator[str]:
+def redis_url(redis_server_url: str, distance: float) -> Iterator[str]:
     """Return a URL with a prefix of its own, under which there is nothing: ``redis://…?prefix=test_…``."""
     prefix = _fresh()
-    yield with_query(redis_server_url, prefix=prefix)
+    with from_afar(with_query(redis_server_url, prefix=prefix), distance) as far:
+        yield far
     with redis_client(redis_server_url) as client:
         # The prefix may stand in braces, or have words before it.
         for key in client.scan_iter(match=f"*{prefix}*", count=1000):

@@ -16,7 +16,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance import Racing, Standing
-from tests.servers.fixtures import PATIENCE, fresh_mysql, fresh_postgres
+from tests.servers.fixtures import PATIENCE, fresh_mysql, fresh_postgres, from_afar
 
 KEPT = {"cronsensus_schema", "cronsensus_counters"}
 """Tables that have rows as soon as they are made."""
@@ -92,7 +92,8 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
         yield request.getfixturevalue(f"{kind}_url")
         return
     place: Emptied = request.getfixturevalue(f"_emptied_{kind}")
-    yield place.url
+    with from_afar(place.url, request.getfixturevalue("distance")) as url:
+        yield url
     place.empty()
 
 
