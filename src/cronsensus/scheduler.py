@@ -33,6 +33,7 @@ from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.model.session import SessionSpec
 from cronsensus.participation import Participation, left_to_the_parent, on_fork
 from cronsensus.retirement import tell_of_retired, warn_of_strangers
+from cronsensus.starting import Tries
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
@@ -134,6 +135,7 @@ class Scheduler(Startups, Definitions):
         self._opened = ("", "")
         self._crossed_a_fork = False
         self._migrated = False
+        self._pause = threading.Event()  # never set: a sleep that a signal handler may interrupt
         self._release: str | None = None
         self._part = Participation(self._new_node, self._left)
         self.settings: Settings
@@ -305,25 +307,40 @@ class Scheduler(Startups, Definitions):
 
     # --- taking part -------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, *, wait: Duration = 0) -> None:
         """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
 
         Async jobs run on an event loop that the node makes; with ``await astart()`` or ``async with`` they run on
         yours.
 
+        Args:
+            wait: how long to try again while the store cannot be reached, such as a server that starts at the same
+                time. Defaults to 0: one try.
+
         Raises:
             ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process.
             StoreError: the store cannot be used; nothing was started.
         """
-        self._part.start(None)
+        for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+            self._pause.wait(pause)
+            with tries:
+                self._part.start(None)
 
-    async def astart(self) -> None:
+    async def astart(self, *, wait: Duration = 0) -> None:
         """Begin to run jobs; async ones on the running event loop.
+
+        Args:
+            wait: how long to try again while the store cannot be reached, as in ``start``.
 
         Raises:
             ConfigurationError, StoreError: as ``start``.
         """
-        await self._part.astart()
+        import asyncio
+
+        for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+            await asyncio.sleep(pause)
+            with tries:
+                await self._part.astart()
 
     def stop(self, drain_timeout: Duration | None = None) -> bool:
         """Stop taking part: running jobs may go on for ``drain_timeout``.
