@@ -25,6 +25,7 @@ class Ending:
         hopeless: another attempt cannot end otherwise, or would do work again that is done: it is not retried.
         elapsed: by the node's monotonic clock.
         begun: whether the function was called at all, as far as is known here.
+        cut_off: what it ran on went away under it: no doing of the job's, so it is given back.
     """
 
     kind: EndingKind
@@ -35,3 +36,4 @@ class Ending:
     hopeless: bool = False
     elapsed: timedelta = timedelta(0)
     begun: bool = True
+    cut_off: bool = False

@@ -6,7 +6,7 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -19,7 +19,6 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.node.ahead import Reading
-from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
@@ -63,9 +62,16 @@ class Claiming:
         """Forget what is in doubt: it was the session's before."""
         self._holding.in_doubt = self._answers_lost = False
 
+    def _functions(self) -> tuple[str, ...]:
+        """Return the names of the functions that can be run here now."""
+        unable = self._holding.unable()
+        if not unable:
+            return tuple(self._registry)
+        return tuple(name for name, one in self._registry.items() if one.executor not in unable)
+
     def may_claim(self, lease: SessionLease, limit: int) -> bool:
         """Whether it makes sense to ask the store for ``limit`` runs."""
-        return limit > 0 and lease.trusted and bool(self._registry)
+        return limit > 0 and lease.trusted and bool(self._functions())
 
     def claim(self, lease: SessionLease) -> int:
         """Claim and start as many runs as there is room for; return how many."""
@@ -73,7 +79,7 @@ class Claiming:
         if not self.may_claim(lease, limit):
             return 0
         with self._starting(lease) as claims:
-            claims[:] = self._store.claim(lease.session, limit, tuple(self._registry), lease=self._settings.lease)
+            claims[:] = self._store.claim(lease.session, limit, self._functions(), lease=self._settings.lease)
         return len(claims)
 
     def fire_and_claim(
@@ -93,7 +99,7 @@ class Claiming:
         won: list[bool] = []
         with self._starting(lease, seen) as claims:
             won, claims[:] = self._store.fire_and_claim(
-                plans, lease.session, limit, tuple(self._registry), lease=self._settings.lease, ahead=ahead
+                plans, lease.session, limit, self._functions(), lease=self._settings.lease, ahead=ahead
             )
         return won, len(claims)
 

@@ -73,6 +73,7 @@ class Holding:
         self._store = store
         self._clock = clock
         self._registry = registry
+        self._unable: set[str] = set()
         self._executors = executors
         self._wake = wake
         self._on_work = on_work
@@ -124,6 +125,18 @@ class Holding:
         """Whether something still runs that ends soon after it is asked to: not a thread."""
         self._collect()
         return any(call.registered.executor != "thread" for call in self._active.values())
+
+    def unable(self) -> set[str]:
+        """Return the names of the executors that can run nothing now."""
+        unable = {name for name, executor in self._executors.items() if not executor.able}
+        if self._unable != unable:
+            self._unable = unable
+            if unable:
+                _log.error(
+                    "the event loop that this node was started on does not run any more, so async jobs are left to "
+                    "other nodes; stop the scheduler before its loop, or start it without one"
+                )
+        return unable
 
     def runs(self, run: Run) -> bool:
         """Whether ``run`` is active here."""
@@ -244,7 +257,7 @@ class Holding:
         registered = self._registry.get(claim.spec.function)
         key = (claim.id, claim.token)
         self._known_since.setdefault(key, self._clock.monotonic())
-        if registered is None or not lease.trusted:
+        if registered is None or not lease.trusted or not self._executors[registered.executor].able:
             self._give_back(claim, None)
             return
         effects = Effects(self._store, claim, self.notes)
@@ -365,7 +378,8 @@ class Holding:
                 continue
             ending = call.run.ended(ending)
             lease_lost = lease_lost and not call.run.committed
-            if lease_lost or (ending.kind == "cancelled" and key in self._interrupted):
+            interrupted = ending.cut_off or key in self._interrupted
+            if lease_lost or (ending.kind == "cancelled" and interrupted):
                 if ending.begun:
                     self._cut_off(call, lost=lease_lost)
                 else:

@@ -9,7 +9,7 @@ import pytest
 
 from cronsensus.errors import Cancel
 from cronsensus.node.executors.attempt import GRACE
-from cronsensus.node.executors.loop import CANCELS, LoopExecutor
+from cronsensus.node.executors.loop import CANCELS, LoopExecutor, _LoopAttempt, _OwnHome
 from cronsensus.node.run import current_run
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
@@ -342,13 +342,14 @@ def test_user_code_that_blocks_the_applications_loop_blocks_nobody_else(bench, g
     assert bench.run(guest, lambda: 7).result == "7"
 
 
-def test_a_loop_that_is_closed_is_a_failure_with_a_clear_message(bench, clock):
+def test_an_applications_loop_that_is_closed_is_no_failure_of_the_job(bench, clock):
     loop = asyncio.new_event_loop()
     loop.close()
     executor = LoopExecutor(bench.done, clock, loop=loop)
+    assert not executor.able
     ending = bench.run(executor, waits)
-    assert (ending.kind, ending.error.type) == ("raised", "EventLoopClosed")
-    assert "keep the application's loop running until the scheduler has stopped" in ending.error.message
+    assert (ending.kind, ending.cut_off, ending.begun) == ("cancelled", True, False)
+    assert "the application's event loop ended" in ending.reason
     executor.close()
 
 
@@ -358,9 +359,33 @@ def test_a_loop_that_is_closed_under_a_run_is_noticed(bench, clock, monkeypatch)
     executor = LoopExecutor(bench.done, clock, loop=loop)
     call = bench.call(waits)
     executor.start(call)
-    assert bench.of(call) == []
     loop.close()  # what was handed to it is dropped without a word
-    assert bench.wait(call).error.type == "EventLoopClosed"
+    assert bench.wait(call).cut_off
+    executor.close()
+
+
+def test_a_run_in_the_line_of_a_loop_that_nobody_turns_is_given_back(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.02)
+    loop = asyncio.new_event_loop()
+    executor = LoopExecutor(bench.done, clock, loop=loop)
+    assert not executor.able
+    ending = bench.run(executor, waits)
+    assert (ending.cut_off, ending.begun) == (True, False)
+    executor.close()
+    loop.close()
+
+
+def test_an_own_loop_that_a_job_closes_is_a_failure(bench, clock, monkeypatch):
+    executor = LoopExecutor(bench.done, clock)
+    home = _OwnHome()
+    executor._home = home
+    home.loop.call_soon_threadsafe(home.loop.stop)
+    home.runner.join(bench.patience)
+    attempt = _LoopAttempt(bench.call(waits))
+    attempt.home = home
+    executor._attempts.begin(attempt, executor._over_time)
+    executor._post(attempt, executor._begin)
+    assert bench.wait(attempt.call).error.type == "EventLoopClosed"
     executor.close()
 
 
@@ -384,8 +409,7 @@ def test_the_end_of_the_application_cancels_runs_and_that_is_told(bench, clock):
 
     executor = asyncio.run(application())
     ending = bench.wait(calls[0])
-    assert ending.kind == "raised"
-    assert "by its event loop shutting down" in ending.error.message
+    assert (ending.kind, ending.cut_off, ending.error) == ("cancelled", True, None)
     executor.close()
 
 

@@ -5,6 +5,10 @@
     start ──call_soon_threadsafe──▶ task ──▶ report
       stop, or the watchdog at the timeout ──▶ cancel ──(grace)──▶ cancel ──(grace)──▶ … ──▶ given up, reported
 
+The application's loop may be closed, or stand still, while the node lives. Its runs are given back then, for the jobs
+have no part in it, and no others are taken. A loop that is shut down cancels all its tasks first; so a task that
+somebody else has cancelled there is reported a moment later, when it is seen whether its loop still turns.
+
 Failure handling: user code may block the loop, swallow its cancellation, or close the loop. So nothing here ever waits
 for the loop, timeouts are watched from a thread outside of it, and open attempts on a loop that was closed are found by
 a look once a second. A loop of our own that is blocked when an attempt is given up is left behind, and later calls get
@@ -27,6 +31,7 @@ from typing import Any
 
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
+from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
 from cronsensus.node.executors.base import Call, Done, Executor
@@ -36,6 +41,7 @@ from cronsensus.node.executors.ending import (
     cannot_be_called,
     describe,
     failed,
+    is_task_cancelled,
     never_begun,
     raised,
     returned,
@@ -52,11 +58,13 @@ CANCELS = 3
 """How often a task is cancelled, a grace apart, before it is given up."""
 LOOK_EVERY = 1.0
 """Seconds between two looks whether the loop of an open attempt has been closed under it."""
+LOOKS_AT_AN_END = 10
+"""How often a loop that is being shut down is looked at before a task that was cancelled there counts as failed."""
 _numbers = itertools.count(1)
 
 
 class _LoopAttempt(Attempt):
-    __slots__ = ("asked", "cancels", "home", "seen", "task")
+    __slots__ = ("asked", "cancels", "held_back", "home", "looks", "seen", "task")
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
@@ -64,6 +72,9 @@ class _LoopAttempt(Attempt):
         self.task: asyncio.Task[None] | None = None
         self.asked: str | None = None
         self.cancels = 0
+        self.held_back: Ending | None = None
+        """How it ended, by somebody's cancelling; reported once it is known whether the loop still turns."""
+        self.looks = 0
         self.seen = False
         """Whether the loop has carried out the latest cancel; if not, it is blocked."""
 
@@ -79,6 +90,19 @@ class _Home:
         self.tasks: set[asyncio.Task[None]] = set()
         self._posted: deque[tuple[Callable[[_LoopAttempt], None], _LoopAttempt]] = deque()
         self._called = False
+
+    @property
+    def turns(self) -> bool:
+        """Whether somebody turns the loop now."""
+        return self.loop.is_running() and not self.loop.is_closed()
+
+    @property
+    def ends(self) -> bool:
+        """Whether the loop seems to be shut down: every task that is left has been asked to end."""
+        try:
+            return all(task.cancelling() for task in asyncio.all_tasks(self.loop) if not task.done())
+        except Exception:  # noqa: BLE001 - the set changes while it is looked through
+            return True
 
     def post(self, what: Callable[[_LoopAttempt], None], attempt: _LoopAttempt) -> None:
         """Have ``what(attempt)`` called on the loop, in the order of posting; from any thread.
@@ -188,6 +212,12 @@ class LoopExecutor(Executor):
         self._looking = False
         self._closed = False
 
+    @property
+    def able(self) -> bool:
+        """Whether there is a loop that turns, or one can be made."""
+        home = self._home
+        return home is None or isinstance(home, _OwnHome) or home.turns
+
     def start(self, call: Call) -> None:
         """Hand an attempt to the loop."""
         attempt = _LoopAttempt(call)
@@ -243,10 +273,17 @@ class LoopExecutor(Executor):
             self._loop_is_closed(attempt)
 
     def _loop_is_closed(self, attempt: _LoopAttempt) -> None:
-        self._attempts.end(attempt, failed("EventLoopClosed", (
-            "the event loop is closed, so the job cannot run (on) there; keep the application's loop running until the "
-            "scheduler has stopped, or start the scheduler without a loop to give it one of its own"
-        )))  # fmt: skip
+        if not isinstance(attempt.home, _OwnHome):
+            self._cut_off(attempt)
+            return
+        message = "the event loop of this node's async jobs is closed, by one of them, so the job cannot run on"
+        self._attempts.end(attempt, failed("EventLoopClosed", message))
+
+    def _cut_off(self, attempt: _LoopAttempt) -> None:
+        run = attempt.call.run
+        run.stop("the application's event loop ended")
+        ending = cancelled(run, begun=attempt.task is not None)
+        self._attempts.end(attempt, dataclasses.replace(ending, cut_off=True))
 
     def _begin(self, attempt: _LoopAttempt) -> None:
         run = attempt.call.run
@@ -293,6 +330,10 @@ class LoopExecutor(Executor):
             ending = dataclasses.replace(raised(error, call.run), hopeless=hopeless)
             if attempt.asked == "timed_out":
                 where = describe(error).traceback
+            elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):
+                attempt.held_back = ending
+                self._attempts.deadlines.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+                return
         else:
             ending = returned(value)
         call.run.over()
@@ -304,9 +345,21 @@ class LoopExecutor(Executor):
         attempt.home.tasks.discard(task)
         if task.cancelled():  # before its first step, so the function was never called
             self._attempts.end(attempt, self._stopped(attempt))
-        elif self._attempts.is_open(attempt):
+        elif attempt.held_back is None and self._attempts.is_open(attempt):
             # Whatever it was, the attempt is over, and nobody else would say so.
             self._attempts.end(attempt, failed("RuntimeError", "the job's task ended without a word of how"))
+
+    def _tell_held_back(self, attempt: _LoopAttempt) -> None:
+        """Report an attempt that was cancelled by somebody else, as soon as it is known what for."""
+        if attempt.held_back is None or not self._attempts.is_open(attempt):
+            return
+        attempt.looks += 1
+        if not attempt.home.turns:
+            self._cut_off(attempt)
+        elif attempt.looks < LOOKS_AT_AN_END and attempt.home.ends:
+            self._attempts.deadlines.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+        else:
+            self._attempts.end(attempt, attempt.held_back)
 
     def _stopped(self, attempt: _LoopAttempt) -> Any:
         if attempt.asked == "timed_out":
@@ -322,6 +375,9 @@ class LoopExecutor(Executor):
             if attempt.asked is not None:
                 return
             attempt.asked = kind
+        if attempt.held_back is not None:
+            self._attempts.end(attempt, cancelled(attempt.call.run) if kind == "cancelled" else attempt.held_back)
+            return
         self._nudge(attempt)
 
     def _nudge(self, attempt: _LoopAttempt) -> None:
@@ -361,8 +417,11 @@ class LoopExecutor(Executor):
     def _look(self) -> None:
         """End the attempts whose loop was closed under them: its pending callbacks are dropped without a word."""
         for attempt in self._attempts.all():
-            if attempt.home.loop.is_closed():
+            home = attempt.home
+            if home.loop.is_closed():
                 self._loop_is_closed(attempt)
+            elif attempt.task is None and not isinstance(home, _OwnHome) and not home.turns:
+                self._cut_off(attempt)  # it stands in the line of a loop that nobody turns
         with self._lock:
             self._looking = bool(self._attempts.all())
             again = self._looking

@@ -1,0 +1,116 @@
+"""The application's event loop ends while jobs run on it: they are given back, and the node takes no others."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import threading
+from itertools import count
+from typing import Any
+
+import pytest
+
+from cronsensus import Scheduler
+from tests.user_code.programs import started
+
+_names = count()
+
+PROGRAM = """
+    @scheduler.job()
+    async def slow():
+        say("begins")
+        await asyncio.sleep(60)
+
+    async def crash():
+        await scheduler.astart()
+        slow.enqueue(key="k")
+        await asyncio.sleep(1)
+        raise RuntimeError("the web server could not bind its port")
+
+    async def serve():
+        async with scheduler:
+            slow.enqueue(key="k")
+            await asyncio.sleep(60)
+
+    asyncio.run({main}())
+"""
+
+
+def test_a_loop_that_shuts_down_because_its_program_fails_costs_its_runs_no_attempt(tmp_path):
+    with started(tmp_path, PROGRAM.format(main="crash")) as program:
+        assert program.end() == 1
+        assert "could not bind" in program.errors()
+    one = program.occurrences()["k"]
+    assert (one.state, one.error) == ("pending", None)
+
+
+def test_nor_does_one_that_ctrl_c_ends_in_the_middle_of_a_drain(tmp_path):
+    with started(tmp_path, PROGRAM.format(main="serve"), options='drain_timeout="60s"') as program:
+        program.read_until("begins")
+        program.process.send_signal(signal.SIGINT)
+        while program.process.poll() is None:  # the drain begins without a word
+            program.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.process.wait(0.3)
+        program.end()
+    one = program.occurrences()["k"]
+    assert (one.state, one.error) == ("pending", None)
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_node_whose_loop_has_ended_leaves_async_jobs_to_others_and_runs_the_rest(caplog, close):
+    url = f"memory://loops-{next(_names)}"
+
+    def make() -> tuple[Scheduler, list[Any]]:
+        scheduler = Scheduler(url)
+
+        @scheduler.job()
+        async def mail(number: int) -> int:
+            return number
+
+        @scheduler.job()
+        def plain(number: int) -> int:
+            return number
+
+        return scheduler, [mail, plain]
+
+    alone, (mail, plain) = make()
+    beside, _ = make()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(alone.astart())
+    if close:
+        loop.close()
+    assert [plain.enqueue(number).result("20s") for number in range(3)] == [0, 1, 2]
+    waiting = [mail.enqueue(number) for number in range(20)]
+    plain.enqueue(1).result("20s")
+    assert {handle.look().state for handle in waiting} == {"pending"}
+    beside.start()
+    assert [handle.result("20s") for handle in waiting] == list(range(20))
+    assert "async jobs are left to other nodes" in caplog.text
+    alone.stop(1)
+    beside.stop(1)
+    loop.close()
+
+
+def test_a_task_that_the_application_cancels_on_its_loop_has_failed():
+    scheduler = Scheduler(f"memory://loops-{next(_names)}")
+    tasks: list[Any] = []
+    begun = threading.Event()
+
+    @scheduler.job()
+    async def work() -> None:
+        tasks.append(asyncio.current_task())
+        begun.set()
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with scheduler:
+            handle = await work.aenqueue()
+            await asyncio.to_thread(begun.wait, 20)
+            tasks[0].cancel()
+            one = await handle.await_("20s")
+            assert one.state == "failed"
+            assert one.error is not None
+            assert "not by cronsensus" in one.error.message
+
+    asyncio.run(main())
