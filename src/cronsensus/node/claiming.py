@@ -6,7 +6,7 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -19,6 +19,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.node.ahead import Reading
+from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
