@@ -17,7 +17,7 @@ ENOUGH = ABSENT_FOR + (JOURNEYS + 1) * PROMPT
 def glance(*absent: str, renewed: timedelta = timedelta(0)) -> Glance:
     """Return what a look sees where ``a`` holds a run."""
     holder = SessionView(
-        id="a", node="a", host="h", pid=1, pid_started=1, release="r", version="0", concurrency=1, functions=None,
+        id="a", node="a", host="h", pid=1, pid_started=1, release="r", version="0", concurrency=1, functions=1,
         state="alive", started_at=NOW, renewed_at=NOW + renewed, ended_at=None, ended_why=None,
         expires_in=timedelta(seconds=9), holds=1,
     )  # fmt: skip

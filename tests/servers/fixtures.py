@@ -58,7 +58,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what ``FAR`` cannot move away: stores without a server."""
-    moved, kept = [], []
+    moved: list[pytest.Item] = []
+    kept: list[pytest.Item] = []
     for item in items:
         values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         (moved if values.get("distance") and _SERVERS.isdisjoint(map(str, values.values())) else kept).append(item)

@@ -246,10 +246,10 @@ class RetiresUpToNow(BrokenStore):
 
     rejected_by = "test_after_a_clock_that_was_set_back_a_retirement_leaves_nothing_undecided"
 
-    def _retire(self, job: JobRow) -> None:
+    def _retire(self, job: JobRow, retire_after: timedelta) -> None:
         later = [era for era in job.eras if era.since > self._now()]
         del job.eras[len(job.eras) - len(later) :]
-        super()._retire(job)
+        super()._retire(job, retire_after)
         job.eras[-1:-1] = later
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from cronsensus import JobSpec, Policies, State, every
@@ -261,13 +262,17 @@ def _reads(store: Store) -> None:
     store.describe()
     store.check()
     for job in DOOMED:
-        for read in (store.job, store.job_state, store.eras, store.pauses, store.ranges):
-            may_be_corrupt(lambda read=read, job=job: read(job))
-        may_be_corrupt(lambda job=job: store.occurrences(OccurrenceFilter(job=job)))
+        by_name: tuple[Callable[[str], object], ...] = (
+            store.job, store.job_state, store.eras, store.pauses, store.ranges,
+        )  # fmt: skip
+        for read in by_name:
+            may_be_corrupt(partial(read, job))
+        may_be_corrupt(partial(store.occurrences, OccurrenceFilter(job=job)))
         for one in store.occurrences(OccurrenceFilter(job=job)):
-            for read in (store.occurrence, store.runs, store.logs):
-                may_be_corrupt(lambda read=read, one=one: read(one.id))
-        may_be_corrupt(lambda job=job: store.trail(target=job))
+            by_id: tuple[Callable[[int], object], ...] = (store.occurrence, store.runs, store.logs)
+            for look in by_id:
+                may_be_corrupt(partial(look, one.id))
+        may_be_corrupt(partial(store.trail, target=job))
 
 
 def may_be_corrupt(read: Callable[[], object]) -> None:
