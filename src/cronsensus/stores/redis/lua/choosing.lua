@@ -1,5 +1,6 @@
 -- Which pending occurrences a session may take: highest priority first, then earliest due, then oldest, within what
--- functions, concurrency and overlap allow, of what is due by `til`. Chooses, writes nothing. The lines of one priority are merged by their
+-- functions, concurrency and overlap allow, of what is due by `til`. Chooses, and takes out what has no
+-- business in an index (see occurrences.lua). The lines of one priority are merged by their
 -- heads; a line is looked into only when its head is next.
 -- needs: starting
 
@@ -33,6 +34,13 @@ local function choose(session, limit, left_out, til)
         room = room - 1
       end
     end
+    if room <= 0 then
+      for _, id in ipairs(call('HKEYS', key)) do
+        if drop_unless_running(id, key, 'HDEL') then
+          room = room + 1
+        end
+      end
+    end
     return room
   end
 
@@ -52,8 +60,11 @@ local function choose(session, limit, left_out, til)
 
   -- The one whose turn it is of those that overlap is for, if none of them runs.
   local function turn_of(job)
-    if call('SCARD', of_job(job, 'busy')) > 0 then
-      return nil
+    local busy = of_job(job, 'busy')
+    for _, id in ipairs(call('SMEMBERS', busy)) do
+      if not drop_unless_running(id, busy, 'SREM') then
+        return nil
+      end
     end
     return call('ZRANGE', of_job(job, 'serial'), 0, 0)[1]
   end
@@ -84,11 +95,14 @@ local function choose(session, limit, left_out, til)
     if job.room <= 0 then
       return nil
     end
-    local line = { job = job, key = line_key(priority, name), page = {}, at = 0, seen = 0 }
+    local line = { job = job, key = line_key(priority, name), name = name, page = {}, at = 0, seen = 0 }
     if kind == 's' and job.overlap ~= 'allow' then
       line.id, line.only = turn_of(number), true
       local at = line.id and call('ZSCORE', line.key, line.id)
       line.due = at and tonumber(at)
+      if line.id and not at then
+        drop_unless_active(line.id, of_job(number, 'serial'))
+      end
       return line.due and line.due <= til and line or nil
     end
     return advance(line) and line or nil
@@ -130,7 +144,10 @@ local function choose(session, limit, left_out, til)
         table.remove(open)
         if line.job.room > 0 then
           local row = pending_row(line.id)
-          if not is_late(row) then
+          if row.state ~= 'pending' or row.priority ~= priority or line_of(row) ~= line.name then
+            change_line('ZREM', priority, line.name, line.id)
+            drop_unless_active(line.id, of_job(string.match(line.name, '^%d+'), 'serial'))
+          elseif not is_late(row) then
             chosen[#chosen + 1] = row
             line.job.room = line.job.room - 1
           end

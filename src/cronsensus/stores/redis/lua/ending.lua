@@ -21,9 +21,15 @@ end
 
 local function end_session(session, ended_as, why, crashed)
   local taken = {}
-  for index, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
-    taken[index] = take_over(id, session, why, crashed)
+  for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
+    local row = occurrence(id)
+    if row.state == 'running' and row.session == session then
+      taken[#taken + 1] = take_over(id, session, why, crashed, row)
+    else
+      gather('ZREM', holds_key(session), id)
+    end
   end
+  call('ZREM', SPACE .. 'holding', session)
   for _, text in ipairs(call('SMEMBERS', SPACE .. 'locks:' .. session)) do
     local name, place = name_and_place(text)
     free_lock(name, place, session)

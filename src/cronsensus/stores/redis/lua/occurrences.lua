@@ -28,6 +28,27 @@ local function line_of(row)
   return row.job .. (SERIAL[row.origin] and ':s' or ':w')
 end
 
+-- Redis 7.0 starts without the transaction in whose middle an append-only file ends, but leaves the begin of it in the file;
+-- at the next start that half is carried out after all. Then an index may list what its row denies: what is over, another
+-- job's, nothing. Nobody may run that for ever, or wait for it. The row is right, and an entry that it denies is taken out
+-- where somebody comes by it.
+local function drop_unless_running(id, index, command)
+  if call('HGET', occurrence_key(id), 'state') == 'running' then
+    return false
+  end
+  gather(command, index, id)
+  return true
+end
+
+local function drop_unless_active(id, index)
+  local state = call('HGET', occurrence_key(id), 'state')
+  if state ~= 'pending' and state ~= 'running' then
+    gather('ZREM', index, id)
+    gather('ZREM', PENDING, id)
+    gather('ZREM', EXPIRING, id)
+  end
+end
+
 local function enter_pending(id, row)
   gather('ZADD', PENDING, row.due, id)
   change_line('ZADD', row.priority, line_of(row), row.due, id)
@@ -150,7 +171,12 @@ end
 -- Give the verdict missed(late) to what never started and is past its expiry; what is beyond the bound is passed over.
 local function expire()
   for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', '(' .. NOW, 'LIMIT', 0, 1000)) do
-    close(id, occurrence(id), 'missed', { 'reason', 'late' })
+    local row = occurrence(id)
+    if row.state == 'pending' then
+      close(id, row, 'missed', { 'reason', 'late' })
+    else
+      gather('ZREM', EXPIRING, id)
+    end
   end
   send()
 end
