@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 # More for the program behind a target: make test ARGS='-k watermark', make demo ARGS='--nodes 5'
 ARGS ?=
+# Round trips to the servers of make far, milliseconds
+FAR ?= 1 10 40 100
 
-.PHONY: help setup servers demo test check lint types layers snippets bench simulate coverage lock clean
+.PHONY: help setup servers demo test far check lint types layers snippets bench simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -25,6 +27,12 @@ demo: setup ## Three real processes share a schedule; one is killed; the audit c
 
 test: setup servers ## Run the tests, in parallel
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+far: setup servers ## Run the tests of servers again, 1, 10, 40 and 100 ms away (long)
+	@status=0; for far in $(FAR); do echo "$$far ms away"; \
+	CRONSENSUS_TEST_FAR=$$far $(BIN)/python -m pytest -n auto --dist worksteal --timeout 900 \
+	tests/far tests/lock tests/once tests/stores/test_postgres.py tests/stores/test_mysql.py tests/stores/test_redis.py \
+	tests/faults/test_bad_network.py -k 'postgres or mysql or redis' $(ARGS) || status=1; done; exit $$status
 
 check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs
 

@@ -70,13 +70,3 @@ def test_a_slow_start_loses_no_session_and_runs_nothing_twice(near: Store, slow:
     assert seen is not None
     assert (seen.state, seen.attempt, len(began)) == ("succeeded", 1, 1)
     assert [one.ended_why for one in near.sessions(ended=True) if one.state == "dead"] == []
-
-
-def test_a_lock_is_taken_and_freed_over_slow_connections(slow: Proxy) -> None:
-    scheduler = Scheduler(slow.url)
-    for _ in range(2):
-        with scheduler.lock("lock", ttl="10s") as lease:
-            lease.check()
-            assert lease.owned()
-        slow.cut()
-    scheduler._close_store()

@@ -34,7 +34,6 @@ def lock(where: str) -> Lock:
 # --- taking and freeing -----------------------------------------------------------------------------------------------
 
 
-@FAR
 def test_a_lock_is_held_from_acquire_to_release(lock, where):
     other = lock_at(where, "name")
     assert lock.acquire()
@@ -194,7 +193,6 @@ def test_a_lock_is_renewed_for_as_long_as_it_is_held(timed):
         assert not in_thread(lambda: lock_at(timed, "name").acquire(blocking=False))
 
 
-@FAR
 def test_a_lock_that_is_not_renewed_ends_and_says_so_first(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()
@@ -232,7 +230,6 @@ def test_extending_counts_from_what_is_left_or_from_now(timed):
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
-@FAR
 def test_what_is_not_ours_any_more_is_neither_released_nor_extended(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()

@@ -43,7 +43,6 @@ def recorded(url: str) -> list[Occurrence]:
         direct.close()
 
 
-@FAR
 def test_the_answer_to_the_end_is_lost(scheduler, proxy, server_url):
     ran = []
 

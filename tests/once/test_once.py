@@ -30,7 +30,6 @@ from cronsensus.node.hopping import HoppingConnection
 from tests.servers.fixtures import FAR
 
 
-@FAR
 def test_a_repeat_gets_the_recorded_result(scheduler):
     ran = []
 
@@ -98,7 +97,6 @@ def test_what_else_a_busy_key_may_do(scheduler):
         assert call.result(20) == other() == 7
 
 
-@FAR
 def test_a_failure_frees_the_key(scheduler):
     tries = []
 

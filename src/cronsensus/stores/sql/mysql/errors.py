@@ -149,8 +149,9 @@ def _of_access(code: int, said: str, url: MysqlUrl) -> StoreError | None:
         )
     if code in _TOO_MANY:
         return StoreUnavailable(
-            f"{where} has no connection left ({said}); a node needs up to 4: raise max_connections, "
-            "or the limit of this user"
+            f"{where} has no connection left ({said}). A node keeps 3 open, its locks and guarded functions up to 2 "
+            "each (docs/stores.md): raise max_connections, or the limit of this user. See who has them: "
+            f'{url.client} -e "SHOW PROCESSLIST"'
         )
     return None
 

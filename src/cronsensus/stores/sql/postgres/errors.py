@@ -51,8 +51,9 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "53300": (
         StoreUnavailable,
         (
-            "the server has no connection left ({said}); a node needs up to four: raise max_connections, or put a "
-            "pooler in front"
+            "the server has no connection left ({said}). A node keeps 4 open, its locks and guarded functions up to 3 "
+            "each (docs/stores.md): raise max_connections, or put a pooler in front. See who has them: "
+            "SELECT application_name, usename, count(*) FROM pg_stat_activity GROUP BY 1, 2"
         ),
     ),
     "53100": (
