@@ -8,7 +8,7 @@ ARGS ?=
 # Round trips to the servers of make far, milliseconds
 FAR ?= 1 10 40 100
 
-.PHONY: help setup servers demo test far check lint types layers snippets bench simulate coverage lock clean
+.PHONY: help setup servers demo test far check lint types layers snippets bench mutants simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -43,6 +43,7 @@ lint: setup
 types: setup
 	$(BIN)/mypy --strict src
 	$(BIN)/mypy scripts/stores
+	$(BIN)/mypy scripts/mutants
 	$(BIN)/mypy scripts/snippets tests $(wildcard bench examples)
 
 layers: setup
@@ -59,6 +60,9 @@ coverage: setup servers ## Run the tests and show which lines and branches they 
 bench: ## Measure; huey runs beside us, in an environment of its own
 	@scripts/setup .venv-bench requirements/bench.lock
 	@.venv-bench/bin/python bench/run.py $(ARGS)
+
+mutants: setup servers ## Change the safety code in one place at a time: which changes does no test notice?
+	@$(BIN)/python scripts/mutants $(ARGS)
 
 simulate: setup ## Replay a simulated cluster: make simulate SEED=42
 	@$(BIN)/python -m cronsensus.testing.simulation $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -1,0 +1,70 @@
+"""The script that mutates the safety code: what it changes, and that each change is still a program."""
+
+import ast
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+CODE = """
+def claim(tx, row, wanted):
+    log.info("claiming")
+    if row.token != wanted.token and not row.gone:
+        tx.require_alive()
+    return select(a).where(MINE, ALIVE).with_for_update()
+"""
+LUA = """
+-- a note: x == y
+if row.state == 'running' and row.token == token then
+  call('HSET', key, 'a', 1)
+end
+"""
+
+
+@pytest.fixture(scope="module")
+def mutants() -> ModuleType:
+    loader = SourceFileLoader("mutants", str(ROOT / "scripts" / "mutants"))
+    spec = spec_from_loader("mutants", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules["mutants"] = module
+    loader.exec_module(module)
+    return module
+
+
+def test_python_loses_conditions_locks_and_calls_one_at_a_time(mutants: ModuleType):
+    found = {(one.was, one.now) for one in mutants.mutants_of("x.py", CODE)}
+    assert ("row.token != wanted.token", "row.token == wanted.token") in found
+    assert ("row.token != wanted.token and not row.gone", "(row.token != wanted.token)") in found
+    assert ("tx.require_alive()", "pass") in found
+    assert ("select(a).where(MINE, ALIVE)", "select(a).where(ALIVE)") in found
+    assert ("select(a).where(MINE, ALIVE).with_for_update()", "select(a).where(MINE, ALIVE)") in found
+    assert not any("claiming" in was for was, _ in found)
+
+
+def test_lua_loses_conditions_and_writes_but_not_comments(mutants: ModuleType):
+    found = mutants.mutants_of("x.lua", LUA)
+    assert sorted({one.line for one in found}) == [3, 4]
+    assert {one.now for one in found} == {" ~= ", " or ", ""}
+
+
+def test_each_mutant_of_the_safety_code_is_a_program_that_differs(mutants: ModuleType):
+    found = mutants.chosen(["sql/sessions.py", "lua/choosing.lua", "lock/lease.py"])
+    assert len(found) > 100
+    for one in found:
+        text = (ROOT / mutants.SRC / one.file).read_text(encoding="utf-8")
+        changed = one.applied(text)
+        assert changed != text
+        if one.file.endswith(".py"):
+            ast.parse(changed)
+
+
+def test_all_files_that_are_named_are_there_and_so_are_their_tests(mutants: ModuleType):
+    for pattern, tests in mutants.SAFETY.items():
+        assert list((ROOT / mutants.SRC).glob(pattern)), pattern
+        assert [one for one in tests if not (ROOT / one).exists()] == []
