@@ -24,7 +24,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cronsensus.durations import format_duration
-from cronsensus.errors import ConfigurationError, NodeFailed
+from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _AT_EXIT = 20.0
 """Seconds that the interpreter's end waits for a stop that is under way."""
 _MOST_INTERRUPTIONS = 3
+_CALL_OFF_AGAIN = 0.05
+"""Seconds between two words to a start that is to wait no longer."""
 _log = Logger("cronsensus.scheduler")
 
 NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "Node"]
@@ -45,10 +47,12 @@ NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "No
 class Participation:
     """At most one node at a time."""
 
-    def __init__(self, new_node: NewNode, left: Callable[[], None]) -> None:
-        """Make one that calls ``left`` when a node has been stopped."""
+    def __init__(self, new_node: NewNode, left: Callable[[], None], call_off: Callable[[], None]) -> None:
+        """Make one that calls ``left`` when a node has been stopped, and ``call_off`` to end a start that waits."""
         self._new_node = new_node
         self._left = left
+        self._call_off = call_off
+        self._asked: Callable[[], bool] = _never
         self._lock = threading.Lock()
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,13 +115,22 @@ class Participation:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
             # The thread cannot be recalled; a node that nobody knows of must not stay behind.
-            if await starting:
+            while not starting.done():  # it may not have come to where it waits
+                self._call_off()
+                await asyncio.wait([starting], timeout=_CALL_OFF_AGAIN)
+            if starting.exception() is None and starting.result():
                 await asyncio.to_thread(self.stop, timedelta(0))
             raise
 
+    def is_asked_to_stop(self) -> bool:
+        """Whether a signal has asked this process to stop, although it may not have started yet."""
+        return self._asked()
+
     def stop(self, drain: timedelta) -> bool:
         """Stop the node, if there is one; return whether everything ended in time."""
-        with self._lock:
+        while not self._lock.acquire(timeout=_CALL_OFF_AGAIN):
+            self._call_off()  # a start holds it, which may wait for another worker
+        try:
             node, stopping = self._node, self._stopping
             inside = self._is_inside(stopping.node if stopping is not None else node)
             if not inside:
@@ -126,6 +139,8 @@ class Participation:
             if node is not None:
                 self._node, stopping = None, _Stopping(node)
                 self._stopping = stopping
+        finally:
+            self._lock.release()
         if stopping is None:
             return True
         if not first:
@@ -169,8 +184,17 @@ class Participation:
         """Start, wait for a reason to stop, drain, stop; return whether everything ended in time."""
         process = os.getpid()
         with StopSignals() as signals:
-            if not self.start(None, signals.tell):
+            self._asked = signals.asked
+            try:
+                if not self.start(None, signals.tell):
+                    return True
+            except StillRunning as error:
+                if not signals.asked():
+                    raise
+                _log.info("%s", error)
                 return True
+            finally:
+                self._asked = _never
             node = self._node
             ended = True
             try:
@@ -268,6 +292,10 @@ def on_fork(in_child: Callable[[], None]) -> None:
     """Call ``in_child`` in every forked child, where the platform forks."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)
+
+
+def _never() -> bool:
+    return False
 
 
 def _nothing() -> None:

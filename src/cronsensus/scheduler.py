@@ -137,7 +137,7 @@ class Scheduler(Startups, Definitions):
         self._migrated = False
         self._pause = threading.Event()  # never set: a sleep that a signal handler may interrupt
         self._release: str | None = None
-        self._part = Participation(self._new_node, self._left)
+        self._part = Participation(self._new_node, self._left, self._call_off_start)
         self.settings: Settings
         self.configure({})
         _all.add(self)
@@ -320,6 +320,7 @@ class Scheduler(Startups, Definitions):
         Raises:
             ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process.
             StoreError: the store cannot be used; nothing was started.
+            StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
         """
         for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
             self._pause.wait(pause)
@@ -419,7 +420,7 @@ class Scheduler(Startups, Definitions):
             _log.warning("%s", sentence)
         store, settings = self._ready(), self.settings
         self._release = self.release
-        self._start_up(loop)
+        self._start_up(loop, self._part.is_asked_to_stop)
         node = NodeSettings(
             name=self.node_name,
             lease=settings.lease,

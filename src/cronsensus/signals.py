@@ -83,6 +83,10 @@ class StopSignals:
             if self._writes >= 0:
                 os.write(self._writes, bytes([_TOLD]))
 
+    def asked(self) -> bool:
+        """Whether SIGTERM or SIGINT has arrived."""
+        return self._count > 0
+
     def wait(self, timeout: float | None = None) -> signal.Signals | None:
         """Block until SIGTERM or SIGINT arrives and return it; ``None`` after ``tell`` or ``timeout`` seconds."""
         until = None if timeout is None else _clock.monotonic() + timeout

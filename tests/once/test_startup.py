@@ -2,14 +2,20 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from cronsensus import InvalidOption, RunFailed, Scheduler
+from cronsensus import InvalidOption, RunFailed, Scheduler, StillRunning
 from cronsensus.model.occurrence import OccurrenceFilter
+from cronsensus.once.waiters import Waiters
 from cronsensus.startup.generations import generation_of, master
+
+ROOT = Path(__file__).parents[2]
 
 
 def key(scope, deploy_id=None, generation=None):
@@ -148,3 +154,119 @@ def test_workers_of_one_master_are_one_generation_and_another_master_is_another(
     assert again != [own]
     assert master() not in {own, *again}
     assert str(os.getppid()) not in own.split(":")[1:2]
+
+
+# --- a worker that waits can be stopped -------------------------------------------------------------------------------
+
+
+class Elsewhere:
+    """Another worker, which runs the task until it is let go."""
+
+    def __init__(self, url):
+        self.url = url
+        self.began, self.go = threading.Event(), threading.Event()
+
+        def migrate():
+            self.began.set()
+            assert self.go.wait(60)
+
+        self.scheduler = Scheduler(url)
+        self.scheduler.startup(wait=True)(migrate)
+        self.thread = threading.Thread(target=self.scheduler.run_startup, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.began.wait(30)
+        return self
+
+    def __exit__(self, *_):
+        self.go.set()
+        self.thread.join(30)
+        self.scheduler._close_store()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def elsewhere(request, folder, monkeypatch):
+    url = f"sqlite:///{folder}/x.db" if request.param == "sqlite" else request.getfixturevalue("redis_url")
+    monkeypatch.setenv("CRONSENSUS_GENERATION", "g")
+    with Elsewhere(url) as made:
+        yield made
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Is set when a call begins to wait."""
+    seen, sit = threading.Event(), Waiters.sit
+
+    def said(self, occurrence):
+        seen.set()
+        return sit(self, occurrence)
+
+    monkeypatch.setattr(Waiters, "sit", said)
+    return seen
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_stop_ends_a_start_that_waits_for_another_worker(elsewhere, waits, is_async):
+    scheduler = waiting(elsewhere.url, is_async=is_async)
+    ended = []
+
+    def start():
+        try:
+            scheduler.start()
+        except StillRunning as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    assert waits.wait(30)
+    assert scheduler.stop()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert "was asked to stop while it waited for 'startup:migrate'" in ended[0]
+    assert not scheduler.started
+
+
+@pytest.mark.parametrize("verb", ["astart", "arun_startup"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_cancelled_start_does_not_wait_for_another_worker(elsewhere, waits, verb, is_async):
+    scheduler = waiting(elsewhere.url, is_async=is_async)
+
+    async def main():
+        starting = asyncio.ensure_future(getattr(scheduler, verb)())
+        assert await asyncio.to_thread(waits.wait, 30)
+        starting.cancel()
+        async with asyncio.timeout(30):
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+
+    asyncio.run(main())
+    assert elsewhere.thread.is_alive()
+    assert not scheduler.started
+    scheduler._close_store()
+
+
+def waiting(url, *, is_async):
+    scheduler = Scheduler(url)
+
+    async def soon(): ...
+
+    scheduler.startup(wait=True, name="migrate")(soon if is_async else lambda: None)
+    return scheduler
+
+
+@pytest.mark.parametrize("elsewhere", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_worker_that_waits_for_another_one(elsewhere, number):
+    given = [sys.executable, "-m", "tests.once.waiting_worker", elsewhere.url]
+    worker = subprocess.Popen(given, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "waiting\n"
+        worker.send_signal(number)
+        out, err = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+    assert (worker.returncode, out) == (0, "True\n"), err
+    assert "was asked to stop while it waited" in err
+    assert elsewhere.thread.is_alive()

@@ -35,6 +35,8 @@ Scope = Literal["start", "deploy", "host"]
 
 KEEP = "3650d"
 """A worker that is replaced months later must still find that its generation, or deploy, has done it."""
+CALL_OFF_AGAIN = 0.05
+"""Seconds between two words to a start that is to wait no longer."""
 _LEAVE = 2.0
 """Seconds that a watcher which is asked to end may take; one that runs the task takes longer."""
 _OPTIONS = {"scope", "wait", "deploy_id", "name", "on_error", "max_crashes", "keep"}
@@ -47,6 +49,7 @@ class Startups(Guards):
         super().__init__()
         self._startups: list[_Startup] = []
         self._watchers: list[_Watcher] = []
+        self._starting: set[_Starting] = set()
 
     settings: Settings
 
@@ -148,14 +151,35 @@ class Startups(Guards):
         """Do what ``run_startup`` does without blocking the event loop, on which async tasks run."""
         import asyncio
 
-        await asyncio.to_thread(self._start_up, asyncio.get_running_loop())
+        running = asyncio.ensure_future(asyncio.to_thread(self._start_up, asyncio.get_running_loop()))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            while not running.done():  # it may not have come to where it waits
+                self._call_off_start()
+                await asyncio.wait([running], timeout=CALL_OFF_AGAIN)
+            running.exception()
+            raise
 
-    def _start_up(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        for task in self._startups:
-            watcher = task.run(loop)
-            if watcher is not None:
-                self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
-                watcher.start()
+    def _start_up(
+        self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Run the tasks; wait for one that another worker runs only until this worker is asked to stop."""
+        starting = _Starting(asked_to_stop)
+        self._starting.add(starting)
+        try:
+            for task in self._startups:
+                watcher = task.run(loop, starting)
+                if watcher is not None:
+                    self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
+                    watcher.start()
+        finally:
+            self._starting.discard(starting)
+
+    def _call_off_start(self) -> None:
+        """Let nobody of this process wait any more for a task that another worker runs."""
+        for starting in list(self._starting):
+            starting.is_called_off = True
 
     def _end_watching(self) -> None:
         """Let nobody of this process take over any more; a task that has been taken over goes on."""
@@ -171,6 +195,18 @@ class Startups(Guards):
     def _claims_here(self) -> Claims: ...
 
 
+class _Starting:
+    """One start of this worker, which may be called off while it waits."""
+
+    def __init__(self, asked_to_stop: Callable[[], bool]) -> None:
+        self.is_called_off = False
+        self._asked_to_stop = asked_to_stop
+
+    def is_over(self) -> bool:
+        """Whether to wait no longer."""
+        return self.is_called_off or self._asked_to_stop()
+
+
 class _Startup:
     """One task, as one worker goes about it."""
 
@@ -178,15 +214,18 @@ class _Startup:
         self._once = once
         self._wait = wait
 
-    def run(self, loop: asyncio.AbstractEventLoop | None) -> _Watcher | None:
+    def run(self, loop: asyncio.AbstractEventLoop | None, starting: _Starting) -> _Watcher | None:
         """Run it, or wait for who does; or, to go on meanwhile, return who watches."""
         from cronsensus.once.once import How
 
         try:
-            self.call(loop, How("wait", None) if self._wait else How("raise", 0.0))
-        except StillRunning:
+            self.call(loop, How("wait", None, starting.is_over) if self._wait else How("raise", 0.0))
+        except StillRunning as error:
             if self._wait:
-                raise
+                raise StillRunning(
+                    f"this worker was asked to stop while it waited for {self.name!r}, which another worker runs; "
+                    "nothing was started"
+                ) from error
             _log.info("%s is being run by another worker; going on meanwhile", self.name)
             return _Watcher(self, loop)
         return None

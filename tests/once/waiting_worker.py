@@ -1,0 +1,24 @@
+"""A worker that waits for a start-up task which another one runs: ``waiting_worker.py URL``. Says when it waits."""
+
+import sys
+
+from cronsensus import Scheduler
+from cronsensus.once.waiters import Waiters
+
+sit = Waiters.sit
+
+
+def said(self, occurrence):
+    print("waiting", flush=True)
+    return sit(self, occurrence)
+
+
+Waiters.sit = said  # type: ignore[method-assign]
+scheduler = Scheduler(sys.argv[1])
+
+
+@scheduler.startup(wait=True)
+def migrate() -> None: ...
+
+
+print(scheduler.run(), flush=True)
