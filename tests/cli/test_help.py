@@ -12,8 +12,10 @@ import click
 import pytest
 
 from cronsensus.cli import COMMANDS, cli
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item
 
-CONTRACT = "demo next explain run lint jobs runs nodes locks ledger why audit db doctor health config"
+CONTRACT = "demo next explain run lint jobs runs nodes locks once ledger why audit db doctor health config"
 HEAVY = {"sqlalchemy", "rich", "psutil", "msgspec", "asyncio", "cronsim", "zoneinfo", "tomllib", "concurrent.futures"}
 
 
@@ -65,6 +67,7 @@ ARGUMENTS = {
     "runs cancel": ["2", "--reason", "x"],
     "runs logs": ["1"],
     "nodes drain": ["node-1"],
+    "once forget": ["charge", "k"],
     "ledger": ["tick"],
     "why": ["tick", "now"],
 }
@@ -83,6 +86,9 @@ def test_every_command_that_prints_data_prints_one_json_document(
     cluster.run_once()
     cluster.advance(60)
     cluster.fire()
+    guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
+    cluster.store.put_jobs([guarded], release="r1")
+    cluster.store.enqueue([Item(job=guarded.name, key="k")])
     answer = cluster(*path, *ARGUMENTS.get(" ".join(path), []), "-o", "json")
     assert answer.code in {0, 1}, answer
     assert isinstance(json.loads(answer.out), dict)
@@ -93,7 +99,15 @@ def test_the_table_names_every_command_of_the_contract() -> None:
     below = {" ".join(path) for path in ALL if len(path) == 2}
     jobs = {f"jobs {name}" for name in ("list", "show", "pause", "resume", "trigger", "enqueue", "backfill")}
     runs = {f"runs {name}" for name in ("list", "show", "retry", "cancel", "logs")}
-    assert below == jobs | runs | {"nodes list", "nodes drain", "locks list", "db upgrade", "db check", "db prune"}
+    assert below == jobs | runs | {
+        "nodes list",
+        "nodes drain",
+        "locks list",
+        "once forget",
+        "db upgrade",
+        "db check",
+        "db prune",
+    }
 
 
 def test_the_root_help_lists_each_command_with_one_line(command: Callable[..., Any]) -> None:

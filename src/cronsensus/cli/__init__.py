@@ -35,6 +35,7 @@ COMMANDS = {
     "runs": Entry("cronsensus.cli.runs", "runs", "List, show, retry and cancel runs; read their logs.", OPERATE),
     "nodes": Entry("cronsensus.cli.nodes", "nodes", "List and drain nodes.", OPERATE),
     "locks": Entry("cronsensus.cli.locks", "locks", "List held locks.", OPERATE),
+    "once": Entry("cronsensus.cli.once", "once", "Forget what is recorded of a call of a guarded function.", OPERATE),
     "ledger": Entry("cronsensus.cli.ledger", "ledger", "Show the verdict on each nominal time of a job.", PROVE),
     "why": Entry("cronsensus.cli.why", "why", "Say why a job did or did not run at a time.", PROVE),
     "audit": Entry(
