@@ -742,7 +742,7 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
                 scheduler.start()
             except Exception as error:
                 say(type(error).__name__)
-                say("post_fork" in str(error))
+                say("post_worker_init" in str(error))
             say(work.enqueue(key="after").created)
             scheduler.stop()
         child(refused)

@@ -21,6 +21,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from cronsensus.durations import format_duration
@@ -89,7 +90,7 @@ class Participation:
             if self._of_the_parent:
                 raise ConfigurationError(
                     "this scheduler was started before the process was forked, and the node is the parent's; start "
-                    "it in each child instead (gunicorn: in post_fork, or without --preload)"
+                    "it in each child instead (gunicorn: in post_worker_init, and nowhere at import)"
                 )
             if self._node is not None:
                 raise ConfigurationError("this scheduler is started already; stop() it before starting it again")
@@ -104,6 +105,12 @@ class Participation:
                 node.close()
                 raise
         _log.info("taking part as session %s", node.session)
+        if (master := _master()) is not None:
+            _log.warning(
+                "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
+                "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
+                "worker_exit; uWSGI: in a function with @postfork, or lazy-apps)", master,
+            )  # fmt: skip
         return True
 
     async def astart(self) -> None:
@@ -273,6 +280,23 @@ class _Stopping:
         if self.error is not None:
             raise self.error
         return self.ended
+
+
+def _master() -> str | None:
+    """Return which server's master imports the application here, to fork its workers later; ``None``: none does."""
+    if "gunicorn.arbiter" in sys.modules:
+        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a worker has the arbiter's module too; only the calls tell
+        calls: list[tuple[str, str]] = []
+        while frame is not None:
+            calls.append((frame.f_globals.get("__name__", ""), frame.f_code.co_name))
+            frame = frame.f_back
+        arbiter = [name for module, name in calls if module == "gunicorn.arbiter"]
+        if "setup" in arbiter and "spawn_worker" not in arbiter:
+            return "gunicorn's master (--preload)"
+    uwsgi = sys.modules.get("uwsgi")
+    if uwsgi is not None and getattr(uwsgi, "worker_id", lambda: 1)() == 0:
+        return "uWSGI's master"
+    return None
 
 
 def _is_being_spawned() -> bool:
