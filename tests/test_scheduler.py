@@ -651,7 +651,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
         assert "once more to leave at once" in process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         assert "leaving at once" in process.stdout.readline()
-        assert process.stdout.read() == "(False, 'pending', 0)\n"
+        assert process.stdout.read() == "(False, 'pending', 1)\n"
         assert process.wait(20) == 0
     assert left_over(tmp_path) == ["closed"]
 
