@@ -15,6 +15,7 @@ from cronsensus.node.executors.base import Call
 from cronsensus.node.lease import IDLE_LEASE
 from cronsensus.node.reconciling import LET_IT_WORK
 from cronsensus.node.said import KEPT, Said
+from cronsensus.node.session import SAY_AGAIN
 from cronsensus.stores.memory.snapshots import restore, take
 from cronsensus.triggers import every
 from tests.test_node_crank import LEASE, Bench
@@ -366,6 +367,30 @@ def test_a_note_that_the_store_forgot_changes_nothing_about_the_run():
     call.run.progress(2, 2)
     bench.go_on()
     assert bench.look(number).progress == (2, 2)
+
+
+def test_definitions_that_the_store_forgot_are_declared_again(monkeypatch):
+    bench = Bench(job(trigger=every("2s")))
+    put: Callable[..., Any] = bench.store.put_jobs
+    before: list[Any] = []
+
+    def with_a_look_before(*args: Any, **kwargs: Any) -> Any:
+        before.append(take(bench.store))
+        return put(*args, **kwargs)
+
+    monkeypatch.setattr(bench.store, "put_jobs", with_a_look_before)
+    node = Forgetful.__new__(Forgetful)
+    node.__dict__.update(bench.__dict__, begun=[])
+    node.step()
+    assert node.store.job("work") is not None
+    node.forget(before[0])
+    assert node.store.job("work") is None
+    node.go_on(SAY_AGAIN + 5)
+    assert node.store.job("work") is not None
+    assert node.begun
+    declared = len(before)
+    node.go_on(2 * SAY_AGAIN)
+    assert declared == len(before) == 2
 
 
 # --- what is left alone ----------------------------------------------------------------------------------------------

@@ -53,7 +53,9 @@ class OwnSession:
         asked = lease.ask()
         self._store.open_session(spec, lease=self._length)
         lease.confirm(asked, self._length)
-        self._declare_again = self._declare(self._store)
+        self._declare(self._store)
+        # Once more in any case: a store that loses its last moment just after a deploy has the old jobs again.
+        self._declare_again = True
         self._declared_at = self._clock.monotonic()
         self._half_open = None
         self.lease = lease
@@ -73,7 +75,7 @@ class OwnSession:
             self._half_open = None
 
     def say_again(self) -> None:
-        """Declare once more, now and then, what a newer release left aside: it may have gone meanwhile."""
+        """Declare once more, and then now and then what a newer release left aside: it may have gone meanwhile."""
         if self._declare_again and self._clock.monotonic() - self._declared_at > SAY_AGAIN:
             # Noted before, or a store that refuses would be asked in each round.
             self._declared_at = self._clock.monotonic()
