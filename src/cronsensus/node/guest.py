@@ -19,6 +19,7 @@ import atexit
 import os
 import threading
 import weakref
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Protocol
 
@@ -60,7 +61,15 @@ class Kept(Protocol):
 class Guest:
     """Holds one session at a time, while it is needed. Safe to share between threads; not for a forked child."""
 
-    def __init__(self, store: Store, clock: Clock, *, name: str, lease: timedelta = _SHORT_LEASE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        name: str,
+        lease: timedelta = _SHORT_LEASE,
+        on_listed: Callable[[str, Collection[tuple[int, int]], Asked], None] = lambda *_: None,
+    ) -> None:
         """Make a guest of ``store``, of which it opens siblings; nothing is opened yet.
 
         Args:
@@ -68,7 +77,9 @@ class Guest:
             clock: for waits and trust.
             name: for people.
             lease: of the session while it holds runs; one that holds only locks, or nothing, has a long one.
+            on_listed: told, after each renewal, which runs the store believes the session to hold.
         """
+        self._on_listed = on_listed
         self._short = lease
         self._given = store
         self._clock = clock
@@ -230,9 +241,11 @@ class Guest:
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
-    def _on_renewal(self, lease: SessionLease, renewal: Renewal, _: Asked) -> None:
+    def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         if not renewal.alive:
             self._lose(lease, "its session was ended")
+        elif renewal.held is not None:
+            self._on_listed(lease.session, renewal.held, asked)
 
     def _on_trust_lost(self, lease: SessionLease) -> None:
         self._lose(lease, "its session could not be renewed in time")

@@ -31,6 +31,7 @@ from cronsensus.model.states import State
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.guest import Guest
 from cronsensus.node.lease import SessionLease
+from cronsensus.once.forgotten import Forgotten
 from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Sweep, Ticket, Wanted, given_back
 from cronsensus.once.payloads import Difference
 from cronsensus.once.waiters import Waiters
@@ -81,7 +82,8 @@ class Claims:
         self._release = release
         self._lease = lease
         self._fast_evidence = fast_evidence
-        self._guest = Guest(store, clock, name=name, lease=lease)
+        self._forgotten = Forgotten(clock, lambda: self.store, self._keys)
+        self._guest = Guest(store, clock, name=name, lease=lease, on_listed=self._forgotten.listed)
         self._watch = Watch(clock)
         self.waiters = Waiters(clock, lambda: self._guest.store)
         self._lock = threading.Lock()
@@ -364,6 +366,8 @@ class Claims:
                     raise
             threading.Event().wait(pause)
             pause = min(AGAIN, pause * 2)
+        if settled.accepted:
+            self._forgotten.ended(held.claim, outcome, committed=held.run.may_have_committed)
         self.done(held)
         return settled
 
@@ -398,6 +402,11 @@ class Claims:
         held = ticket.held
         if held is not None and not self.crossed_a_fork:
             self.let_go(held)
+
+    def _keys(self) -> set[tuple[int, int]] | None:
+        """Return what calls hold; ``None`` while one asks, whose answer may be on the way."""
+        with self._lock:
+            return None if self._asked else set(self._held)
 
     def done(self, held: Held) -> None:
         """Hold this no more, as the store knows, and tell whoever may wait for it."""

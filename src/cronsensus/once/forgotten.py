@@ -1,0 +1,73 @@
+"""What the store believes this process to hold, and no call holds any more. Floor 5.
+
+A store that loses its last moment (a failover, a restart from a snapshot) may call a key *running* whose end it had
+accepted. For as long as this process renewed its session, everybody who asks for that key would wait. So the list that
+each renewal brings is compared, as a node does it: what two renewals have shown, the second asked after the first was
+looked at, is told again how it ended, or given back if nobody here knows any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
+from cronsensus.logger import Logger
+from cronsensus.model.occurrence import Claim, Outcome
+from cronsensus.model.states import State
+from cronsensus.node.lease import Asked
+from cronsensus.node.said import Back, Key, Said
+from cronsensus.once.held import given_back
+from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.once")
+
+
+class Forgotten:
+    """Compares. Safe to share between threads."""
+
+    def __init__(self, clock: Clock, store: Callable[[], Store], held: Callable[[], Collection[Key] | None]) -> None:
+        """Compare what calls hold.
+
+        Args:
+            clock: for the order of questions and answers.
+            store: gives the handle to tell it.
+            held: gives the claims that calls hold; ``None`` while one of them asks for a key.
+        """
+        self._clock = clock
+        self._store = store
+        self._held = held
+        self._lock = threading.Lock()
+        self._said = Said(clock)
+        self._strange: set[Key] = set()
+        self._looked_at = -1e9
+
+    def ended(self, claim: Claim, outcome: Outcome, *, committed: bool) -> None:
+        """Note how a call ended, which the store has accepted; ``committed``: by a transaction of its own."""
+        with self._lock:
+            # Effects that were committed with the end are forgotten with it: then the key is free.
+            self._said.remember((claim.id, claim.token), Back(claim, None) if committed else outcome)
+
+    def listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
+        """Take in what a renewal of ``session`` listed."""
+        held = self._held()
+        with self._lock:
+            strange = set() if held is None else {key for key in runs if key not in held}
+            forgotten = strange & self._strange if asked.at > self._looked_at else set()
+            self._strange, self._looked_at = strange - forgotten, self._clock.monotonic()
+            ends = {key: self._said.take(key) for key in sorted(forgotten)}
+        outcomes = [end if isinstance(end, Outcome) else given_back(*key, session) for key, end in ends.items()]
+        if not outcomes:
+            return
+        _log.warning("the store forgot how %d calls ended: it is told again", len(outcomes))
+        try:
+            settled = self._store().finish(outcomes)
+        except StoreError as error:
+            _log.debug("what the store forgot could not be told again yet: %s", error)
+            settled = []
+        with self._lock:
+            answered = {(one.id, one.token) for one in settled}
+            for key, end in ends.items():
+                if isinstance(end, Outcome) and (end.state is not State.PENDING or key not in answered):
+                    self._said.remember(key, end)
