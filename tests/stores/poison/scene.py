@@ -267,17 +267,17 @@ def _reads(store: Store) -> None:
         )  # fmt: skip
         for read in by_name:
             may_be_corrupt(partial(read, job))
-        may_be_corrupt(partial(store.occurrences, OccurrenceFilter(job=job)))
-        for one in store.occurrences(OccurrenceFilter(job=job)):
+        for one in may_be_corrupt(partial(store.occurrences, OccurrenceFilter(job=job))) or ():
             by_id: tuple[Callable[[int], object], ...] = (store.occurrence, store.runs, store.logs)
             for look in by_id:
                 may_be_corrupt(partial(look, one.id))
         may_be_corrupt(partial(store.trail, target=job))
 
 
-def may_be_corrupt(read: Callable[[], object]) -> None:
+def may_be_corrupt(read: Callable[[], Any]) -> Any:
     """Read; the only error that there may be says that a row cannot be read."""
     try:
-        read()
+        return read()
     except StoreCorrupt as error:
         assert str(error)  # noqa: PT017
+        return None

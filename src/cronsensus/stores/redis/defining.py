@@ -9,13 +9,14 @@ have been decided otherwise in between moved a watermark or made a revision, and
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from cronsensus.codec import clean, dumps, write_payload
-from cronsensus.errors import DuplicateJob, StoreBusy
+from cronsensus.errors import DuplicateJob, StoreBusy, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.planning import next_nominal, undecided_until
@@ -23,6 +24,7 @@ from cronsensus.stores.base import AT_ONCE, PutResult
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_eras, write_json, write_range
+from cronsensus.stores.unreadable import sound
 
 MOST_AT_ONCE = 5000
 """Most definitions written in one step, which others wait for. More are written in several, the last of which retires:
@@ -47,6 +49,13 @@ class Standing:
     retired: bool
     source: str
     waits: bool
+    seen: Any
+    """The watermark as it stands there."""
+
+    @property
+    def next_revision(self) -> int:
+        """Return the number of the next revision; the first one's, if that which stands is none."""
+        return int(self.revision) + 1 if re.fullmatch(r"\d{1,9}", str(self.revision)) else 1
 
     def since(self, at: datetime, watermark: datetime | None = None) -> datetime:
         """Return when an era that is made at ``at`` begins: not before the watermark, nor before the last one."""
@@ -195,7 +204,7 @@ class DefiningVerbs(Handle):
                 look = Look(from_micros(int(now)), generation, known, later_lives, other_lives, code)
             elif look.generation != generation:
                 return None
-            look.standing |= {name: _standing(name, row) for name, row in zip(some, rows, strict=True) if row}
+            look.standing |= {name: _standing(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
         return look
 
     def _gone(self, look: Look, names: set[str], release: str) -> list[Standing] | None:
@@ -230,13 +239,24 @@ def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
     return declared
 
 
-def _standing(name: str, row: Sequence[Any]) -> Standing:
+def _standing(name: str, row: Sequence[Any], now: datetime) -> Standing:
     number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until = row
-    at = from_micros(int(watermark))
+    # Defining a job again is also what mends what somebody wrote by hand.
+    sees = watermark if isinstance(watermark, str) else ""
+    at = from_micros(int(sees)) if _is_instant(sees) else now
+    since = from_micros(int(last_since)) if _is_instant(last_since) else at
+    try:
+        known = holding(read_eras(eras), at)
+    except StoreCorrupt:
+        known = ()
     return Standing(
-        name, number, digest, revision, at, holding(read_eras(eras), at), from_micros(int(last_since)),
-        retired_at is not False, source, waiting_until is not False,
+        name, number, digest, revision, at, known, since, retired_at is not False, source, waiting_until is not False,
+        watermark,
     )  # fmt: skip
+
+
+def _is_instant(text: Any) -> bool:
+    return isinstance(text, str) and re.fullmatch(r"-?\d{1,16}", text) is not None and sound(int(text))
 
 
 def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[Standing]) -> dict[str, list[str]]:
@@ -272,7 +292,7 @@ def _created(one: Declared, at: datetime) -> list[Any]:
 def _changed(one: Declared, standing: Standing, at: datetime) -> list[Any]:
     """Return a changed job: what was seen of it, then as for a new one."""
     watermark = max(standing.watermark, at) if standing.retired else standing.watermark
-    revision = int(standing.revision) + 1
+    revision = standing.next_revision
     era = Era(standing.since(at, watermark), one.spec.trigger, revision)
     eras = standing.eras_and(era, watermark)
     fields = _fields(one, revision, watermark, eras)
@@ -287,7 +307,7 @@ def _retired(standing: Standing, at: datetime, retire_after: timedelta) -> list[
     # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
     undecided = undecided_until(standing.eras, standing.watermark, standing.since(at))
     watermark = standing.watermark if undecided is None else undecided.last
-    revision = int(standing.revision) + 1
+    revision = standing.next_revision
     era = Era(standing.since(at, watermark), None, revision)
     eras = _eras_text(standing.eras_and(era, watermark))
     fields = ["revision", str(revision), "last_since", micros(era.since), "eras", eras]
@@ -297,7 +317,7 @@ def _retired(standing: Standing, at: datetime, retire_after: timedelta) -> list[
 
 
 def _seen(standing: Standing) -> list[Any]:
-    return [standing.number, standing.revision, micros(standing.watermark), standing.name]
+    return [standing.number, standing.revision, standing.seen, standing.name]
 
 
 def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:

@@ -30,6 +30,8 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.AskError, "TRYAGAIN"),
     (exceptions.MasterDownError, "MASTERDOWN"),
 )
+_OF_SCRIPT = re.compile(r"attempt to|bad argument|Expected .* found|not an integer|not a valid float")
+"""What Lua says of a value that is not of its kind."""
 _NON_LOCAL = "non local key"
 """What a script hears of a key that a Cluster is moving away."""
 
@@ -140,7 +142,15 @@ def _answered(code: str, text: str, where: str) -> StoreError:
         case "MOVED":
             return StoreUnavailable(f"{where} belongs to a Cluster; write redis+cluster:// in place of redis://")
         case _:
-            return StoreUnavailable(f"{where} answered with an error: {text}")
+            return _unknown(text, where)
+
+
+def _unknown(text: str, where: str) -> StoreError:
+    if _OF_SCRIPT.search(text):
+        return StoreCorrupt(
+            f"{where} holds what this version cannot read ({text[:200]}); upgrade cronsensus here, or mend it by hand"
+        )
+    return StoreUnavailable(f"{where} answered with an error: {text}")
 
 
 def newer_schema(version: str, where: str, space: str) -> SchemaMismatch:

@@ -16,6 +16,7 @@ from cronsensus.stores.redis.scripts import script
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.redis.wire import pack, unpack
+from cronsensus.stores.unreadable import Unreadable
 
 
 class Handle:
@@ -32,6 +33,12 @@ class Handle:
         self._steady = self._clock or SystemClock()
         self._watch = ClockWatch()
         self._looked: Looked | None = None
+        self._unreadable = Unreadable()
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return what was left out because it cannot be read."""
+        return self._unreadable.texts()
 
     def _read(self, verb: str, *arguments: Any) -> Any:
         """Run a script that writes nothing; return its answer."""

@@ -65,7 +65,7 @@ class LockVerbs(Handle):
     def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
         """Return held locks by name, or the held places of one."""
         rows: Sequence[Row] = self._read("locks", name, limit)
-        return [lock_view(row) for row in rows]
+        return self._unreadable.readable(rows, lock_view, lambda row: f"lock {row[0]!r}")
 
 
 def _granted(grant: LockGrant) -> Row:

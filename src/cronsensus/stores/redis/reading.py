@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from cronsensus.codec import loads
 from cronsensus.instants import from_micros
@@ -21,10 +22,11 @@ from cronsensus.stores.redis.wire import (
     occurrence_id,
     read_era,
     runs,
-    session_view,
+    session_views,
     stretch,
     trail_entry,
 )
+from cronsensus.stores.unreadable import read_one
 
 RUNS_AT_ONCE = 200
 
@@ -35,29 +37,31 @@ class Reads(Handle):
     def job(self, name: str) -> JobView | None:
         """Return one job."""
         row = self._read("job", name)
-        return None if row is False else job_view(self._space, row)
+        return None if row is False else read_one(row, lambda row: job_view(self._space, row), f"job {name!r}")
 
     def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
         rows = self._read("jobs", after, limit, retired)
-        views = [job_view(self._space, row) for row in rows]
+        views = self._unreadable.readable(
+            rows, lambda row: job_view(self._space, row), lambda row: f"a job ({str(row[0])[:80]})"
+        )
         return sorted(views, key=lambda view: view.spec.name)[:limit]
 
     def eras(self, job: str) -> list[Era]:
         """Return a job's eras."""
         texts, _, _ = self._read("history", job)
-        return [read_era(loads(text)) for text in texts]
+        return [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in texts]
 
     def pauses(self, job: str) -> list[Stretch]:
         """Return a job's paused stretches."""
         _, texts, paused_at = self._read("history", job)
-        over = [stretch(text) for text in texts]
+        over = [read_one(text, stretch, f"a pause of job {job!r}") for text in texts]
         return over if paused_at is False else [*over, Stretch(from_micros(int(paused_at)), None)]
 
     def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
         """Return one occurrence."""
         found = self._read("occurrence", occurrence_id(id))
-        return None if found is False else occurrence(*found)
+        return None if found is False else read_one(found, lambda found: occurrence(*found), f"run {id}")
 
     def occurrences(
         self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
@@ -77,7 +81,11 @@ class Reads(Handle):
         while len(found) < limit:
             rows, names, last = self._read("occurrences", conditions, position, limit - len(found), newest_first)
             known = dict(names)
-            found += [occurrence(row, known[row[0]]) for row in rows]
+            found += self._unreadable.readable(
+                rows,
+                lambda row: occurrence(row, known[row[0]]),  # noqa: B023
+                lambda row: f"run {row[-1]}",
+            )
             if last is False:
                 break
             position = last
@@ -94,14 +102,22 @@ class Reads(Handle):
             some = occurrences[start : start + RUNS_AT_ONCE]
             found = self._read("runs", [occurrence_id(number) for number in some])
             for number, row in zip(some, found, strict=True):
-                views[number] = [] if row is False else runs(number, *row)
+                views[number] = [] if row is False else self._runs(number, row)
         return views
+
+    def _runs(self, number: int, row: Any) -> list[RunView]:
+        found = self._unreadable.readable(
+            [row], lambda row: runs(number, *row), lambda _: f"the attempts of run {number}"
+        )
+        return found[0] if found else []
 
     def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""
         after = max(after, 0)
         texts = self._read("logs", occurrence_id(occurrence), after, limit)
-        return [log_line(sequence, text) for sequence, text in enumerate(texts, after + 1)]
+        return self._unreadable.readable(
+            enumerate(texts, after + 1), lambda one: log_line(*one), lambda one: f"line {one[0]} of run {occurrence}"
+        )
 
     def ranges(
         self,
@@ -114,11 +130,13 @@ class Reads(Handle):
     ) -> list[LedgerRange]:
         """Return verdict ranges."""
         texts = self._read("ranges", job, micros(since), micros(until), str(max(after, 0)), limit)
-        return [ledger_range(job, text) for text in texts]
+        return self._unreadable.readable(
+            texts, lambda text: ledger_range(job, text), lambda text: f"a verdict of job {job!r} ({text[:40]})"
+        )
 
     def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
         """Return sessions."""
-        return [session_view(row) for row in self._read("sessions", ended, limit)]
+        return session_views(self._unreadable, self._read("sessions", ended, limit))
 
     def counts(self, *, limit: int = 10_000) -> Counts:
         """Return bounded counts."""
@@ -128,4 +146,4 @@ class Reads(Handle):
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail."""
         texts = self._read("trail", target, None if after is None else str(max(after, 0)), limit)
-        return [trail_entry(text) for text in texts]
+        return self._unreadable.readable(texts, trail_entry, lambda text: f"an entry of the audit trail ({text[:40]})")

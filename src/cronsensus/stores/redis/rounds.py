@@ -43,11 +43,12 @@ from cronsensus.stores.redis.wire import (
     micros,
     occurrence_id,
     read_spec,
-    session_view,
+    session_views,
     unpack,
     write_line,
     write_range,
 )
+from cronsensus.stores.unreadable import read_one
 
 _log = Logger("cronsensus.stores")
 _PATIENCE = SystemClock()
@@ -74,7 +75,6 @@ class RoundVerbs(Handle):
         self._functions: tuple[tuple[str, ...], str] = ((), "")
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
-        self._said: set[str] = set()
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class RoundVerbs(Handle):
             next_job=instant(next_job),
             backlog=backlog,
             next_pending=instant(next_pending),
-            holders=tuple(map(session_view, holders)),
+            holders=tuple(session_views(self._unreadable, holders)),
             sessions=tuple(sorted({*alive}.difference(guests))[:MOST_SESSIONS_SHOWN]),
         )
 
@@ -101,23 +101,15 @@ class RoundVerbs(Handle):
     def job_state(self, name: str) -> JobState | None:
         """Return what planning needs to know of a job that fires."""
         row = self._read("job_state", name)
-        return None if row is False else job_state(self._space, row)
+        return None if row is False else read_one(row, lambda row: job_state(self._space, row), f"job {name!r}")
 
     def _states(self, rows: Sequence[Row]) -> list[JobState]:
         """Return the states of jobs. One that cannot be read is left out and named, so that the others still fire."""
-        states = []
-        for row in rows:
-            try:
-                states.append(job_state(self._space, row))
-            except StoreCorrupt as error:
-                self._complain(f"job {int(row[0])} is due and cannot be fired: {error}")
-        return states
-
-    def _complain(self, text: str) -> None:
-        """Say something once: looks are many."""
-        if text not in self._said:
-            self._said.add(text)
-            _log.error("%s", text)
+        return self._unreadable.readable(
+            rows,
+            lambda row: job_state(self._space, row),
+            lambda row: f"job {row[0]} is due, cannot be fired, and",
+        )
 
     # --- fire and claim -----------------------------------------------------------------------------------------------
 
@@ -214,13 +206,25 @@ class RoundVerbs(Handle):
             try:
                 known[job] = read_spec(text)
             except StoreCorrupt as error:
-                self._complain(f"work of job {int(job)} waits that cannot be run: {error}")
-                self._left_out |= {job: True}
-                self._left_out_at = _PATIENCE.monotonic()
-        if len(known) < len(specs):
-            self._give_back([row for row in rows if row[1] not in known])
+                self._leave_out(job, f"work of job {job} waits, cannot be run, and the job", error)
         claimed_at = from_micros(int(now))
-        return [claim(row, known, session, claimed_at) for row in rows if row[1] in known]
+        claims, back = [], []
+        for row in rows:
+            try:
+                claims.append(claim(row, known, session, claimed_at))
+            except Exception as error:  # noqa: BLE001 - told
+                back.append(row)
+                if row[1] in known:
+                    self._leave_out(row[0], f"run {row[0]} waits, cannot be run, and", error)
+        if back:
+            self._give_back(back)
+        return claims
+
+    def _leave_out(self, number: str, what: str, error: Exception) -> None:
+        """Claim no more of a job, or not that occurrence, for a while."""
+        self._unreadable.tell(what, error)
+        self._left_out |= {number: True}
+        self._left_out_at = _PATIENCE.monotonic()
 
     def _give_back(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""

@@ -41,7 +41,9 @@ class SessionVerbs(Handle):
 
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order."""
-        return [takeover(row) for row in self._write("close_session", session)]
+        return self._unreadable.readable(
+            self._write("close_session", session), takeover, lambda row: f"run {row[0]} of a session that ended"
+        )
 
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End the sessions that are dead, some hundred runs a step."""

@@ -7,7 +7,7 @@ text, because a script's numbers are doubles. What is absent comes back as ``Fal
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from cronsensus.codec import loads, read_error, read_payload
-from cronsensus.errors import CronsensusError, StoreCorrupt
+from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange, TrailEntry
@@ -23,7 +23,9 @@ from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Tak
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
+from cronsensus.stores.redis.anyhow import decoded
 from cronsensus.stores.redis.space import Space
+from cronsensus.stores.unreadable import Unreadable, instant_of
 from cronsensus.triggers import Trigger, trigger_from_json
 
 MICROSECOND = timedelta(microseconds=1)
@@ -36,7 +38,17 @@ Value = TypeVar("Value")
 Row = Sequence[Any]
 
 pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder().decode
+_unpack = msgspec.msgpack.Decoder().decode
+
+
+def unpack(answer: bytes) -> Any:
+    """Return what a script answered; text that is none (half characters) comes with escapes in it."""
+    try:
+        return _unpack(answer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decoded(answer)
+
+
 _session_spec = msgspec.json.Decoder(SessionSpec).decode
 write_session_spec = msgspec.json.Encoder().encode
 
@@ -81,7 +93,7 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
-    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
         raise _unreadable("definition", error, text) from error
 
 
@@ -94,7 +106,7 @@ def read_eras(text: str) -> tuple[Era, ...]:
     """
     try:
         return tuple(read_era(era) for era in loads(text))
-    except (CronsensusError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
         raise _unreadable("trigger", error, text) from error
 
 
@@ -122,15 +134,15 @@ def holding(eras: tuple[Era, ...], watermark: datetime) -> tuple[Era, ...]:
 
 def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"the store holds a {what} that this version cannot read ({error}): {text[:200]}; upgrade cronsensus here, or "
-        "define the job anew, with some change"
+        f"the store holds a {what} that this version cannot read ({error}): {str(text)[:200]}; upgrade cronsensus "
+        "here, or define the job anew, with some change"
     )
 
 
 def job_state(space: Space, row: Row) -> JobState:
     """Return what planning needs to know of a job."""
     number, spec, revision, watermark, eras, active, pauses, definition = row
-    at = from_micros(int(watermark))
+    at = from_micros(instant_of(int(watermark)))
     return JobState(
         id=space.job_id(number),
         spec=read_spec(spec),
@@ -350,6 +362,11 @@ def session_view(row: Row) -> SessionView:
         expires_in=expires_in,
         holds=holds,
     )
+
+
+def session_views(unreadable: Unreadable, rows: Iterable[Row]) -> list[SessionView]:
+    """Return those sessions that can be read."""
+    return unreadable.readable(rows, session_view, lambda row: f"a session ({str(row[0])[:80]})")
 
 
 def lock_view(row: Row) -> LockView:

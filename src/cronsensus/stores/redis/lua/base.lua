@@ -61,6 +61,10 @@ if ARGV[3] ~= '' and now < tonumber(ARGV[3]) then
 end
 
 local function later(wait)
+  wait = tonumber(wait) or 0
+  if wait ~= wait then -- "nan" is a number to Lua
+    wait = 0
+  end
   return whole(math.min(now + wait, LAST))
 end
 
@@ -71,11 +75,37 @@ end
 
 local function read(key, ...)
   local names, row = { ... }, {}
-  local values = call('HMGET', key, ...)
+  local values = redis.pcall('HMGET', key, ...)
   for index = 1, #names do
-    row[names[index]] = values[index]
+    row[names[index]] = not values.err and values[index]
   end
   return row
+end
+
+-- Do something with what concerns one thing only; nil if what is kept of it is not as any version wrote it (by hand, by
+-- a disk). Everything else goes on.
+local OF_VALUES = {
+  'WRONGTYPE', 'attempt to', 'bad argument', 'Expected', 'not an integer', 'not a valid float', 'not a number',
+  'command arguments must be',
+}
+
+local function try(act, ...)
+  local fine, found = pcall(act, ...)
+  if fine then
+    return found or nil
+  end
+  local said = type(found) == 'table' and found.err or tostring(found)
+  for _, words in ipairs(OF_VALUES) do
+    if string.find(said, words, 1, true) then
+      return nil
+    end
+  end
+  error(found, 0) -- of the server: no memory, no master
+end
+
+-- A score as a whole number that is an instant.
+local function at_score(score)
+  return whole(math.max(-LAST, math.min(tonumber(score), LAST)))
 end
 
 local function job_key(job)

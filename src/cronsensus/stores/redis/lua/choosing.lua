@@ -5,6 +5,7 @@
 -- needs: starting
 
 local PAGE = 64
+local MOST_COUNTED = 2147483647
 
 local function comes_before(one, other)
   return one.due < other.due or (one.due == other.due and one.id < other.id)
@@ -117,6 +118,12 @@ local function choose(session, limit, left_out, til)
     table.insert(open, at, line)
   end
 
+  -- An entry that is not late, and of which everything is as it must be to be started.
+  local function claimable(row)
+    local whole_numbers = tonumber(row.attempt or 0) < MOST_COUNTED and tonumber(row.due) and tonumber(row.priority)
+    return whole_numbers and row.job and row.key and row.origin and row.payload and not is_late(row)
+  end
+
   local function choose_at(priority)
     local open, heads, at, seen = {}, {}, 0, 0
     local level = level_key(priority)
@@ -134,7 +141,7 @@ local function choose(session, limit, left_out, til)
     while #chosen < limit do
       local line = open[#open]
       if head and not (line and comes_before(line, head)) then
-        local opened = open_line(priority, head.head, head.due)
+        local opened = try(open_line, priority, head.head, head.due)
         if opened then
           put_in_order(open, opened)
         end
@@ -144,10 +151,10 @@ local function choose(session, limit, left_out, til)
         table.remove(open)
         if line.job.room > 0 then
           local row = pending_row(line.id)
-          if row.state ~= 'pending' or row.priority ~= priority or line_of(row) ~= line.name then
+          if row.state ~= 'pending' or row.priority ~= priority or try(line_of, row) ~= line.name then
             change_line('ZREM', priority, line.name, line.id)
             drop_unless_active(line.id, of_job(string.match(line.name, '^%d+'), 'serial'))
-          elseif not is_late(row) then
+          elseif not left_out[line.id] and try(claimable, row) then
             chosen[#chosen + 1] = row
             line.job.room = line.job.room - 1
           end

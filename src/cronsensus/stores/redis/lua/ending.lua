@@ -24,7 +24,7 @@ local function end_session(session, ended_as, why, crashed)
   for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
     local row = occurrence(id)
     if row.state == 'running' and row.session == session then
-      taken[#taken + 1] = take_over(id, session, why, crashed, row)
+      taken[#taken + 1] = try(take_over, id, session, why, crashed, row)
     else
       gather('ZREM', holds_key(session), id)
     end
@@ -34,6 +34,9 @@ local function end_session(session, ended_as, why, crashed)
     local name, place = name_and_place(text)
     free_lock(name, place, session)
   end
+  -- Also where a row says that another session holds the run.
+  call('DEL', holds_key(session))
+  call('ZREM', SPACE .. 'holding', session)
   call('ZREM', OPEN, session)
   call('SREM', SPACE .. 'guests', session)
   call('DEL', SPACE .. 'functions:' .. session)

@@ -18,6 +18,7 @@ local function still_holds(plan, til)
     and active(job, row.overlap) == active_seen
     and tonumber(watermark) >= tonumber(seen)
     and (not not_before or tonumber(not_before) <= til)
+    and tonumber(row.keep) and tonumber(row.priority) and row.payload
   return holds and row
 end
 
@@ -56,7 +57,7 @@ local function fire(plans, til)
     if fired[plan[1]] then
       send()
     end
-    won[index] = fire_one(plan, til)
+    won[index] = try(fire_one, plan, til) or false
     fired[plan[1]] = won[index]
     any = any or won[index]
   end

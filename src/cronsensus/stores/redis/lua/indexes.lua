@@ -6,6 +6,9 @@ local gathered, commands, acts, waiting = {}, {}, {}, {}
 
 -- Add one or two words to a command on a key.
 local function gather(command, key, one, other)
+  if not one then
+    error('bad argument to ' .. command, 0)
+  end
   local of_key = gathered[key]
   if not of_key then
     of_key = {}
@@ -31,14 +34,21 @@ local function afterwards(name, act)
   end
 end
 
+local OF_ONE_JOB = SPACE .. 'job:'
+local function run(act, ...)
+  return act(...)
+end
+
 send = function()
   for _, words in ipairs(commands) do
     for start = 3, #words, MOST_WORDS do
-      call(words[1], words[2], unpack(words, start, math.min(start + MOST_WORDS - 1, #words)))
+      -- What leads to one job may be broken, and stops that job alone.
+      local act = string.find(words[2], OF_ONE_JOB, 1, true) == 1 and try or run
+      act(call, words[1], words[2], unpack(words, start, math.min(start + MOST_WORDS - 1, #words)))
     end
   end
   for _, act in ipairs(acts) do
-    act()
+    try(act)
   end
   gathered, commands, acts, waiting = {}, {}, {}, {}
 end

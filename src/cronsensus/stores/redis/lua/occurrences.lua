@@ -50,6 +50,9 @@ local function drop_unless_active(id, index)
 end
 
 local function enter_pending(id, row)
+  if not tonumber(row.priority) or not tonumber(row.due) then
+    error('not a number', 0)
+  end
   gather('ZADD', PENDING, row.due, id)
   change_line('ZADD', row.priority, line_of(row), row.due, id)
   if row.expires and tonumber(row.attempt or 0) == 0 then
@@ -151,6 +154,7 @@ local function close(id, row, state, changes)
   if SERIAL[row.origin] then
     gather('ZREM', of_job(row.job, 'serial'), id)
   end
+  return true
 end
 
 -- Cancel a pending occurrence; ask a running one to stop (the first reason stays).
@@ -172,9 +176,7 @@ end
 local function expire()
   for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', '(' .. NOW, 'LIMIT', 0, 1000)) do
     local row = occurrence(id)
-    if row.state == 'pending' then
-      close(id, row, 'missed', { 'reason', 'late' })
-    else
+    if row.state ~= 'pending' or not try(close, id, row, 'missed', { 'reason', 'late' }) then
       gather('ZREM', EXPIRING, id)
     end
   end

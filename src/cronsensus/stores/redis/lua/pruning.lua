@@ -8,6 +8,7 @@ local function look_for_pruning(job, keep, not_before)
     call('ZREM', SPACE .. 'prunable', job)
     return
   end
-  local first = math.min(tonumber(oldest or last), tonumber(last or oldest)) + keep
+  local one, other = tonumber(oldest) or now, tonumber(last) or now
+  local first = math.min(one, other) + (tonumber(keep) or 0)
   call('ZADD', SPACE .. 'prunable', whole(math.min(math.max(first, not_before or first), LAST)), job)
 end

@@ -83,10 +83,10 @@ for _, one in ipairs(created) do
 end
 for _, one in ipairs(changed) do
   local job, _, _, name, fields, era, next_due = unpack(one, 1, 7)
-  write(job, name, fields, era, next_due)
+  try(write, job, name, fields, era, next_due)
 end
 for _, one in ipairs(retired) do
-  retire(at, one)
+  try(retire, at, one)
 end
 for _, entry in ipairs(entries) do
   record(unpack(entry, 1, 5))

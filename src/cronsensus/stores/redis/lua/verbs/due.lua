@@ -30,7 +30,7 @@ if #jobs > limit then
   jobs[limit + 1] = nil
 end
 for index, job in ipairs(jobs) do
-  jobs[index] = state_row(job)
+  jobs[index] = try(state_row, job) or { job }
 end
 
 local next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -38,10 +38,10 @@ local first = call('ZRANGE', PENDING, 0, 0, 'WITHSCORES')[2]
 local next_pending = call('ZRANGEBYSCORE', PENDING, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local holders = {}
 for _, session in ipairs(call('ZRANGE', SPACE .. 'holding', 0, -1)) do
-  holders[#holders + 1] = session_row(session)
+  holders[#holders + 1] = try(session_row, session) or { session }
 end
 return answer({
-  NOW, jobs, more, next_job and whole(next_job) or false, first and tonumber(first) <= now or false,
-  next_pending and whole(next_pending) or false, holders, call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf'),
+  NOW, jobs, more, next_job and at_score(next_job) or false, first and tonumber(first) <= now or false,
+  next_pending and at_score(next_pending) or false, holders, call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf'),
   call('SMEMBERS', SPACE .. 'guests'),
 })

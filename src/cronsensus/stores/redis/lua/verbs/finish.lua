@@ -59,6 +59,6 @@ end
 even_if_full()
 local answers = {}
 for index, outcome in ipairs(args[1]) do
-  answers[index] = settle(unpack(outcome, 1, 8))
+  answers[index] = try(settle, unpack(outcome, 1, 8)) or { false, false }
 end
 return answer(answers)

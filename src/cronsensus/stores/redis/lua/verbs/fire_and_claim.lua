@@ -3,7 +3,7 @@ local ahead, plans, session, limit, digest, names, left_out, lease = unpack(args
 local til = now + ahead
 local any = false
 for _, plan in ipairs(plans) do
-  any = any or still_holds(plan, til)
+  any = any or try(still_holds, plan, til)
 end
 if any and not alive(session) then
   return refuse('LEASELOST')

@@ -10,7 +10,7 @@ repeat
     from = '(' .. text
     local name, place = name_and_place(text)
     local row = read(lock_key(name, place), 'holder', 'session', 'token', 'acquired', 'until')
-    if #rows < limit and is_held(row) then
+    if #rows < limit and try(is_held, row) then
       rows[#rows + 1] = {
         name, place, row.holder, row.session, row.token, row.acquired, whole(row['until'] - now),
         row.session and call('HGET', session_key(row.session), 'spec'),

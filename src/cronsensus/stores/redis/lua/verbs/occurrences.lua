@@ -114,7 +114,7 @@ if ids then
       break
     end
     if is_beyond(id) then
-      look_at(id)
+      try(look_at, id)
     end
   end
 else
@@ -135,7 +135,7 @@ else
     if #rows >= limit then
       break
     end
-    look_at(id)
+    try(look_at, id)
     seen, last = seen + 1, id
   end
   if #rows >= limit or #page < MOST then

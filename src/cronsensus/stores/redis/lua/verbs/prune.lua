@@ -10,6 +10,9 @@ local deleted, looked = 0, 0
 -- Prune a job from its `kept`-th occurrence on. Returns how many to pass over next time, or nothing when it is done.
 local function prune(job, kept)
   local row = read(job_key(job), 'keep', 'watermark', 'horizon')
+  if not tonumber(row.keep) or not tonumber(row.watermark) or (row.horizon and not tonumber(row.horizon)) then
+    return
+  end
   local bound = tonumber(before) or now - row.keep
   local watermark, horizon = tonumber(row.watermark), row.horizon
   local function raise(time)
@@ -25,7 +28,9 @@ local function prune(job, kept)
     for _, id in ipairs(page) do
       local one = read(SPACE .. 'occurrence:' .. id, 'key', 'nominal', 'state', 'created', 'finished')
       made, looked = tonumber(one.created), looked + 1
-      if not one.finished or tonumber(one.finished) >= bound or (one.nominal and tonumber(one.nominal) > watermark) then
+      local finished, nominal = tonumber(one.finished), tonumber(one.nominal)
+      made = made or 0
+      if not finished or finished >= bound or (one.nominal and not (nominal and nominal <= watermark)) or not one.key then
         kept = kept + 1
       else
         delete_final(job, id, one)
@@ -81,8 +86,8 @@ end
 local function forget_trail()
   local TRAIL = SPACE .. 'trail'
   for _, text in ipairs(call('ZRANGE', TRAIL, 0, PAGE - 1)) do
-    local entry = cjson.decode(text)
-    if tonumber(entry[2]) >= now - 366 * DAY then
+    local entry = try(cjson.decode, text)
+    if not entry or not tonumber(entry[2]) or tonumber(entry[2]) >= now - 366 * DAY then
       return
     end
     call('ZREM', TRAIL, text)
@@ -93,7 +98,7 @@ end
 even_if_full()
 local pruned, position = 0, 0
 for index, job in ipairs(jobs) do
-  position = prune(job, index == 1 and skipped or 0)
+  position = try(prune, job, index == 1 and skipped or 0)
   if position or looked >= MOST then
     break
   end

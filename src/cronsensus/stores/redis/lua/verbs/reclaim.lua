@@ -13,7 +13,7 @@ for _, session in ipairs(args[1]) do
   end
 end
 for _, one in ipairs(dead) do
-  one.number = tonumber(call('HGET', session_key(one[1]), 'number'))
+  one.number = tonumber(read(session_key(one[1]), 'number').number) or 0
 end
 table.sort(dead, function(one, other)
   return one.number < other.number
@@ -22,7 +22,7 @@ end)
 local taken = {}
 for index, one in ipairs(dead) do
   if call('ZSCORE', OPEN, one[1]) then -- named twice it ends once
-    for _, run in ipairs(end_session(one[1], 'dead', one[2], true)) do
+    for _, run in ipairs(try(end_session, one[1], 'dead', one[2], true) or {}) do
       taken[#taken + 1] = run
     end
   end

@@ -6,7 +6,8 @@ if not alive(session) then
 end
 local cancel, runs = {}, {}
 for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
-  local why, token, state, holder = unpack(call('HMGET', SPACE .. 'occurrence:' .. id, 'cancel', 'token', 'state', 'session'))
+  local row = read(SPACE .. 'occurrence:' .. id, 'cancel', 'token', 'state', 'session')
+  local why, token, state, holder = row.cancel, row.token, row.state, row.session
   if state ~= 'running' or holder ~= session then
     call('ZREM', holds_key(session), id) -- see occurrences.lua
   else

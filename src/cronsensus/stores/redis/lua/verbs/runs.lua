@@ -6,6 +6,6 @@ for index, id in ipairs(args[1]) do
     'HMGET', SPACE .. 'occurrence:' .. id,
     'job', 'key', 'nominal', 'state', 'attempt', 'token', 'session', 'node', 'started', 'finished', 'end', 'reason', 'error'
   )
-  found[index] = row[1] and { name_of(row[1]), row, call('LRANGE', SPACE .. 'attempts:' .. id, 0, -1) }
+  found[index] = row[1] and { name_of(row[1]), row, try(call, 'LRANGE', SPACE .. 'attempts:' .. id, 0, -1) or {} }
 end
 return answer(found)

@@ -9,7 +9,7 @@ else
   end
   local numbers = {}
   for _, session in ipairs(found) do
-    numbers[session] = tonumber(call('HGET', session_key(session), 'number'))
+    numbers[session] = tonumber(read(session_key(session), 'number').number) or 0
   end
   table.sort(found, function(one, other)
     return numbers[one] > numbers[other]
@@ -17,6 +17,6 @@ else
 end
 local rows = {}
 for index = 1, math.min(limit, #found) do
-  rows[index] = session_row(found[index])
+  rows[index] = try(session_row, found[index]) or { found[index] }
 end
 return answer(rows)
