@@ -44,8 +44,8 @@ def test_what_a_user_may_write(written, meant):
         "",
         " ",
         "soon",
-        "5 minutes",
-        "5min",
+        "5 months",
+        "5x",
         "-5m",
         "5m-",
         "1h 30",
@@ -119,3 +119,18 @@ def test_anything_else_is_a_duration_or_an_invalid_one(value):
 )
 def test_the_text_is_short(duration, text):
     assert format_duration(duration) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("5min", "5m"),
+        ("5 minutes", "5m"),
+        ("1 hour 30 mins", "1h30m"),
+        ("2 Days", "2d"),
+        ("1week", "1w"),
+        ("90 secs", "90s"),
+    ],
+)
+def test_units_may_be_written_out(written, meant):
+    assert parse_duration(written) == parse_duration(meant)

@@ -24,7 +24,18 @@ _UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
-_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(us|ms|s|m|h|d|w)")
+_WORDS = {
+    word: unit
+    for unit, words in {
+        "s": "sec secs second seconds",
+        "m": "min mins minute minutes",
+        "h": "hr hrs hour hours",
+        "d": "day days",
+        "w": "week weeks",
+    }.items()
+    for word in words.split()
+}
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([a-z]+)")
 _LONGEST_TEXT = 64
 _LONGEST = timedelta(days=366 * 100)
 _LONGEST_SECONDS = 10**12
@@ -74,10 +85,11 @@ def _read_text(text: str, what: str) -> timedelta:
         return timedelta(seconds=float(compact))
     total, position = timedelta(0), 0
     for part in _PART.finditer(compact):
-        if compact[position : part.start()].strip():
+        unit = _UNITS.get(_WORDS.get(part[2], part[2]))
+        if unit is None or compact[position : part.start()].strip():
             raise InvalidDuration(hint)
         try:
-            total += float(part[1]) * _UNITS[part[2]]
+            total += float(part[1]) * unit
         except OverflowError as error:
             raise InvalidDuration(f"{what}={shown!r}: longer than a hundred years") from error
         position = part.end()

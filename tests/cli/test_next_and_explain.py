@@ -101,7 +101,7 @@ def test_an_unknown_job_says_how_to_see_the_names(cluster: Any) -> None:
         ("* * * * * * *", "has 7 fields, not 5 or 6"),
         ("@dayly", "cron expression"),
         ("every x", "cannot be read"),
-        ("0 0 9 * * ? *", "cron expression"),
+        ("0 0 9 ? * 2 *", "looks like one of Quartz"),
         ("* " * 5000, "is longer than 256 characters"),
     ],
 )

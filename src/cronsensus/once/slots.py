@@ -5,15 +5,23 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from cronsensus.durations import Duration
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import InvalidOption, InvalidTrigger
 from cronsensus.triggers import Trigger, every
 
 _LONGEST_BACK = timedelta(days=366 * 10)
 
 
 def read_trigger(trigger: Trigger | Duration) -> Trigger:
-    """Return the trigger that a user means by a period."""
-    return trigger if isinstance(trigger, Trigger) else every(trigger)
+    """Return the trigger that a user means by a period.
+
+    Raises:
+        InvalidTrigger: it is a cron text, or no period; the message says what to write.
+    """
+    if isinstance(trigger, Trigger):
+        return trigger
+    if isinstance(trigger, str) and (len(trigger.split()) > 4 or trigger.lstrip().startswith("@")):
+        raise InvalidTrigger(f"{trigger!r} is a cron text, not a period; write once_per(cron({trigger!r}))")
+    return every(trigger)
 
 
 def slot_of(trigger: Trigger, now: datetime, early: timedelta) -> datetime:

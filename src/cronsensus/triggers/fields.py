@@ -5,6 +5,7 @@ The library cronsim reads the text and decides which days match; nothing here se
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -35,6 +36,11 @@ _VALUES = (
     "1-12 or JAN-DEC",
     "0-7 or SUN-SAT (0 and 7 are Sunday), MON#2 (the second Monday) or 5L (the last Friday)",
 )
+_MONTHS = (
+    "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE", "JULY", "AUGUST", "SEPTEMBER", "OCTOBER", "NOVEMBER",
+    "DECEMBER",
+)  # fmt: skip
+_DAYS = ("SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY")
 _SHAPE = "minute hour day-of-month month day-of-week, with seconds before them if wanted"
 
 
@@ -80,6 +86,12 @@ def read_cron(text: str) -> CronFields:
     from cronsim import CronSim, CronSimError  # only programs that use cron pay for it
 
     parts = _split(text)
+    for field in (parts[3], parts[5]):
+        if stepped := next((term for term in field.upper().split(",") if "L" in term and "/" in term), None):
+            # cronsim reads the L and forgets the step.
+            raise InvalidTrigger(
+                f"cron expression {shown(text)}: {shown(stepped)} is wrong; L is one day and takes no step"
+            )
     try:
         parsed = CronSim(" ".join(parts), _ANY_DAY)
     except CronSimError as error:
@@ -115,15 +127,54 @@ def _split(text: str) -> list[str]:
     parts = text.split()
     if parts[0].startswith("@"):
         if len(parts) > 1 or parts[0].upper() not in _ALIASES:
-            raise InvalidTrigger(_bad_alias(text, parts[0].upper()))
+            raise InvalidTrigger(_bad_alias(text, parts))
         parts = _ALIASES[parts[0].upper()].split()
+    if parts[0].upper() == "EVERY":
+        raise InvalidTrigger(_is_an_interval(text, parts))
+    if "?" in parts:
+        parts = _from_quartz(text, parts)
+    if len(parts) in {5, 6}:
+        parts[-2:] = [_short_names(parts[-2], _MONTHS), _short_names(parts[-1], _DAYS)]
     if len(parts) not in {5, 6}:
         message = f"cron expression {shown(text)} has {len(parts)} fields, not 5 or 6; write {_SHAPE}"
         raise InvalidTrigger(message + ("; for years use start= and end=" if len(parts) == 7 else ""))
     return parts if len(parts) == 6 else ["0", *parts]
 
 
-def _bad_alias(text: str, alias: str) -> str:
+def _from_quartz(text: str, parts: list[str]) -> list[str]:
+    """Return what Quartz writes with ``?`` and a field for years, as it is written here.
+
+    Its days of the week count from 1 for Sunday, those of cron from 0: a number may mean either, so it is refused.
+    """
+    if len(parts) == 7 and parts[6] in {"*", "?"}:
+        parts = parts[:6]
+    if len(parts) in {5, 6} and any(character.isdigit() for character in parts[-1].split("#")[0].split("/")[0]):
+        raise InvalidTrigger(
+            f"cron expression {shown(text)} looks like one of Quartz, where days of the week count from 1 for Sunday, "
+            f"not from 0; write names instead of {shown(parts[-1])}, such as MON-FRI or MON#2, "
+            "and * for ?"
+        )
+    return [*parts[:-3], *("*" if part == "?" else part for part in parts[-3:])]
+
+
+def _short_names(field: str, names: tuple[str, ...]) -> str:
+    """Return a field with names as cron has them: MON for Monday and TUE for TUES."""
+
+    def short(found: re.Match[str]) -> str:
+        word = found[0].upper()
+        return next((name[:3] for name in names if name.startswith(word)), found[0])
+
+    return re.sub(r"[A-Za-z]{4,}", short, field)
+
+
+def _is_an_interval(text: str, parts: list[str]) -> str:
+    return f"cron expression {shown(text)} is an interval; write every({' '.join(parts[1:])!r})"
+
+
+def _bad_alias(text: str, parts: list[str]) -> str:
+    alias = parts[0].upper()
+    if alias == "@EVERY" and len(parts) > 1:
+        return _is_an_interval(text, parts)
     if alias == "@REBOOT":
         return f"cron expression {shown(text)} is not a time; for a task at start-up write @scheduler.startup(…)"
     return f"cron expression {shown(text)} is not known; write {', '.join(_ALIASES).lower()}, or five fields"
@@ -152,11 +203,31 @@ def _instead(index: int, term: str) -> str:
     if index == 5 and term.endswith("L"):
         return "write the number of the day and L, such as 5L for the last Friday"
     first, dash, last = term.partition("-")
-    if dash and first and last and "/" not in term and "-" not in last:
-        return f"write {_VALUES[index]}; a range goes upwards, one that wraps is written in two, such as 'x-y,z'"
+    if dash and first and last and "-" not in last:
+        return f"write {_VALUES[index]}; a range goes upwards, {_in_two(index, first, last)}"
     if "H" in term and index < 3:
         return f"write {_VALUES[index]}; to spread the load use jitter="
     return f"write {_VALUES[index]}, a range 1-5, a list 1,3, a step */5, or *"
+
+
+def _in_two(index: int, first: str, last: str) -> str:
+    """Return how to write a range that wraps: 22-23,0-2 for 22-2."""
+    last, slash, _ = last.partition("/")
+    names: tuple[str, ...] = {4: _MONTHS, 5: _DAYS}.get(index, ())
+    low, high = (1, 31) if index == 3 else (1, 12) if index == 4 else (0, (59, 59, 23, 0, 0, 6)[index])
+    numbers = []
+    for word in (first, last):
+        named = next((low + at for at, name in enumerate(names) if name[:3] == word), None)
+        numbers.append(int(word) if named is None and word.isdigit() and len(word) < 3 else named)
+    if slash or None in numbers or not all(low <= number <= high for number in numbers if number is not None):
+        return "one that wraps is written in two, such as 'x-y,z'"
+
+    def shown_as(number: int) -> str:
+        return names[number - low][:3] if names and not first.isdigit() else str(number)
+
+    until_end = first if numbers[0] == high else f"{first}-{shown_as(high)}"
+    from_start = last if numbers[1] == low else f"{shown_as(low)}-{last}"
+    return f"one that wraps is written in two: {until_end},{from_start}"
 
 
 def _never(text: str, parts: list[str]) -> str:

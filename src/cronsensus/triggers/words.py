@@ -110,6 +110,8 @@ def _frequency(minutes: tuple[int, ...], hours: tuple[int, ...]) -> str:
 
 def _days(fields: CronFields) -> str:
     """Return the days in words, empty for every day."""
+    if not fields.day_and and not any(day < 0 or day <= _longest(fields) for day in fields.days):
+        return _weekdays(fields)  # there is no such date, as 31 February
     every_date = fields.days.issuperset(range(1, 32))
     every_weekday = {day % 7 for day in fields.weekdays if isinstance(day, int)}.issuperset(range(7))
     if (every_date and every_weekday) or (not fields.day_and and (every_date or every_weekday)):
@@ -130,8 +132,8 @@ def _months(fields: CronFields) -> str:
 
 
 def _dates(fields: CronFields) -> str:
-    dates = sorted(day for day in fields.days if day > 0)
-    if len(fields.days) == len(dates) == len(fields.months) == 1:
+    dates = sorted(day for day in fields.days if 0 < day <= _longest(fields))
+    if len(dates) == len(fields.months) == 1 and not any(day < 0 for day in fields.days):
         return f"on {dates[0]} {_months(fields)}"
     step = _step(dates)
     if step is not None and step > 1 and len(dates) > 3:
@@ -143,6 +145,11 @@ def _dates(fields: CronFields) -> str:
     if LAST_WEEKDAY in fields.days:
         parts.append("the last day from Monday to Friday")
     return f"on {_join(parts)} of {_months(fields)}"
+
+
+def _longest(fields: CronFields) -> int:
+    """Return how many days the longest of the months has."""
+    return max(29 if month == 2 else 30 if month in {4, 6, 9, 11} else 31 for month in fields.months)
 
 
 def _weekdays(fields: CronFields) -> str:

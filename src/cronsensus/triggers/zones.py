@@ -16,6 +16,33 @@ from cronsensus.triggers.bounds import shown
 
 _NAME = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
 _MACHINE_DEPENDENT = {"localtime", "posixrules", "posix", "right"}
+_OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-])\s*(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+_CITIES = {
+    city: zone
+    for zone, cities in {
+        "Asia/Shanghai": "beijing peking guangzhou shenzhen chengdu hangzhou nanjing wuhan tianjin",
+        "Asia/Kolkata": "mumbai bombay delhi new_delhi bangalore bengaluru chennai hyderabad",
+        "Asia/Tokyo": "osaka kyoto",
+        "Asia/Jakarta": "bandung",
+        "Asia/Ho_Chi_Minh": "hanoi",
+        "Asia/Dubai": "abu_dhabi",
+        "Europe/Berlin": "munich hamburg frankfurt cologne",
+        "Europe/Paris": "lyon marseille",
+        "Europe/Rome": "milan",
+        "Europe/Madrid": "barcelona",
+        "Europe/Zurich": "geneva bern basel",
+        "Europe/London": "edinburgh manchester",
+        "Europe/Moscow": "saint_petersburg",
+        "America/Los_Angeles": "san_francisco seattle san_diego las_vegas",
+        "America/New_York": "boston miami atlanta washington philadelphia",
+        "America/Chicago": "houston dallas austin",
+        "America/Toronto": "ottawa",
+        "America/Sao_Paulo": "rio_de_janeiro brasilia",
+        "Africa/Johannesburg": "cape_town",
+    }.items()
+    for city in cities.split()
+}
+"""Large cities that have no zone of their own name."""
 _EXAMPLE = "write a name like 'Europe/Paris' or 'UTC'"
 
 
@@ -58,10 +85,30 @@ def _unknown(name: str) -> str:
     known = _known_names()
     if not known:
         return f"tz={shown(name)}: this machine has no time zone data; run: pip install tzdata"
+    if (instead := _instead(name)) is not None:
+        return f"tz={shown(name)} is not a known time zone; {instead}"
     matches = _close_to(name[:64], known)
     if matches:
         return f"tz={shown(name)} is not a known time zone; did you mean {' or '.join(map(repr, matches))}?"
     return f"tz={shown(name)} is not a known time zone; {_EXAMPLE}"
+
+
+def _instead(name: str) -> str | None:
+    """Return what to write for an offset, or for a large city whose zone is called by another."""
+    text = name.strip()
+    if text.upper() in {"Z", "ZULU"}:
+        return "write 'UTC'"
+    if (found := _OFFSET.fullmatch(text)) is not None:
+        hours, minutes = int(found[2]), int(found[3] or 0)
+        if minutes or hours > (14 if found[1] == "+" else 12):
+            return "an offset is no zone, since it does not know when clocks change; write a name like 'Asia/Kolkata'"
+        etc = "UTC" if hours == 0 else f"Etc/GMT{'-' if found[1] == '+' else '+'}{hours}"
+        return (
+            f"an offset is no zone, since it does not know when clocks change; write a name like 'Asia/Shanghai', or "
+            f"{etc!r} for that offset at all times (its sign is turned round)"
+        )
+    zone = _CITIES.get(text.rsplit("/", 1)[-1].replace(" ", "_").lower())
+    return None if zone is None else f"write {zone!r}"
 
 
 @lru_cache(maxsize=1)
