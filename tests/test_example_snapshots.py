@@ -197,7 +197,7 @@ def test_each_snapshot_is_made_exactly_once_while_processes_are_killed_at_random
     # Each second was sold once, however often it was run.
     with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
         sold = {key for (key,) in shop.execute("SELECT key FROM sales")}
-    assert {f"@{at:%Y-%m-%dT%H:%M:%S}Z" for at in nominal_times(store, "sell", end)} <= sold
+    assert {f"default:sell:@{at:%Y-%m-%dT%H:%M:%S}Z" for at in nominal_times(store, "sell", end)} <= sold
     store.close()
 
 

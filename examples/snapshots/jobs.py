@@ -39,7 +39,7 @@ def sell(run: Run) -> None:
         if not shop.execute("SELECT 1 FROM customers").fetchone():
             names = ((number, f"customer {number} " + "of a small shop " * 10) for number in range(CUSTOMERS))
             shop.executemany("INSERT INTO customers (id, name) VALUES (?, ?)", names)
-        sale = (run.key, second % CUSTOMERS, 100 + second % 900)
+        sale = (run.idempotency_key, second % CUSTOMERS, 100 + second % 900)
         shop.execute("INSERT OR IGNORE INTO sales (key, customer, cents) VALUES (?, ?, ?)", sale)
 
 

@@ -19,6 +19,7 @@ from cronsensus.errors import InvalidOption, UnsupportedFunction
 from cronsensus.model.job import Executor
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.run import Run
+from cronsensus.typed import signature_of
 
 _ONLY_NAMED = re.compile(r"(?:Optional\[)?(?:[\w.]+\.)?Run\]?(?:\s*\|\s*None)?|None\s*\|\s*(?:[\w.]+\.)?Run")
 """How ``Run`` is written in an annotation that cannot be evaluated, such as one imported under ``TYPE_CHECKING``."""
@@ -43,13 +44,19 @@ class Function:
     def bind(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, hint: str = ""
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments as a node will pass them, beside the ``Run``.
+        """Return the arguments as JSON values, as a store keeps them, without the ``Run``.
 
         Raises:
+            InvalidPayload: one is neither JSON nor what its annotation names; or they are too large.
             InvalidOption: the function cannot be called with them; the message says what is missing or too much.
         """
-        if self.signature is None:
-            return args, dict(kwargs)
+        if self.signature is not None:
+            self._require_fitting(args, kwargs, hint)
+        given, named = self.registered.types.write_arguments(args, kwargs, what=f"arguments of {self.name!r}")
+        return tuple(given), named
+
+    def _require_fitting(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], hint: str) -> None:
+        assert self.signature is not None  # noqa: S101 - for the type checker
         run = self.registered.run_parameter
         if run in kwargs:
             raise InvalidOption(f"{self.name!r} gets its {run!r} from the node that runs it; leave it out")
@@ -57,7 +64,6 @@ class Function:
             self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidOption(f"{self.name!r} ({self.place}) cannot be called like that: {error}{hint}") from None
-        return args, dict(kwargs)
 
 
 def look_at(function: Callable[..., Any], *, name: str | None, executor: str | None) -> Function:
@@ -91,13 +97,7 @@ def look_at(function: Callable[..., Any], *, name: str | None, executor: str | N
     left = None if parameters is None else [each for each in parameters if each.name != run]
     return Function(
         name=name,
-        registered=Registered(
-            name=name,
-            function=function,
-            executor=_executor(function, executor, place),
-            run_parameter=run,
-            before_run=before_run,
-        ),
+        registered=Registered.of(name, function, _executor(function, executor, place), run, before_run),
         place=place,
         signature=None if left is None else inspect.Signature(left),
     )
@@ -153,12 +153,7 @@ def _executor(function: Callable[..., Any], executor: str | None, place: str) ->
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
     try:
-        if sys.version_info >= (3, 14):
-            import annotationlib
-
-            signature = inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-        else:
-            signature = inspect.signature(function)
+        signature = signature_of(function)
     except (ValueError, TypeError):
         return None
     return list(signature.parameters.values())

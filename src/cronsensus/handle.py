@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from cronsensus.clock import SystemClock
-from cronsensus.codec import loads
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import OccurrenceForgotten, RunFailed
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.loops import refuse_to_block
 from cronsensus.stores.base import Store
+from cronsensus.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
     # Python has defaults of type variables from 3.13 on; a type checker knows this way to write them at any time.
@@ -39,6 +39,10 @@ class HasStore(Protocol):
     @property
     def store(self) -> Store:
         """Return the store."""
+
+
+def _untyped(job: str) -> Types:  # noqa: ARG001
+    return UNTYPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,12 @@ class Handle(Generic[R_co]):
     created: bool
     state: State
     _opened: HasStore = field(repr=False, compare=False)
+    _types: Callable[[str], Types] = field(repr=False, compare=False, default=_untyped)
 
     @classmethod
-    def of(cls, enqueued: Enqueued, opened: HasStore) -> Handle[Any]:
-        """Make a handle of a store's answer."""
-        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened)
+    def of(cls, enqueued: Enqueued, opened: HasStore, types: Callable[[str], Types] = _untyped) -> Handle[Any]:
+        """Make a handle of a store's answer; ``types`` knows what a job's function returns."""
+        return cls(enqueued.id, enqueued.job, enqueued.key, enqueued.created, enqueued.state, opened, types)
 
     def look(self) -> Occurrence:
         """Return the occurrence as it is now.
@@ -147,9 +152,10 @@ class Handle(Generic[R_co]):
     @overload
     def result(self, timeout: Duration | None = None) -> R_co: ...
     def result(self, timeout: Duration | None = None) -> Any:
-        """Block until the occurrence has succeeded and return what the job returned, as it came through JSON.
+        """Block until the occurrence has succeeded and return what the job returned.
 
-        A tuple comes back as a list.
+        It comes as the function's return annotation names it, if this process has the function: dates, decimals, UUIDs,
+        enums, dataclasses, tuples. Else, or where it does not fit, as JSON gives it: a tuple as a list.
 
         Raises:
             RunFailed: it ended otherwise: failed, cancelled, skipped or missed.
@@ -178,7 +184,7 @@ class Handle(Generic[R_co]):
                 f"more with `cronsensus runs show {self.id}`",
                 occurrence=occurrence,
             )
-        return None if occurrence.result is None else loads(occurrence.result)
+        return self._types(self.job).read_result(occurrence.result)
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         """Yield how long to wait after each look; there is a last look when the time is up."""

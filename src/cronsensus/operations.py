@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from cronsensus.codec import dumps
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
 from cronsensus.functions import Function
@@ -26,6 +25,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
+from cronsensus.typed import UNTYPED, Types
 
 MOST_AT_ONCE = 1000
 """Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
@@ -90,7 +90,7 @@ class Operations(ABC):
 
         Args:
             job: a job, or its name.
-            args: JSON values. None at all, also no ``kwargs``: the job's own.
+            args: JSON values, or what the function's annotations name. None at all, also no ``kwargs``: the job's own.
             key: a second call with the same key does nothing and returns the occurrence of the first, also when that is
                 long final. Defaults to a new one. (A parameter of the function that is called ``key`` goes by
                 position.)
@@ -98,12 +98,12 @@ class Operations(ABC):
             at: not before this instant; aware. Later than the year 2255 (``datetime.max``) means never.
             priority: higher goes first. Defaults to the job's.
             expires: not started this long after it was due: missed(late).
-            kwargs: JSON values.
+            kwargs: likewise, by name.
 
         Raises:
             UnknownJob: neither this process nor the store has such a job.
             InvalidOption: the function cannot be called with these arguments, or an option makes no sense.
-            InvalidPayload: the arguments are not JSON, or too large.
+            InvalidPayload: an argument is neither JSON nor what its annotation names, or they are too large.
             StoreError: the store could not do it. After a lost answer, repeat it with the same ``key``.
         """
         timing = _timing(delay, at, priority, expires)
@@ -167,11 +167,13 @@ class Operations(ABC):
             return Item(job=job, key=key, **timing)
         if function is not None:
             args, kwargs = function.bind(args, kwargs, hint=_hint(function, kwargs))
-        dumps([args, kwargs], what=f"arguments of {job!r}")
+        else:
+            given, kwargs = UNTYPED.write_arguments(args, kwargs, what=f"arguments of {job!r}")
+            args = tuple(given)
         return Item(job=job, key=key, args=args, kwargs=kwargs, **timing)
 
     def _enqueue(self, job: str, items: Sequence[Item]) -> list[Handle]:
-        return [Handle.of(one, self) for one in self._act(job, lambda store: store.enqueue(items))]
+        return [self._handle(one) for one in self._act(job, lambda store: store.enqueue(items))]
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -216,7 +218,7 @@ class Operations(ABC):
         function, spec = self._function_of(name), self._known_here(name)
         if function is not None and spec is not None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        return Handle.of(self._act(name, lambda store: store.trigger(name, by=self._who(by), why=reason)), self)
+        return self._handle(self._act(name, lambda store: store.trigger(name, by=self._who(by), why=reason)))
 
     atrigger = twin(trigger)
 
@@ -258,7 +260,7 @@ class Operations(ABC):
             chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
             return [one for chunk in chunks for one in store.backfill(name, chunk, by=self._who(by), why=reason)]
 
-        return [Handle.of(one, self) for one in self._act(name, carry_out)]
+        return [self._handle(one) for one in self._act(name, carry_out)]
 
     abackfill = twin(backfill)
 
@@ -297,9 +299,16 @@ class Operations(ABC):
         """
         number = _id_of(occurrence)
         _refuse_while_loading("retries")
-        return Handle.of(self._act(None, lambda store: store.retry(number, by=self._who(by), why=reason)), self)
+        return self._handle(self._act(None, lambda store: store.retry(number, by=self._who(by), why=reason)))
 
     aretry = twin(retry)
+
+    def _handle(self, made: Enqueued) -> Handle[Any]:
+        return Handle.of(made, self, self._types_of)
+
+    def _types_of(self, job: str) -> Types:
+        function = self._function_of(job)
+        return UNTYPED if function is None else function.registered.types
 
     def _act(self, job: str | None, verb: Callable[[Store], T]) -> T:
         """Carry a verb out and hint at it. A job that is declared here and new to the store is defined first."""

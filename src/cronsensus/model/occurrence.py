@@ -21,6 +21,36 @@ def scheduled_key(scheduled_for: datetime) -> str:
     return SCHEDULED_KEY_PREFIX + format_instant(scheduled_for)
 
 
+LONGEST_IDEMPOTENCY_KEY = 255
+"""What Stripe takes, and what an index of any database does."""
+_PLAIN = "@/+=,!$*()-"
+_READABLE = 180
+
+
+def idempotency_key(namespace: str, job: str, key: str, scheduled_for: datetime | None) -> str:
+    """Return a text that names one piece of work among all that share a service: ``namespace:job:key``.
+
+    The same for each attempt, for a takeover, and for a backfill or an operator's retry of the same nominal time.
+    Never the same for two pieces of work: what has a meaning in it is escaped as in a URL (``%3A`` for a colon), so it
+    is printable ASCII without spaces. One that would be longer than 255 is cut, and ends in a hash of the whole.
+
+    Example:
+        >>> idempotency_key("default", "mail", "invoice:42", None)
+        'default:mail:invoice:42'
+        >>> idempotency_key("default", "a:b", "é", None)
+        'default:a%3Ab:%C3%A9'
+    """
+    from urllib.parse import quote  # only programs that ask for one pay for it
+
+    of_occurrence = key if scheduled_for is None else scheduled_key(scheduled_for)
+    text = f"{quote(namespace, _PLAIN)}:{quote(job, _PLAIN)}:{quote(of_occurrence, _PLAIN + ':')}"
+    if len(text) <= LONGEST_IDEMPOTENCY_KEY:
+        return text
+    import hashlib
+
+    return f"{text[:_READABLE]}#{hashlib.sha256(text.encode()).hexdigest()}"
+
+
 def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> OccurrenceTooOld:
     """Return the error for a nominal time at or below what was pruned."""
     asked = "" if scheduled_for is None else f" at {format_instant(scheduled_for)}"

@@ -21,13 +21,13 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cronsensus.codec import dumps
 from cronsensus.errors import LeaseLost, UnsupportedTransaction
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
 from cronsensus.node.forks import leave_if_forked
 from cronsensus.stores.base import Store
+from cronsensus.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -77,10 +77,11 @@ _WHY_NOT = {
 class Effects:
     """One run's part. Safe to share between the threads of a job; one of them gets the transaction."""
 
-    def __init__(self, store: Store, claim: Claim, notes: HeldNotes) -> None:
+    def __init__(self, store: Store, claim: Claim, notes: HeldNotes, types: Types = UNTYPED) -> None:
         self._store = store
         self._claim = claim
         self._notes = notes
+        self.types = types
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._state = _State.NONE
@@ -129,7 +130,7 @@ class Effects:
 
     def complete(self, result: Any) -> None:
         """Keep the result for the end of the block; ``Run.complete``."""
-        text = None if result is None else dumps(result, what="result")
+        text = self.types.write_result(result)
         with self._lock:
             if self._state is not _State.OPEN:
                 raise UnsupportedTransaction(
@@ -140,7 +141,7 @@ class Effects:
 
     def complete_in(self, connection: Any, result: Any, lost: Callable[[], bool]) -> None:
         """Write the end into a transaction of the user's; ``Run.complete_in``."""
-        text = None if result is None else dumps(result, what="result")
+        text = self.types.write_result(result)
         if lost():
             raise LeaseLost(self._lost_words())
         with self._lock:

@@ -260,9 +260,10 @@ class Holding:
         if registered is None or not lease.trusted or not self._executors[registered.executor].able:
             self._give_back(claim, None)
             return
-        effects = Effects(self._store, claim, self.notes)
+        effects = Effects(self._store, claim, self.notes, registered.types)
         run = Run(
             claim,
+            namespace=self._store.namespace,
             on_progress=self.notes.progress,
             on_line=self.notes.line,
             effects=effects,

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
 from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import Claim, LogLine
+from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
 from cronsensus.node.effects import Effects
+from cronsensus.typed import Types
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -48,7 +49,9 @@ class Run:
 
     Attributes:
         job: the job's name.
-        key: the occurrence's key; with ``job`` it names the occurrence for ever and is the natural idempotency key.
+        namespace: keeps applications on one store apart.
+        key: the occurrence's key; with ``job`` it names the occurrence for ever. For a scheduled one it is the nominal
+            time, which other jobs have as well: to name this work elsewhere, use ``idempotency_key``.
         scheduled_for: the nominal time, aware, UTC; ``None`` for enqueued work.
         attempt: 1, 2, ….
         token: fencing token: pass it to what you write to elsewhere, and let that refuse smaller ones.
@@ -64,12 +67,14 @@ class Run:
         self,
         claim: Claim,
         *,
+        namespace: str = "default",
         on_progress: Callable[[Run, float, float], None] | None = None,
         on_line: Callable[[Run, LogLine], None] | None = None,
         effects: Effects | None = None,
         trusted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.id: int = claim.id
+        self.namespace: str = namespace
         self.job: str = claim.job
         self.key: str = claim.key
         self.origin: Origin = claim.origin
@@ -88,6 +93,17 @@ class Run:
         self._trusted = trusted
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
+
+    @property
+    def idempotency_key(self) -> str:
+        """What names this work to others: a payment provider, a primary key. At most 255 characters of ASCII.
+
+        Made of namespace, job, and nominal time or key: the same for each attempt, after a takeover, and for a backfill
+        or an operator's retry of the same nominal time; another for any other work in the same store. (Applications
+        with one namespace name on different stores have to tell themselves apart.) An operator's retry of enqueued work
+        has another one, because it has another key.
+        """
+        return idempotency_key(self.namespace, self.job, self.key, self.scheduled_for)
 
     # Not to be replaced: the node asks them when the run ends, and a job that wrote over one would end without a word.
 
@@ -168,7 +184,7 @@ class Run:
             ...     def book(run: Run) -> int:
             ...         with run.transaction() as conn:
             ...             conn.execute(text("CREATE TABLE IF NOT EXISTS bookings (key TEXT)"))
-            ...             conn.execute(text("INSERT INTO bookings VALUES (:key)"), {"key": run.key})
+            ...             conn.execute(text("INSERT INTO bookings VALUES (:key)"), {"key": run.idempotency_key})
             ...             return run.complete(1)
             ...
             ...     book.enqueue(key="order:1").result("10s")
@@ -244,6 +260,11 @@ class Run:
         if not self._trusted():
             self.stop("lease lost", lease_lost=True)
         return not self.cancelled.is_set()
+
+    def type_result(self, types: Types) -> None:
+        """Let ``complete`` and ``complete_in`` take what a function's return annotation names."""
+        if self._effects is not None:
+            self._effects.types = types
 
     def ended(self, ending: Ending) -> Ending:
         """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""

@@ -152,7 +152,7 @@ class Held:
         self.claim = claim
         self.session = claim.session
         self.started = claims.clock.monotonic()
-        self.run = Run(claim, effects=Effects(claims.store, claim, _NO_NOTES))
+        self.run = Run(claim, namespace=claims.store.namespace, effects=Effects(claims.store, claim, _NO_NOTES))
         self.begun = False
         self.value: Any = UNSET
         self.outcome_if_left: Callable[[Held], Outcome] | None = None

@@ -22,7 +22,6 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from cronsensus.codec import dumps, loads
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async
 from cronsensus.lock.conversing import adrive, drive
@@ -40,6 +39,7 @@ from cronsensus.once.claims import FREED, Claims
 from cronsensus.once.held import UNSET, Held, Ticket, Wanted
 from cronsensus.once.winning import Got, give_back, winning
 from cronsensus.stores.transacting import no_transactions
+from cronsensus.typed import Types
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -116,6 +116,7 @@ class Once(Generic[P, R_co]):
         self._claims = claims
         self._wanted = wanted
         self._keys = keys or (lambda args, kwargs: (self._wanted(self._spec(), args, kwargs).key,))
+        self._types = Types(function)
         self._on_error = on_error
         self._transaction = transaction
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
@@ -321,6 +322,7 @@ class Once(Generic[P, R_co]):
 
     def _begins(self, claims: Claims, held: Held, chain: tuple[Held, ...]) -> None:
         """Say what becomes of the key if this call goes away from here on; then the function may begin."""
+        held.run.type_result(self._types)
         held.outcome_if_left = self._left(claims)
         enter_run(held.run)
         _chain.set((*chain, held))
@@ -333,7 +335,7 @@ class Once(Generic[P, R_co]):
             return None
         assert isinstance(seen, Occurrence)  # noqa: S101 - what was won is not asked about here
         if seen.state is State.SUCCEEDED:
-            return None if seen.result is None else loads(seen.result)
+            return self._types.read_result(seen.result)
         if not seen.state.final:
             if on_busy == "skip":
                 return None
@@ -375,7 +377,7 @@ class Once(Generic[P, R_co]):
     def _ending_of(self, value: Any) -> tuple[Ending, InvalidPayload | None]:
         """Return how a function ended that returned a value, and the error if that cannot be recorded."""
         try:
-            text = None if value is None else dumps(value, what=f"what {self.name!r} returned")
+            text = self._types.write_result(value, what=f"what {self.name!r} returned")
         except InvalidPayload as error:
             # Its work is done. To free the key would be to do it twice.
             return Ending(kind="raised", error=describe(error), hopeless=True), error
@@ -411,7 +413,7 @@ class Once(Generic[P, R_co]):
 
     def _result(self, claims: Claims, held: Held) -> Any:
         seen = claims.store.occurrence(held.claim.id)
-        return None if seen is None or seen.result is None else loads(seen.result)
+        return None if seen is None else self._types.read_result(seen.result)
 
     def _settle(self, claims: Claims, held: Held, ending: Ending) -> State | None:
         """Record an ending; return where that leaves the key, or ``None`` if it was somebody else's by then."""

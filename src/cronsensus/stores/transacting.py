@@ -43,5 +43,6 @@ def no_transactions(store: str) -> UnsupportedTransaction:
     """Return the error for a store that has none."""
     return UnsupportedTransaction(
         f"a {store} store has no transaction that a job's effects could share with its result (G5); "
-        f"use a store that has: {HAVE_THEM}. Or let the job return, and make its effects idempotent by run.key"
+        f"use a store that has: {HAVE_THEM}. Or let the job return, and make its effects idempotent by "
+        "run.idempotency_key"
     )

@@ -59,7 +59,10 @@ def test_a_value_comes_back_as_json():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({1, 2}, "its result is a set, which is not JSON; pass text, numbers, lists or dicts"),
+        (
+            {1, 2},
+            "its result is a set, which is not JSON, and has no annotation; write `-> set` in the function's signature",
+        ),
         ({"a": [float("nan")]}, "its result.a[0] is nan: JSON has no such number"),
         ({1: 2}, "its result has the key 1: JSON keys are text"),
         ("x" * 10_000_000, "its result is 10,000,002 bytes as JSON, more than the 262,144 that a store keeps"),

@@ -24,6 +24,7 @@ from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.ending import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.run import Run, enter_run
+from cronsensus.typed import UNTYPED, Types
 
 logger = Logger(__name__)
 
@@ -143,22 +144,29 @@ class Attempts(Generic[A]):
 
 
 def perform_call(run: Run, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
-    """Call a function with what a store keeps for it, and with its ``Run`` where it wants one. Raises nothing."""
+    """Call a function with what a store keeps, as its annotations name it, and with its ``Run``. Raises nothing."""
     try:
         args, kwargs = arguments(run, registered, args, kwargs)
     except BaseException as error:  # noqa: BLE001 — see ``perform``
         return dataclasses.replace(raised(error, run), hopeless=True)
-    return perform(run, registered.function, args, kwargs)
+    return perform(run, registered.function, args, kwargs, registered.types)
 
 
 def arguments(
     run: Run, registered: Registered, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call, with its ``Run`` where the function wants one."""
+    """Return the arguments of a call: typed, and with its ``Run`` where the function wants one.
+
+    Raises:
+        InvalidPayload: what is stored does not fit the function's annotations. (Classes that they name may raise more.)
+    """
+    args, kwargs = registered.types.read_arguments(args, kwargs)
     return with_run(run, registered.run_parameter, registered.before_run, args, kwargs)
 
 
-def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ending:
+def perform(
+    run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: Types = UNTYPED
+) -> Ending:
     """Call ``function`` on this thread, in a fresh context whose current run is ``run``, and return how that ended.
 
     Raises nothing, or the attempt would never end. In a forked child that the function leaves behind it does not
@@ -173,7 +181,7 @@ def perform(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwarg
         return dataclasses.replace(raised(error, run), hopeless=cannot_be_called(function, args, kwargs, error))
     finally:
         run.over()
-    return returned(value)
+    return returned(value, types)
 
 
 def _invoke(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

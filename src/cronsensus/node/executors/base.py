@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import Executor as ExecutorName
 from cronsensus.model.occurrence import Claim
 from cronsensus.node.run import Run
+from cronsensus.typed import UNTYPED, Types
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Registered:
     Attributes:
         run_parameter: name of the parameter annotated with ``Run``, if there is one.
         before_run: how many arguments may go by position before it.
+        types: what the function's annotations make of JSON.
     """
 
     name: str
@@ -28,6 +30,14 @@ class Registered:
     executor: ExecutorName
     run_parameter: str | None = None
     before_run: int = sys.maxsize
+    types: Types = field(default=UNTYPED, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls, name: str, function: Callable[..., Any], executor: ExecutorName, run_parameter: str | None, before_run: int
+    ) -> Registered:
+        """Register a function with what its annotations say."""
+        return cls(name, function, executor, run_parameter, before_run, Types(function, run_parameter))
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ class Child:
             if kept is not None:
                 self._reporter.send(Line(number, kept))
 
-        run = Run(begin.claim(), on_progress=on_progress, on_line=on_line)
+        run = Run(begin.claim(), namespace=begin.namespace, on_progress=on_progress, on_line=on_line)
         with self._lock:
             self._number, self._run = number, run
         process = os.getpid()
@@ -205,7 +205,7 @@ class Child:
             if self._stopping:
                 return cancelled(run, detail="before it began")
             function = self._find(begin.target)
-            registered = Registered(begin.job, function, "process", begin.run_parameter, begin.before_run)
+            registered = Registered.of(begin.job, function, "process", begin.run_parameter, begin.before_run)
             return perform_call(run, registered, begin.args, begin.kwargs)
         except BaseException as error:  # noqa: BLE001 — a module that cannot be imported, or the stop itself
             return raised(error, run)

@@ -15,7 +15,6 @@ own words and hold; every other exception ends the attempt as cancelled, with th
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
 import traceback
@@ -25,7 +24,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from cronsensus.codec import dumps
 from cronsensus.durations import format_duration, parse_duration
 from cronsensus.errors import (
     Cancel,
@@ -41,6 +39,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import RunError
 from cronsensus.model.states import Reason
 from cronsensus.node.run import Run
+from cronsensus.typed import UNTYPED, Types, signature_of
 
 LONGEST_MESSAGE = 2_000
 _DEEPEST_GROUP = 100
@@ -62,15 +61,15 @@ _PLUMBING = (
 _UNNAMED_MODULES = frozenset({"builtins", "__main__", "__cronsensus_main__", "cronsensus.errors"})
 
 
-def returned(value: Any) -> Ending:
-    """Return the ending of a function that returned ``value``; one that is not JSON, or too large, is a failure.
+def returned(value: Any, types: Types = UNTYPED) -> Ending:
+    """Return the ending of a function that returned ``value``; one that no store can keep is a failure.
+
+    ``types`` says what its annotation makes of it.
 
     Such a run is not tried again: its work is done, and doing it once more would not make another value of it.
     """
-    if value is None:
-        return Ending(kind="returned")
     try:
-        return Ending(kind="returned", result=dumps(value, what="result"))
+        return Ending(kind="returned", result=types.write_result(value))
     except InvalidPayload as error:
         message = f"the job ran to its end, but its {error}. Return None if nobody needs the result"
         failure = RunError(type="InvalidPayload", message=clean(message, LONGEST_MESSAGE))
@@ -100,21 +99,6 @@ def cannot_be_called(
     except BaseException:  # noqa: BLE001 — names of arguments are compared, and they may be anything that claims to be
         return False
     return False
-
-
-def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
-    """Return a signature without evaluating annotations: some exist for type checkers only.
-
-    Raises:
-        ValueError, TypeError: Python cannot tell. (An object that computes its own signature may raise anything.)
-    """
-    if sys.version_info >= (3, 14):
-        import annotationlib
-
-        return inspect.signature(
-            function, follow_wrapped=follow_wrapped, annotation_format=annotationlib.Format.FORWARDREF
-        )
-    return inspect.signature(function, follow_wrapped=follow_wrapped)
 
 
 def raised(error: BaseException, run: Run) -> Ending:

@@ -335,7 +335,7 @@ class LoopExecutor(Executor):
                 self._attempts.deadlines.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
                 return
         else:
-            ending = returned(value)
+            ending = returned(value, call.registered.types)
         call.run.over()
         if attempt.asked == "timed_out":
             ending = timed_out(attempt.timeout, traceback=where)

@@ -145,7 +145,7 @@ class ProcessExecutor(Executor):
                 child.greet()
                 self._send(
                     child,
-                    Begin.of(child.number, attempt.call.claim, attempt.target, attempt.call.registered),
+                    Begin.of(child.number, attempt.call, attempt.target),
                 )
             except Exception as error:  # noqa: BLE001 — no process or no pipe to be had, no such interpreter
                 if child is not None:

@@ -14,7 +14,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
-from cronsensus.node.executors.base import Registered
+from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.importing import Target
 
 LONGEST_MESSAGE = 4 * 1024 * 1024
@@ -43,6 +43,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     before_run: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    namespace: str
     id: int
     job: str
     key: str
@@ -55,8 +56,9 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
     claimed_at: datetime
 
     @classmethod
-    def of(cls, number: int, claim: Claim, target: Target, registered: Registered) -> Begin:
-        """Build the message for a claim."""
+    def of(cls, number: int, call: Call, target: Target) -> Begin:
+        """Build the message for a call."""
+        claim, registered = call.claim, call.registered
         return cls(
             number=number,
             target=target,
@@ -64,6 +66,7 @@ class Begin(msgspec.Struct, tag="begin", frozen=True):
             before_run=registered.before_run,
             args=claim.args,
             kwargs=claim.kwargs,
+            namespace=call.run.namespace,
             id=claim.id,
             job=claim.job,
             key=claim.key,
