@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from cronsensus.durations import format_duration, parse_duration
-from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption
+from cronsensus.errors import ConfigurationError, InvalidDuration, InvalidOption, InvalidTrigger
 from cronsensus.masking import mask
 from cronsensus.model.job import check_name, unknown_option
 
@@ -64,6 +64,7 @@ class Settings:
         url: where the store is.
         app: ``MODULE:ATTR`` of the scheduler that the commands load.
         namespace: keeps applications on one store apart.
+        tz: the time zone of cron expressions that name none; an IANA name.
         lease: how long a node that gives no sign of life keeps what it runs; from 1 second to 1 hour.
         concurrency: most runs of one node at a time; from 1 to 10,000.
         node: the node's name for people; ``None``: host name and pid.
@@ -81,6 +82,7 @@ class Settings:
     url: str = "sqlite:///cronsensus.db"
     app: str | None = None
     namespace: str = "default"
+    tz: str = "UTC"
     lease: timedelta = timedelta(seconds=10)
     concurrency: int = 20
     node: str | None = None
@@ -293,6 +295,15 @@ def _concurrency(value: object, shown: str) -> int:
     return number
 
 
+def _zone(value: object, shown: str) -> str:
+    from cronsensus.triggers.zones import zone_name
+
+    try:
+        return zone_name(value)
+    except InvalidTrigger as error:
+        raise InvalidOption(f"{shown}: {error}") from error
+
+
 def _switch(value: object, shown: str) -> bool:
     if isinstance(value, str):
         word = value.strip().lower()
@@ -317,6 +328,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "url": _url,
     "app": _app,
     "namespace": _name,
+    "tz": _zone,
     "lease": _lease,
     "concurrency": _concurrency,
     "node": _name,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from cronsensus.codec import dumps
-from cronsensus.durations import parse_duration
-from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidTrigger, UnknownJob
+from cronsensus.durations import format_duration, parse_duration
+from cronsensus.errors import DuplicateJob, InvalidDuration, InvalidOption, InvalidTrigger, UnknownJob
 from cronsensus.functions import Function
+from cronsensus.instants import EPOCH
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.node.executors.base import Registered
 from cronsensus.triggers import Trigger
@@ -31,12 +32,12 @@ class Declaration:
     kwargs: dict[str, Any]
     options: dict[str, Any]
 
-    def spec(self, base: Policies) -> JobSpec:
-        """Return the definition, with ``base`` for the policies that the decorator leaves out."""
+    def spec(self, base: Policies, zone: str) -> JobSpec:
+        """Return the definition, with ``base`` and ``zone`` for what the decorator leaves out."""
         return JobSpec(
             name=self.function.name,
             function=self.function.name,
-            trigger=self.trigger,
+            trigger=None if self.trigger is None else self.trigger.in_zone(zone),
             args=self.args,
             kwargs=self.kwargs,
             policies=Policies.read(self.options, base),
@@ -49,11 +50,13 @@ class Declarations:
 
     Attributes:
         base: the policies for what decorators leave out.
+        zone: that of triggers which name none.
         specs_by_name: the definitions of all declared jobs.
     """
 
     def __init__(self) -> None:
         self.base = Policies()
+        self.zone = "UTC"
         self.specs_by_name: dict[str, JobSpec] = {}
         self._functions: dict[str, Function] = {}
         self._jobs: dict[str, Declaration] = {}
@@ -83,7 +86,8 @@ class Declarations:
             DuplicateJob: the name is taken.
             InvalidOption: the definition makes no sense.
         """
-        spec = declaration.spec(self.base)
+        spec = declaration.spec(self.base, self.zone)
+        require_room_for_jitter(spec)
         self.add_function(declaration.function)
         self._jobs[spec.name] = declaration
         self.specs_by_name[spec.name] = spec
@@ -123,10 +127,10 @@ class Declarations:
         """Return the definitions of all declared jobs, by name."""
         return [spec for _, spec in sorted(self.specs_by_name.items())]
 
-    def set_base(self, base: Policies) -> None:
-        """Change the policies for what decorators left out."""
-        self.base = base
-        self.specs_by_name = {name: declaration.spec(base) for name, declaration in self._jobs.items()}
+    def set_base(self, base: Policies, zone: str) -> None:
+        """Change the policies, and the zone, for what decorators left out."""
+        self.base, self.zone = base, zone
+        self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
 
     def digest(self) -> str:
         """Return a hash of all definitions: equal code gives an equal one on every replica."""
@@ -176,6 +180,35 @@ def require_trigger(trigger: object) -> Trigger | None:
     )
 
 
+_SAMPLE = 20
+"""Distances between nominal times that tell how often a job runs."""
+
+
+def require_room_for_jitter(spec: JobSpec) -> None:
+    """Refuse a jitter that reaches over the next nominal times of a job that would not run beside itself.
+
+    The run of one nominal time would still wait for its turn when the next ones come, and those would be skipped by
+    overlap: of a job each second with ``jitter="5s"`` two in three.
+
+    Raises:
+        InvalidOption: as said; with what to write.
+    """
+    trigger, overlap = spec.trigger, spec.policies.overlap
+    if trigger is None or not trigger.jitter or overlap in {"allow", "queue"}:
+        return
+    times = [trigger.next_after(EPOCH)]
+    while times[-1] is not None and len(times) <= _SAMPLE:
+        times.append(trigger.next_after(times[-1]))
+    known = [time for time in times if time is not None]
+    distances = sorted(later - earlier for earlier, later in pairwise(known))
+    if distances and trigger.jitter > (usual := distances[len(distances) // 2]):
+        raise InvalidOption(
+            f"{spec.name!r} runs each {format_duration(usual)}, and jitter={format_duration(trigger.jitter)!r} is "
+            f"longer: a run would still wait when the next one is due, which overlap={overlap!r} does not run beside "
+            "it; write a shorter jitter, or overlap='allow'"
+        )
+
+
 def _is_duration(text: str) -> bool:
     try:
         parse_duration(text)
@@ -192,8 +225,7 @@ def check_arguments(
     A job that runs by itself must be complete; one that only runs when told to may get its arguments then.
     """
     if args or kwargs or trigger is not None:
-        args, kwargs = function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
-        dumps([args, kwargs], what=f"arguments of {function.name!r}")
+        return function.bind(args, kwargs, hint="; give what its schedule passes as args=(…) or kwargs={…}")
     return args, dict(kwargs)
 
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 from cronsensus.config import UNSET, Unset
-from cronsensus.declared import Declaration, Declarations, check_arguments, declare, require_trigger
-from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob
+from cronsensus.declared import (
+    Declaration,
+    Declarations,
+    check_arguments,
+    declare,
+    require_room_for_jitter,
+    require_trigger,
+)
+from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, UnsupportedFunction
 from cronsensus.functions import Function, look_at
 from cronsensus.job import Declare, Job
 from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
@@ -95,10 +102,17 @@ class Definitions(Operations):
 
         return decorate
 
-    def function(self, *, name: str | None = None, executor: Executor | None = None) -> Callable[[F], F]:
+    @overload
+    def function(self, function: F, /) -> F: ...
+    @overload
+    def function(self, /, *, name: str | None = None, executor: Executor | None = None) -> Callable[[F], F]: ...
+    def function(self, function: Any = None, /, *, name: str | None = None, executor: Executor | None = None) -> Any:
         """Register a function for jobs that are added at run time; the function itself comes back.
 
+        With parentheses or without.
+
         Args:
+            function: what stands below it, without parentheses.
             name: what ``add_job`` calls it. Defaults to the function's own.
             executor: as for ``job``.
 
@@ -106,12 +120,12 @@ class Definitions(Operations):
             DuplicateJob, InvalidOption, UnsupportedFunction: as ``job``.
         """
 
-        def register(function: F) -> F:
-            plain = function.function if isinstance(function, Job) else function
+        def register(one: F) -> F:
+            plain = one.function if isinstance(one, Job) else one
             self._declared.add_function(look_at(plain, name=name, executor=executor))
-            return function
+            return one
 
-        return register
+        return register if function is None else register(function)
 
     # --- jobs at run time --------------------------------------------------------------------------------------------
 
@@ -126,14 +140,16 @@ class Definitions(Operations):
         by: str | None = None,
         **policies: Unpack[PolicyOptions],
     ) -> Job[..., Any]:
-        """Add a job while running: a name, the name of a registered function, and JSON.
+        """Add a job while running: a name, the name of a registered function, and its arguments.
 
-        Every node that has the function runs it.
+        Every node that has the function runs it. A function at the top level of a module that is not registered yet is
+        registered by this, in this process: enough where each replica makes the same call when it starts. Otherwise put
+        ``@scheduler.function()`` above it, where every node imports it: no node imports what a store names.
 
         Idempotent: the same definition again changes nothing.
 
         Args:
-            function: registered here by ``function`` or ``job``: its name, the job, or the function itself.
+            function: the function itself, a job, or the name of a registered function.
             trigger: as for ``job``.
             name: unique in the namespace.
             args: JSON values that each run passes by position, unless it was enqueued with others.
@@ -143,6 +159,7 @@ class Definitions(Operations):
 
         Raises:
             UnknownJob: no such function is registered here.
+            UnsupportedFunction: a function that is not registered, and that another process could not import by name.
             DuplicateJob: the name is taken by a job with another definition.
             InvalidOption, InvalidTrigger, InvalidPayload: as ``job``.
             StoreError: the store could not do it.
@@ -153,13 +170,14 @@ class Definitions(Operations):
         spec = JobSpec(
             name=name,
             function=found.name,
-            trigger=trigger,
+            trigger=None if trigger is None else trigger.in_zone(self._declared.zone),
             args=given,
             kwargs=named,
             policies=Policies.read(dict(policies), self._declared.base),
             executor=found.registered.executor,
             source="runtime",
         )
+        require_room_for_jitter(spec)
         if name in self._declared:
             raise DuplicateJob(
                 f"{name!r} is declared in code at {self._declared.function(name).place}; choose another name"
@@ -196,9 +214,10 @@ class Definitions(Operations):
         """
         _require_job_options(policies)
         old = self._runtime_spec(name, "change it there and deploy, or pause it")
+        new = old.trigger if isinstance(trigger, Unset) else require_trigger(trigger)
         changed = dataclasses.replace(
             old,
-            trigger=old.trigger if isinstance(trigger, Unset) else require_trigger(trigger),
+            trigger=None if new is None else new.in_zone(self._declared.zone),
             args=old.args if isinstance(args, Unset) else tuple(args),
             kwargs=old.kwargs if isinstance(kwargs, Unset) else dict(kwargs),
             policies=Policies.read(dict(policies), old.policies),
@@ -207,6 +226,7 @@ class Definitions(Operations):
         if found is not None:
             given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
             changed = dataclasses.replace(changed, args=given, kwargs=named)
+        require_room_for_jitter(changed)
         self._define(changed, by)
         if name in self._added:
             self._added[name] = changed
@@ -238,9 +258,24 @@ class Definitions(Operations):
         if isinstance(function, Job):
             return self._declared.function(function.spec.function)
         found = self._declared.registered_as(function)
-        if found is None:
-            raise UnknownJob(f"{function!r} is not registered here; put @scheduler.function() above it")
-        return found
+        if found is not None:
+            return found
+        from cronsensus.node.executors.importing import require_importable
+
+        if not callable(function):
+            raise UnknownJob(
+                f"{function!r} is no function; give the function itself, or the name it is registered under"
+            )
+        try:
+            require_importable(function)
+        except UnsupportedFunction as error:
+            raise UnsupportedFunction(
+                f"add_job needs a function that every node can find by name: {error}. Or put @scheduler.function() "
+                "above it, where every node imports it"
+            ) from None
+        looked_at = look_at(function, name=None, executor=None)
+        self._declared.add_function(looked_at)
+        return looked_at
 
     def _runtime_spec(self, name: str, instead: str) -> JobSpec:
         view = self._ready().job(name)
@@ -252,7 +287,8 @@ class Definitions(Operations):
 
     def _declare_late(self, declaration: Declaration) -> Job[..., Any]:
         """Declare a job on a started scheduler: other nodes of this release may not know it, so no release owns it."""
-        spec = dataclasses.replace(declaration.spec(self._declared.base), source="runtime")
+        spec = dataclasses.replace(declaration.spec(self._declared.base, self._declared.zone), source="runtime")
+        require_room_for_jitter(spec)
         self._declared.add_function(declaration.function)
         self._define(spec, None)
         made = self._added_job(spec, declaration.function)

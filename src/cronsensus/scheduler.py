@@ -41,6 +41,7 @@ from cronsensus.stores.connecting import connecting
 
 if TYPE_CHECKING:
     import asyncio
+    from zoneinfo import ZoneInfo
 
     from cronsensus.lock import Lock
     from cronsensus.lock.in_store import StoreGate
@@ -59,6 +60,7 @@ _ARGUMENTS = (
     "drain_timeout",
     "fast_evidence",
     "retire_after",
+    "tz",
 )
 
 _all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
@@ -95,6 +97,7 @@ class Scheduler(Startups, Definitions):
         fast_evidence: take a process of this host for dead as soon as it is gone. Defaults to true.
         retire_after: how long what waits of a job is kept after a release that no longer declares it. Defaults to 1
             day; 0 cancels it at once.
+        tz: the time zone of ``cron`` triggers that name none. Defaults to UTC. Stored triggers always name theirs.
         clock: for tests.
 
     Raises:
@@ -115,16 +118,18 @@ class Scheduler(Startups, Definitions):
         drain_timeout: Duration | None = None,
         fast_evidence: bool | None = None,
         retire_after: Duration | None = None,
+        tz: str | ZoneInfo | None = None,
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
         super().__init__()
         for name in unknown:
             raise unknown_option(name, {*_ARGUMENTS, "defaults", "clock"}, where="Scheduler")
+        _refuse_connection(url)
         self._given_store = url if isinstance(url, Store) else None
         if self._given_store is not None:
             url, namespace = f"{self._given_store.capabilities.name}://", self._given_store.namespace
-        given = (url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after)
+        given = (url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after, tz)
         self._arguments = dict(zip(_ARGUMENTS, given, strict=True))
         self._defaults = _require_defaults(defaults)
         self._clock = clock
@@ -166,7 +171,7 @@ class Scheduler(Startups, Definitions):
             policies = self._defaults.over(base)
             if settings.source("keep") == "flag":
                 policies = dataclasses.replace(policies, keep=settings.keep)
-            self._declared.set_base(policies)
+            self._declared.set_base(policies, settings.tz)
 
     @property
     def store(self) -> Store:
@@ -280,6 +285,10 @@ class Scheduler(Startups, Definitions):
         if gate is not None and gate.idle:
             self._gate = None
             gate.close()
+
+    @property
+    def _zone(self) -> str:
+        return self.settings.tz
 
     # --- guarded functions -------------------------------------------------------------------------------------------
 
@@ -524,6 +533,30 @@ def _require_defaults(given: object) -> JobDefaults:
     if isinstance(given, JobDefaults):
         return given
     raise InvalidOption(f"defaults={given!r} cannot be used; write defaults=JobDefaults(timeout='10m', …)")
+
+
+def _refuse_connection(given: object) -> None:
+    """Raise for a connection or a client, with the URL to write: each node needs connections of its own."""
+    kind = type(given)
+    url = {
+        "psycopg": "postgresql://USER:PASSWORD@HOST/DATABASE",
+        "asyncpg": "postgresql://USER:PASSWORD@HOST/DATABASE",
+        "pymysql": "mysql://USER:PASSWORD@HOST/DATABASE",
+        "sqlite3": "sqlite:///FILE",
+        "redis": "redis://HOST:6379/0",
+        "sqlalchemy": "",
+    }.get(kind.__module__.partition(".")[0])
+    if url is None:
+        return
+    write = repr(url) if url else "engine.url.render_as_string(hide_password=False)"
+    about = getattr(getattr(given, "connection_pool", None), "connection_kwargs", None)
+    if isinstance(about, dict) and about.get("host"):
+        secret = ":PASSWORD@" if about.get("password") else ""
+        write = repr(f"redis://{secret}{about['host']}:{about.get('port', 6379)}/{about.get('db') or 0}")
+    raise InvalidOption(
+        f"Scheduler({kind.__module__.partition('.')[0]}'s {kind.__name__}): a scheduler opens connections of its own, "
+        f"and so takes a URL; write Scheduler({write})"
+    )
 
 
 def _some(names: tuple[str, ...]) -> str:

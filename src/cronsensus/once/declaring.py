@@ -44,6 +44,11 @@ class Guards(ABC):
         super().__init__()
         self._guarded: dict[str, str] = {}
 
+    @property
+    def _zone(self) -> str:
+        """The time zone of cron expressions that name none."""
+        return "UTC"
+
     @abstractmethod
     def _claims_here(self) -> Claims:
         """Return what holds this process's claims in the store."""
@@ -211,7 +216,7 @@ class Guards(ABC):
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
                 from cronsensus.once.held import Wanted
 
-                return Wanted.slot(spec, slot_of(trigger, self._claims_here().store.now(), ahead))
+                return Wanted.slot(spec, slot_of(trigger.in_zone(self._zone), self._claims_here().store.now(), ahead))
 
             return self._guard("once_per", looked_at, wanted, options)
 

@@ -97,6 +97,10 @@ class Trigger(ABC):
                 return count
         return None
 
+    def in_zone(self, zone: str) -> Trigger:  # noqa: ARG002 - most kinds have none
+        """Return the trigger with ``zone`` wherever it goes by a wall clock and names no zone of its own."""
+        return self
+
     def delay_for(self, job: str, scheduled_for: datetime) -> timedelta:
         """Return by how much ``jitter`` delays this occurrence: 0 or more, less than ``jitter``.
 
@@ -134,6 +138,10 @@ class AnyOf(Trigger):
         times = (part.latest_until(instant, after) for part in self.parts)
         return max((time for time in times if time is not None), default=None)
 
+    def in_zone(self, zone: str) -> Trigger:
+        """Return the union of the parts in that zone."""
+        return any_of(*(part.in_zone(zone) for part in self.parts), jitter=self.jitter)
+
     def describe(self) -> str:
         """Return the parts in words, one after the other."""
         return "; and ".join(part.describe() for part in self.parts) + bounds_in_words(None, None, self.jitter)
@@ -167,7 +175,8 @@ def any_of(*triggers: Trigger, jitter: Duration | None = None) -> Trigger:
         delay = max(delay, trigger.jitter)
         for part in trigger.parts if isinstance(trigger, AnyOf) else (trigger,):
             bare = replace(part, jitter=ZERO)
-            parts[str(bare.to_json())] = bare
+            # One that takes its zone from elsewhere is not the same as one that names it.
+            parts[f"{bare.to_json()} {getattr(bare, 'names_zone', True)}"] = bare
     if not parts:
         raise InvalidTrigger("any_of() needs at least one trigger; write any_of(cron(…), every(…))")
     if len(parts) > _MOST_PARTS:

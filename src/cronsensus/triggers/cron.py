@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal
@@ -48,6 +48,8 @@ class Cron(Trigger):
 
     expression: str
     tz: str = "UTC"
+    names_zone: bool = field(default=True, repr=False, compare=False)
+    """Whether ``tz`` was said, and is not only the default that a scheduler may change."""
     dst: Dst = "cron"
     start: datetime | None = None
     end: datetime | None = None
@@ -77,6 +79,10 @@ class Cron(Trigger):
         count = self._clock.count(bottom, top) if bottom < top else 0
         return None if count > limit else count
 
+    def in_zone(self, zone: str) -> Trigger:
+        """Return itself if it names a zone, else the same in ``zone``."""
+        return self if self.names_zone else replace(self, tz=zone, names_zone=True)
+
     def describe(self) -> str:
         """Return the expression in words, with the zone."""
         words = f"{cron_in_words(read_cron(self.expression))}, {self.tz}{_DST_IN_WORDS[self.dst]}"
@@ -101,7 +107,7 @@ _ELSEWHERE = {
 def cron(
     expression: str,
     *,
-    tz: str | ZoneInfo = "UTC",
+    tz: str | ZoneInfo | None = None,
     dst: Dst = "cron",
     start: datetime | str | None = None,
     end: datetime | str | None = None,
@@ -140,7 +146,8 @@ def cron(
 
     Args:
         expression: up to 256 characters, in upper or lower case.
-        tz: an IANA name or a ZoneInfo.
+        tz: an IANA name or a ZoneInfo. Defaults to the ``tz`` of the scheduler that gets the trigger, which is UTC
+            unless it says otherwise. ``TZ=Europe/Paris`` before the expression says the same.
         dst: see the table.
         start: no nominal time is before it.
         end: no nominal time is after it; one at ``end`` itself counts.
@@ -153,9 +160,11 @@ def cron(
         raise InvalidTrigger(f"cron expression {shown(expression)} is not text; write it like '0 21 * * *'")
     if dst not in tuple(_DST_IN_WORDS):  # a tuple, so that what is not hashable is refused too
         raise InvalidTrigger(f"dst={shown(dst)} is not a policy; write 'cron', 'both' or 'skip'")
+    expression, tz = _zone_in_front(expression, tz)
     trigger = Cron(
         expression=read_cron(expression).text,
-        tz=zone_name(tz),
+        tz="UTC" if tz is None else zone_name(tz),
+        names_zone=tz is not None,
         dst=dst,
         start=read_optional_instant(start, "start"),
         end=read_optional_instant(end, "end"),
@@ -164,6 +173,19 @@ def cron(
     if trigger.next_after(FIRST - _SECOND) is None:
         raise InvalidTrigger(f"cron expression {shown(expression)} never fires {_when(trigger)}; write other bounds")
     return trigger
+
+
+def _zone_in_front(expression: str, tz: str | ZoneInfo | None) -> tuple[str, str | ZoneInfo | None]:
+    """Return an expression without the ``TZ=…`` that some crons take in front of it, and the zone."""
+    first, _, rest = expression.strip().partition(" ")
+    name, equals, zone = first.partition("=")
+    if not equals or name.upper() not in {"TZ", "CRON_TZ"}:
+        return expression, tz
+    if tz is not None and zone_name(tz) != zone_name(zone):
+        raise InvalidTrigger(
+            f"cron expression {shown(expression)} names a zone, and tz={shown(tz)} another; leave one out"
+        )
+    return rest, zone
 
 
 @lru_cache(maxsize=4096)

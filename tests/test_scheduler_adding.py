@@ -1,0 +1,101 @@
+"""Jobs that are added at run time, and what a constructor is given by mistake."""
+
+import sqlite3
+
+import pytest
+import redis
+import sqlalchemy
+
+from cronsensus import InvalidOption, Scheduler, UnknownJob, UnsupportedFunction, any_of, at, cron, every
+from tests.typed_jobs import idempotency_key_here
+
+
+@pytest.fixture
+def scheduler():
+    return Scheduler("memory://")
+
+
+def test_a_function_of_a_module_can_be_added_as_it_is(scheduler):
+    with scheduler:
+        job = scheduler.add_job(idempotency_key_here, None, name="nightly")
+        assert job.enqueue(key="x").result("20s") == "default:nightly:x"
+        again = scheduler.add_job(idempotency_key_here, None, name="nightly")
+        assert again.name == "nightly"
+        assert scheduler.add_job("idempotency_key_here", None, name="by name").enqueue().result("20s")
+
+
+def test_what_no_node_could_find_is_refused_with_what_to_write(scheduler):
+    def inner() -> None: ...
+
+    scheduler.store.migrate()
+    for function in (inner, lambda: None, scheduler.add_job, print):
+        with pytest.raises(
+            UnsupportedFunction, match=r"put @scheduler.function\(\) above it, where every node imports"
+        ):
+            scheduler.add_job(function, None, name="nightly")
+    with pytest.raises(UnknownJob, match=r"7 is no function"):
+        scheduler.add_job(7, None, name="nightly")
+
+
+def test_a_function_is_registered_with_parentheses_or_without(scheduler):
+    @scheduler.function
+    def bare() -> int:
+        return 1
+
+    @scheduler.function(name="named")
+    def other() -> int:
+        return 2
+
+    assert (bare(), other()) == (1, 2)
+    with scheduler:
+        assert scheduler.add_job(bare, None, name="a").enqueue().result("20s") == 1
+        assert scheduler.add_job("named", None, name="b").enqueue().result("20s") == 2
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [every("1s", jitter="5s"), cron("* * * * *", jitter="90s"), any_of(every("10s"), every("15s"), jitter="1m")],
+)
+@pytest.mark.parametrize("overlap", ["skip", "queue_one", "cancel_previous"])
+def test_a_jitter_that_reaches_over_the_next_run_is_refused(scheduler, trigger, overlap):
+    with pytest.raises(InvalidOption, match=r"jitter=.* is longer: a run would still wait .* or overlap='allow'"):
+        scheduler.job(trigger, overlap=overlap, name="tick")(lambda: None)
+    assert "tick" not in scheduler.jobs
+    with scheduler:
+        with pytest.raises(InvalidOption, match=r"jitter=.* is longer"):
+            scheduler.add_job(idempotency_key_here, trigger, overlap=overlap, name="tick")
+        scheduler.add_job(idempotency_key_here, every("1h"), overlap=overlap, name="tick")
+        with pytest.raises(InvalidOption, match=r"jitter=.* is longer"):
+            scheduler.change_job("tick", trigger=trigger)
+
+
+@pytest.mark.parametrize("trigger", [every("5s", jitter="5s"), at("2030-01-01T00:00:00Z", jitter="1h"),
+                                     cron("0 9,17 * * *", jitter="1h"), cron("* 9 * * *", jitter="1m")])  # fmt: skip
+def test_a_jitter_up_to_the_next_run_is_fine(scheduler, trigger):
+    assert scheduler.job(trigger, name="tick")(lambda: None).spec.trigger == trigger
+
+
+@pytest.mark.parametrize("overlap", ["allow", "queue"])
+def test_a_job_that_runs_beside_or_after_itself_may_have_any_jitter(scheduler, overlap):
+    assert scheduler.job(every("1s", jitter="5s"), overlap=overlap, name="tick")(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("given", "write"),
+    [
+        (redis.Redis("cache", 6380, db=2, password="s3cret"), r"Scheduler\('redis://:PASSWORD@cache:6380/2'\)"),
+        (sqlalchemy.create_engine("sqlite://"), r"Scheduler\(engine.url.render_as_string\(hide_password=False\)\)"),
+        (sqlite3.connect(":memory:"), r"Scheduler\('sqlite:///FILE'\)"),
+    ],
+    ids=["redis", "engine", "connection"],
+)
+def test_a_client_instead_of_a_url_is_answered_with_the_url(given, write):
+    with pytest.raises(
+        InvalidOption, match=f"opens connections of its own, and so takes a URL; write {write}"
+    ) as refused:
+        Scheduler(given)
+    assert "s3cret" not in str(refused.value)
+    if isinstance(given, sqlite3.Connection):
+        given.close()
+    elif isinstance(given, sqlalchemy.Engine):
+        given.dispose()
