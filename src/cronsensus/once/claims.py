@@ -232,9 +232,14 @@ class Claims:
         for held in behind:
             self.let_go(held)
         for one in left:
-            found = self.store.occurrences(OccurrenceFilter(job=one.wanted.spec.name, key=one.wanted.key), limit=1)
-            if found and found[0].state is State.RUNNING:
-                self._was_left(found[0])
+            try:
+                found = self.store.occurrences(OccurrenceFilter(job=one.wanted.spec.name, key=one.wanted.key), limit=1)
+                if found and found[0].state is State.RUNNING:
+                    self._was_left(found[0])
+            except StoreError:
+                raise  # asked again
+            except Exception:  # noqa: BLE001 - logged; one that cannot be looked at must not hide the others
+                _log.exception("what a call left behind under %s could not be looked at", one.wanted.key)
             with self._lock:
                 self._asked.pop(one, None)
         with self._lock:

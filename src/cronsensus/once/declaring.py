@@ -20,16 +20,14 @@ from cronsensus.triggers import Trigger
 
 if TYPE_CHECKING:
     from cronsensus.once.claims import Claims
-    from cronsensus.once.held import Wanted
-    from cronsensus.once.once import (
+    from cronsensus.once.guarded import (
         Guarded,
         GuardedInTransaction,
         GuardedOrSkipped,
         GuardedOrSkippedInTransaction,
-        KeysOf,
-        Once,
-        WantedOf,
     )
+    from cronsensus.once.held import Wanted
+    from cronsensus.once.once import KeysOf, Once, WantedOf
 
 MOST_CRASHES = 10
 """A call that kills its process must not kill all who call it again."""

@@ -14,13 +14,13 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async
@@ -40,11 +40,6 @@ from cronsensus.once.held import UNSET, Held, Ticket, Wanted
 from cronsensus.once.winning import Got, give_back, winning
 from cronsensus.stores.transacting import no_transactions
 from cronsensus.typed import Types
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from cronsensus.node.hopping import HoppingConnection
 
 _log = Logger("cronsensus.once")
 
@@ -474,44 +469,3 @@ async def _surely(act: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([done])
         raise
-
-
-# --- the types of the decorators -------------------------------------------------------------------------------------
-
-
-class Guarded(Protocol):
-    """What makes a ``Once`` of a function."""
-
-    def __call__(self, function: Callable[P, R]) -> Once[P, R]:
-        """Guard ``function``."""
-
-
-class GuardedOrSkipped(Protocol):
-    """The same where a call may be skipped, and returns ``None`` then."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Once[P, Coroutine[Any, Any, T | None]]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Once[P, R | None]: ...
-
-
-class GuardedInTransaction(Protocol):
-    """The same for a function that gets a connection first, which its callers do not pass."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[HoppingConnection, P], Coroutine[Any, Any, T]]
-    ) -> Once[P, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Connection, P], R]) -> Once[P, R]: ...
-
-
-class GuardedOrSkippedInTransaction(Protocol):
-    """Both."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[HoppingConnection, P], Coroutine[Any, Any, T]]
-    ) -> Once[P, Coroutine[Any, Any, T | None]]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Connection, P], R]) -> Once[P, R | None]: ...

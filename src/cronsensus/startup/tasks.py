@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from cronsensus.config import Settings
     from cronsensus.once.claims import Claims
+    from cronsensus.once.guarded import GuardedOrSkipped
     from cronsensus.once.held import Wanted
-    from cronsensus.once.once import GuardedOrSkipped, How, Once
+    from cronsensus.once.once import How, Once
 
 _log = Logger("cronsensus.startup")
 
