@@ -414,6 +414,28 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
     assert (handle.look().attempt, handle.look().crashes) == (2, 1)
 
 
+def test_what_was_given_back_without_an_answer_is_not_called_refused(stores, nodes, weather):
+    store, _ = stores
+    node = nodes(store, lease="3s")
+    attempts: list[int] = []
+
+    @node.job()
+    async def work(run: Run) -> str:
+        attempts.append(run.attempt)
+        if len(attempts) == 1:
+            await asyncio.Event().wait()
+        return "done"
+
+    with node:
+        handle = work.enqueue()
+        _await(lambda: attempts)
+        weather.lose_answer_of["release"] = 1
+        node._part.node.conductor.holding.lose_session(node._part.node.conductor.lease)
+        assert weather.struck.acquire(timeout=15)
+        assert handle.result("15s") == "done"
+        assert node._part.node.tally.refused == 0
+
+
 def test_an_idle_session_outlives_the_short_lease(stores, nodes):
     store, healthy = stores
     node = nodes(store)

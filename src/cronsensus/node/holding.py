@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
+from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
@@ -85,6 +86,7 @@ class Holding:
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._outcomes: dict[Key, Outcome] = {}
         self._given_back: list[Back] = []
+        self._perhaps_back: set[Key] = set()
         self._committing: dict[Key, Claim] = {}
         """Of those whose outcome is to be sent: the ones whose end a transaction of their own may have written."""
         self._known_since: dict[Key, float] = {}
@@ -312,15 +314,21 @@ class Holding:
         for cut in sorted({one.cut for one in self._given_back}, key=str):
             alike = [one for one in self._given_back if one.cut == cut]
             claims = [one.claim for one in alike]
-            answers = self._store.release(claims, cut=cut) if cut else self._store.release(claims)
+            try:
+                answers = self._store.release(claims, cut=cut) if cut else self._store.release(claims)
+            except StoreError:
+                # It may be done all the same; asked again, the store says that they are not ours any more.
+                self._perhaps_back.update((claim.id, claim.token) for claim in claims)
+                raise
             self._given_back = [one for one in self._given_back if one.cut != cut]
             for one, accepted in zip(alike, answers, strict=True):
                 key = (one.claim.id, one.claim.token)
                 self._known_since.pop(key, None)
-                if accepted:
+                if accepted or key in self._perhaps_back:
                     self.said.remember(key, one)
                 else:
                     self._telling.refused(*key, State.PENDING)
+                self._perhaps_back.discard(key)
 
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
         self._given_back.append(Back(claim, cut))
