@@ -118,7 +118,7 @@ def test_tokens_grow_although_somebody_meddles_with_their_file(folder, content):
 
 
 def test_who_stands_still_while_it_takes_a_token_is_named(folder, monkeypatch):
-    monkeypatch.setattr(in_files, "TOKEN_PATIENCE", 0.05)
+    monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
     with at(folder):
         pass
     file = the_file(folder, ".token")

@@ -617,6 +617,38 @@ class OnePlaceTooMany(BrokenStore):
         return super().lock(name, holder, ttl=ttl, session=session, limit=more)
 
 
+class OwnLimitOnly(BrokenStore):
+    """How many may hold a lock is what the caller says, whatever its holders have said."""
+
+    rejected_by = "test_with_different_limits_the_smallest_in_force_counts"
+
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        with self._changed:
+            for row in self._space.locks.values():
+                row.most = 1000
+            return super().lock(name, holder, ttl=ttl, session=session, limit=limit)
+
+
+class KnownPlacesOnly(BrokenStore):
+    """Of the holders of a lock only those are counted whose place the caller could have."""
+
+    rejected_by = "test_who_wants_a_lock_alone_is_refused_whichever_place_is_held"
+
+    def lock(
+        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
+    ) -> LockGrant | None:
+        with self._changed:
+            beyond = {key: row for key, row in self._space.locks.items() if row.name == name and row.place >= limit}
+            for key in beyond:
+                del self._space.locks[key]
+            try:
+                return super().lock(name, holder, ttl=ttl, session=session, limit=limit)
+            finally:
+                self._space.locks.update(beyond)
+
+
 class PlaceSeenAndTaken(BrokenStore):
     """To look for a free place and to take it are two steps."""
 
@@ -627,7 +659,11 @@ class PlaceSeenAndTaken(BrokenStore):
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
         with self._changed:
-            held = [place for lock, place in self._space.locks if lock == name and self._is_taken(lock, place)]
+            held = [
+                place
+                for lock, place in self._space.locks
+                if lock == name and self._held(self._space.locks[lock, place])
+            ]
             number = self._world.next("place")
         if len(held) >= limit:
             return None

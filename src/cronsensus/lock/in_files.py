@@ -2,8 +2,8 @@
 
 ::
 
-    /var/lock/app/  reindex-5c1f….0.lock   one for each place; locked while it is held, and never removed
-                    reindex-5c1f….token    the last token that was given; locked while one is taken
+    /var/lock/app/  reindex-5c1f….0.lock   one for each place, with its holder's limit; locked while it is held
+                    reindex-5c1f….token    the last token that was given; locked by whoever takes the lock, or looks
 
 The library filelock does the locking: it lets go in a forked child without taking the lock from the parent, and looks
 whether the file that it has locked is still the one under that name.
@@ -46,8 +46,8 @@ _OPTIONS = {"allow_network_fs"}
 _CANNOT_LOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 LOOK_AGAIN = 0.01
 """Seconds between two tries of one who waits."""
-TOKEN_PATIENCE = 5.0
-"""Seconds to wait for others who take a token; each holds that file for microseconds."""
+TURN_PATIENCE = 5.0
+"""Seconds to wait for others who take this lock, or look who has it; each has its turn for microseconds."""
 SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -72,30 +72,37 @@ class FileGate(Gate):
     # --- taking -------------------------------------------------------------------------------------------------------
 
     def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - nobody to look at
-        """Try to lock the file of one place after the other."""
+        """Lock the file of the first place that is free, if no more hold the lock than it and they allow.
+
+        Safe when two do so at the same instant: one after the other has its turn.
+        """
         with self._errors_explained():
             self._make_ready()
-            for place in range(wanted.limit):
+            with self._turn(wanted.name) as turn:
+                held = self._places(wanted.name)
+                if len(held) >= min([wanted.limit, *(most for most in held.values() if most is not None)]):
+                    return None
+                place = next(place for place in range(wanted.limit) if place not in held)
                 files: list[int] = []
                 path = self._path(wanted.name, f".{place}.lock")
                 lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append)
                 try:
                     lock.acquire(blocking=False)
-                except Timeout:
-                    continue
+                except Timeout:  # one of an earlier version, which takes no turns
+                    return None
                 try:
-                    return self._held(wanted, lock, files[0])
+                    os.pwrite(files[0], b"%-15d\n" % wanted.limit, 0)
+                    return self._held(wanted, lock, files[0], self._next_token(turn))
                 except BaseException:
                     lock.release()
                     raise
-            return None
 
-    def _held(self, wanted: Wanted, lock: FileLock, file: int) -> Lease:
+    def _held(self, wanted: Wanted, lock: FileLock, file: int, token: int) -> Lease:
         lease = wanted.trying.lease = Lease(
             self,
             name=wanted.name,
             holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
-            token=self._next_token(wanted.name),
+            token=token,
             ttl=None,
             asked_at=self.clock.monotonic(),
             renew=False,
@@ -104,29 +111,52 @@ class FileGate(Gate):
         )
         return lease
 
-    def _next_token(self, name: str) -> int:
-        """Take a token: higher than the last, and than the time, should somebody have removed the file.
-
-        Safe when two do so at the same instant: the file is locked meanwhile. A process that dies in between leaves
-        the old number or the new, which fit into one write.
-        """
+    @contextmanager
+    def _turn(self, name: str) -> Iterator[int]:
+        """Have this lock's files to oneself, those who only look included; gives the file with the last token."""
         path = self._path(name, ".token")
         files: list[int] = []
         lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append, poll_interval=0.001)
         try:
-            lock.acquire(timeout=TOKEN_PATIENCE)
+            lock.acquire(timeout=TURN_PATIENCE)
         except Timeout:
             raise StoreBusy(
-                f"{path} was locked by another process for {TOKEN_PATIENCE:g} s, which takes microseconds unless that "
+                f"{path} was locked by another process for {TURN_PATIENCE:g} s, which takes microseconds unless that "
                 f"process is stopped; see which: fuser {path}"
             ) from None
         try:
-            last = os.pread(files[0], 32, 0).strip(b"\0\n ")
-            token = max(int(last) + 1 if last.isdigit() else 1, to_micros(self.clock.now()))
-            os.pwrite(files[0], b"%-31d\n" % token, 0)
-            return token
+            yield files[0]
         finally:
             lock.release()
+
+    def _next_token(self, turn: int) -> int:
+        """Take a token: higher than the last, and than the time, should somebody have removed the file.
+
+        Safe when two do so at the same instant: it is done in one's turn. A process that dies in between leaves the
+        old number or the new, which fit into one write.
+        """
+        last = os.pread(turn, 32, 0).strip(b"\0\n ")
+        token = max(int(last) + 1 if last.isdigit() else 1, to_micros(self.clock.now()))
+        os.pwrite(turn, b"%-31d\n" % token, 0)
+        return token
+
+    def _places(self, name: str) -> dict[int, int | None]:
+        """Return for each place that is locked how many may hold the lock, as its holder said.
+
+        To be called in one's turn: to look, a file is locked for a moment, and who wanted it then would be refused.
+        """
+        found: dict[int, int | None] = {}
+        for path in self._directory.glob(f"{self._stem(name)}.*.lock"):
+            place = path.name.split(".")[-2]
+            file = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                said = os.pread(file, 16, 0).strip(b"\0\n ")
+                found[int(place)] = int(said) if said.isdigit() else None
+            finally:
+                os.close(file)
+        return found
 
     # --- holding ------------------------------------------------------------------------------------------------------
 
@@ -155,18 +185,12 @@ class FileGate(Gate):
         return False
 
     def holders(self, name: str) -> int:
-        """Return how many places are locked: try each, for a moment, in a way that two who try do not disturb."""
-        found = 0
+        """Return how many places are locked."""
         with self._errors_explained():
-            for path in self._directory.glob(f"{self._stem(name)}.*.lock"):
-                file = os.open(path, os.O_RDONLY)
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    found += 1
-                finally:
-                    os.close(file)
-        return found
+            if not self._path(name, ".token").exists():
+                return 0
+            with self._turn(name):
+                return len(self._places(name))
 
     def seat(self, name: str) -> Seat:  # noqa: ARG002 - all alike
         """Return a place to wait in: to try again costs a system call, and no server is asked."""

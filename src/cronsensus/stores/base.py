@@ -484,8 +484,9 @@ class Store(ABC):
     ) -> LockGrant | None:
         """Take a place of the named lock for ``holder`` if one is free or overdue; ``None``: all are held.
 
-        A lock has ``limit`` places, counted from 0, of which each has one holder. Callers who name different limits
-        share those that both know, so the largest of the limits is how many may hold it.
+        A lock has ``limit`` places, counted from 0, of which each has one holder. Where callers name different limits,
+        the smallest counts of the caller's own and those of all holders: in a deploy that lowers a limit, a holder that
+        asked to be alone never has company.
 
         Held by a ``session`` it also ends with that session. The token grows with every grant of the name, also after
         an expiry. Not re-entrant: whoever holds the last place gets ``None`` too.

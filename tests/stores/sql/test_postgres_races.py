@@ -20,6 +20,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.sql import defining
 from cronsensus.stores.sql.migrations import MIGRATIONS
 from cronsensus.stores.sql.postgres import PostgresStore
+from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.scene import a_session
 
@@ -313,3 +314,19 @@ def test_progress_that_was_stored_meanwhile_ends_a_repeatable_read_transaction_w
             store.complete_in(connection, claim)
         connection.rollback()
     assert store.occurrence(claim.id).state is State.RUNNING
+
+
+def test_who_waited_for_its_turn_counts_those_who_came_meanwhile(open_postgres):
+    """Its statement began, and saw nobody, before another one took a place that it does not want itself."""
+    store = open_postgres()
+    first = store.lock("name", "first", ttl=LONG, limit=3)
+    other = store.lock("name", "other", ttl=timedelta(microseconds=1), limit=3)
+    assert first is not None
+    assert other is not None
+    assert (store.unlock(first), other.place) == (True, 1)
+    turn = turn_of(*store._place, "name")
+    with holding(store, f"SELECT pg_advisory_xact_lock({turn})") as connection:
+        alone = in_thread(lambda: store.lock("name", "alone", ttl=LONG, limit=1))
+        until_somebody_waits(store, "advisory")
+        connection.execute("UPDATE cronsensus_locks SET lease_until = lease_until + 300000000")
+    assert alone() is None

@@ -104,22 +104,19 @@ class SessionVerbs(Handle):
         check_lock(name, holder, ttl)
         with self._writing():
             owner = None if session is None else self._live_session(session)
-            place = next((number for number in range(limit) if not self._is_taken(name, number)), None)
-            if place is None:
+            held = {row.place: row.most for row in self._space.locks.values() if row.name == name and self._held(row)}
+            if len(held) >= min([limit, *held.values()]):
                 return None
+            place = next(number for number in range(limit) if number not in held)
             row = self._space.locks.get((name, place))
             if row is not None:
                 self._free(row)
             grant = LockGrant(name=name, holder=holder, token=self._world.next_token(), place=place, session=session)
-            row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl))
+            row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl), limit)
             self._space.locks[name, place] = row
             if owner is not None:
                 owner.locks.add((name, place))
             return grant
-
-    def _is_taken(self, name: str, place: int) -> bool:
-        row = self._space.locks.get((name, place))
-        return row is not None and self._held(row)
 
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""

@@ -167,7 +167,7 @@ class SessionRow:
 
 @dataclass(slots=True, eq=False)
 class LockRow:
-    """A held place of a lock. ``until`` is on the monotonic clock."""
+    """A held place of a lock. ``until`` is on the monotonic clock; ``most`` may hold it, as its holder said."""
 
     name: str
     place: int
@@ -176,6 +176,7 @@ class LockRow:
     token: int
     acquired_at: datetime
     until: float
+    most: int
 
 
 class World:

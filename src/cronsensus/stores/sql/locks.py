@@ -5,6 +5,7 @@ Tokens come from the store's one counter, so they grow with every grant of a nam
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -46,14 +47,12 @@ _GRANTED = and_(
 )
 """A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced."""
 _LOOK = select(
-    select(func.count()).where(_NAMED, _l.place < bindparam("limit"), HELD).scalar_subquery().label("held"),
+    select(func.count()).where(_NAMED, HELD).scalar_subquery().label("held"),
+    select(func.min(_l.most)).where(_NAMED, HELD).scalar_subquery().label("most"),
     exists().where(MINE, ALIVE).label("alive"),
 )
 _PLACES = (
-    select(_l.place, _l.session, HELD.label("held"))
-    .where(_NAMED, _l.place < bindparam("limit"))
-    .order_by(_l.place)
-    .with_for_update(of=locks)
+    select(_l.place, _l.session, _l.most, HELD.label("held")).where(_NAMED).order_by(_l.place).with_for_update(of=locks)
 )
 _ONE_PLACE = select(_l.session, HELD.label("held")).where(_PLACE).with_for_update(of=locks)
 _LOCK_OWNER = select(_s.id).where(_s.namespace == bindparam("space"), _s.id == bindparam("owner")).with_for_update()
@@ -63,12 +62,13 @@ _GRANT = (
     .values(
         {
             name: bindparam(f"new_{name}")
-            for name in ("holder", "session", "token", "acquired_at", "lease_until", "epoch")
+            for name in ("holder", "session", "token", "acquired_at", "lease_until", "most", "epoch")
         }
     )
 )
 _EXTEND = update(locks).where(_GRANTED, HELD).values(lease_until=bindparam("until"))
 _UNLOCK = delete(locks).where(_GRANTED, HELD)
+_LEAVE = delete(locks).where(_PLACE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +89,49 @@ def is_taken(tx: Transaction, wanted: Wanted) -> bool:
         LeaseLost: the session is not alive.
     """
     session = wanted.session or ""
-    seen = tx.rows(_LOOK, space=tx.namespace, lock=wanted.name, limit=wanted.limit, session=session, **tx.clocks)[0]
+    seen = tx.rows(_LOOK, space=tx.namespace, lock=wanted.name, session=session, **tx.clocks)[0]
     if wanted.session is not None and not seen.alive:
         raise not_alive(wanted.session)
-    return bool(seen.held >= wanted.limit)
+    return bool(seen.held >= _room(wanted, [seen.most]))
 
 
 def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
-    """Take the first place that is free or overdue.
+    """Take the first place that is free or overdue, if no more hold the lock than it and they allow.
 
-    Safe when two want it at the same instant: (namespace, name, place) is the primary key, so one INSERT goes in, and
-    the other caller goes on to the next place; an overdue row is locked before it is replaced. The token is taken last,
-    when nobody else can get the place before this transaction has ended.
+    Safe when several want it at the same instant: each locks the row of place 0 first, or inserts it, of which
+    (namespace, name, place) as the primary key lets only one do so; the others wait there. Only then does it read who
+    holds the lock. The token is taken last, when nobody else can get a place before this transaction has ended.
 
     Raises:
         LeaseLost: the session is not alive.
     """
     if wanted.session is not None:
         require_alive(tx, wanted.session)
-    rows = tx.rows(_PLACES, space=tx.namespace, lock=wanted.name, limit=wanted.limit, **tx.clocks)
-    there = {row.place: row for row in rows}
-    for place in range(wanted.limit):
-        row = there.get(place)
-        if _insert(tx, wanted, place) if row is None else _is_overdue(tx, wanted.name, place, row):
-            return _grant(tx, wanted, place)
+    rows, first = _places(tx, wanted), False
+    while 0 not in rows:
+        first = _insert(tx, wanted, 0)
+        rows = _places(tx, wanted)
+    if first:
+        del rows[0]
+    held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, place, row)}
+    if len(held) >= _room(wanted, held.values()):
+        if first:
+            tx.change(_LEAVE, space=tx.namespace, lock=wanted.name, at=0)
+        return None
+    place = next(place for place in range(wanted.limit) if place not in held)
+    if place in rows or (place == 0 and first) or _insert(tx, wanted, place):
+        return _grant(tx, wanted, place)
     return None
+
+
+def _places(tx: Transaction, wanted: Wanted) -> dict[int, AnyRow]:
+    rows = tx.rows(_PLACES, space=tx.namespace, lock=wanted.name, **tx.clocks)
+    return {row.place: row for row in rows}
+
+
+def _room(wanted: Wanted, of_holders: Iterable[int | None]) -> int:
+    """Return how many may hold the lock, by the caller's limit and those of its holders."""
+    return min([wanted.limit, *(most for most in of_holders if most is not None)])
 
 
 def _insert(tx: Transaction, wanted: Wanted, place: int) -> bool:
@@ -149,6 +167,7 @@ def _holding(tx: Transaction, wanted: Wanted, token: int) -> dict[str, Any]:
         "token": token,
         "acquired_at": tx.now,
         "lease_until": tx.lease_now + wanted.ttl // _MICROSECOND,
+        "most": wanted.limit,
         "epoch": tx.epoch,
     }
 

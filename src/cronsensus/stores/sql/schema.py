@@ -433,6 +433,8 @@ locks = Table(
     Column("token", Big, nullable=False),
     Column("acquired_at", Big, nullable=False),
     Column("lease_until", Big, nullable=False),
+    # Since version 2: how many may hold it, as this holder said; a row of version 1 has none.
+    Column("most", Integer),
     Column("epoch", _word(64), nullable=False),
     *_partial("cronsensus_locks_of_session", "namespace", "session", where="session IS NOT NULL"),
     **_TABLE,

@@ -266,12 +266,39 @@ class Locks(Scene):
         assert [0, 1, 2] == sorted(grant.place for _ in range(3) if (grant := self.place("h4")) is not None)
         assert self.place("h5") is None
 
-    def test_with_different_limits_the_largest_counts(self) -> None:
-        assert self.place("h0", limit=1) is not None
-        assert self.place("h1", limit=1) is None
-        assert self.place("h1", limit=2) is not None
-        assert self.place("h2", limit=2) is None
-        assert self.place("h2", limit=1) is None
+    def test_with_different_limits_the_smallest_in_force_counts(self) -> None:
+        alone = self.place("h0", limit=1)
+        assert alone is not None
+        assert self.place("h1", limit=3) is None
+        assert self.store.unlock(alone)
+        assert self.place("h2", limit=3) is not None
+        assert self.place("h3", limit=1) is None
+        assert self.place("h4", limit=2) is not None
+        assert self.place("h5", limit=3) is None
+
+    def test_who_wants_a_lock_alone_is_refused_whichever_place_is_held(self) -> None:
+        first, second = self.place("h0"), self.place("h1")
+        assert first is not None
+        assert second is not None
+        assert self.store.unlock(first)
+        assert self.place("alone", limit=1) is None
+        again = self.place("h2")
+        assert again is not None
+        assert self.store.unlock(again)
+        assert self.store.unlock(second)
+        assert self.place("alone", limit=1) is not None
+        assert ["alone"] == [view.holder for view in self.store.locks()]
+
+    def test_the_limit_of_one_who_holds_no_more_is_not_in_force(self) -> None:
+        self.session()
+        self.place("h0", limit=1)
+        self.lease_out()
+        assert self.place("h1") is not None
+        self.session("s2")
+        assert self.place("h2", limit=2, session="s2") is not None
+        assert self.place("h3") is None
+        self.store.close_session("s2")
+        assert [True, True, False] == [self.place(f"h{number}") is not None for number in (4, 5, 6)]
 
     def test_a_place_says_nothing_of_other_names(self) -> None:
         grant = self.place("h0", limit=2)

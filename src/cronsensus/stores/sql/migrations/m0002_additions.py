@@ -1,4 +1,4 @@
-"""Version 2: the columns, tables and indexes after version 1; how tokens are taken on PostgreSQL. Floor 3."""
+"""Version 2: the columns, tables and indexes after version 1; functions on PostgreSQL. Floor 3."""
 
 from __future__ import annotations
 
@@ -29,6 +29,24 @@ END
 $function$
 """
 
+# Volatile, so it sees what others have committed by now, also where the statement that calls it began before. Whose
+# session is overdue counts as a holder here: it may be renewing. ``come`` makes it wait for the caller's turn.
+_LOCK_HAS_ROOM = """
+CREATE OR REPLACE FUNCTION {schema}cronsensus_lock_has_room(
+    come text, space text, lock text, wanted integer, boot text, at bigint
+) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $function$
+BEGIN
+    RETURN (
+        SELECT count(*) < least(wanted, min(l.most)) FROM {schema}cronsensus_locks l
+        WHERE l.namespace = space AND l.name = lock AND l.epoch = boot AND l.lease_until > at
+            AND (l.session IS NULL OR EXISTS (
+                SELECT FROM {schema}cronsensus_sessions o
+                WHERE o.namespace = space AND o.id = l.session AND o.ended_at IS NULL AND o.epoch = boot))
+    );
+END
+$function$
+"""
+
 
 def upgrade(connection: Connection) -> None:
     """Add what version 1 did not have; a new store was made with it."""
@@ -37,3 +55,4 @@ def upgrade(connection: Connection) -> None:
         place = connection.get_execution_options().get("schema_translate_map", {}).get(tokens.schema)
         schema = "" if place is None else f'"{place}".'
         connection.exec_driver_sql(_TAKE_TOKENS.format(schema=schema))
+        connection.exec_driver_sql(_LOCK_HAS_ROOM.format(schema=schema))

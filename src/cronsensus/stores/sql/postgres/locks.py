@@ -28,6 +28,8 @@ l.epoch = {epoch} AND l.lease_until > {clock} AND (l.session IS NULL OR EXISTS (
     WHERE o.namespace = l.namespace AND o.id = l.session
         AND o.ended_at IS NULL AND o.epoch = {epoch} AND o.lease_until > {clock}))
 """
+# Who holds it is seen as it was when the statement began, which may have been before others had their turn. So what
+# counts is asked again after the turn has come, by a function that sees the rows as they are then (m0002_additions).
 # An overdue row is replaced only if its own time is over, by the row as it is once nobody else is changing it. Where it
 # is its session's time that is over, the statement takes nothing: that session may be renewing its lease right now.
 _TAKE = """
@@ -35,22 +37,26 @@ WITH me AS (
     SELECT 1 AS alive FROM {schema}.cronsensus_sessions
     WHERE namespace = $1::text AND id = $4::text AND ended_at IS NULL AND epoch = {epoch} AND lease_until > {clock}
 ), held AS (
-    SELECT l.place FROM {schema}.cronsensus_locks l
-    WHERE l.namespace = $1::text AND l.name = $2::text AND l.place < $6::int AND {held}
+    SELECT l.place, l.most FROM {schema}.cronsensus_locks l
+    WHERE l.namespace = $1::text AND l.name = $2::text AND {held}
 ), free AS (
-    SELECT min(n) AS place FROM generate_series(0, $6::int - 1) n WHERE n NOT IN (SELECT place FROM held)
+    SELECT min(n) AS place FROM generate_series(0, $6::int - 1) n
+    WHERE n NOT IN (SELECT place FROM held)
+        AND (SELECT count(*) FROM held) < least($6::int, (SELECT min(most) FROM held))
 ), turn AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock($7::bigint) FROM free
+    SELECT pg_advisory_xact_lock($7::bigint)::text AS come FROM free
     WHERE free.place IS NOT NULL AND ($4::text IS NULL OR EXISTS (SELECT FROM me))
 ), taken AS (
     INSERT INTO {schema}.cronsensus_locks AS l
-        (namespace, name, place, holder, session, token, acquired_at, lease_until, epoch)
+        (namespace, name, place, holder, session, token, acquired_at, lease_until, most, epoch)
     SELECT $1::text, $2::text, free.place, $3::text, $4::text, {token},
-        {clock}, {clock} + $5::bigint, {epoch}
+        {clock}, {clock} + $5::bigint, $6::int, {epoch}
     FROM turn, free
+    WHERE {schema}.cronsensus_lock_has_room(turn.come, $1::text, $2::text, $6::int, {epoch}, {clock})
     ON CONFLICT (namespace, name, place) DO UPDATE SET
         holder = excluded.holder, session = excluded.session, token = excluded.token,
-        acquired_at = excluded.acquired_at, lease_until = excluded.lease_until, epoch = excluded.epoch
+        acquired_at = excluded.acquired_at, lease_until = excluded.lease_until, most = excluded.most,
+        epoch = excluded.epoch
     WHERE l.epoch <> excluded.epoch OR l.lease_until <= {clock}
     RETURNING token, place
 )

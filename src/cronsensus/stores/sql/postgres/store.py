@@ -147,10 +147,10 @@ class PostgresStore(SqlStore):
     ) -> LockGrant | None:
         """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
         check_lock(name, holder, ttl)
-        if self._is_pooled():  # it wants each statement to bring its settings
-            return super().lock(name, holder, ttl=ttl, session=session, limit=limit)
         wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
+        if self._is_pooled():  # it wants each statement to bring its settings
+            return None if self._is_locked(wanted) else self._lock_with_care(wanted, turn)
         given = (self.namespace, name, holder, session, ttl // _MICROSECOND, limit, turn)
         for _ in range(2):  # the place that seemed free was taken in this moment: look again
             answer = self._run(self._statements.take, *given).fetchone()
@@ -162,6 +162,11 @@ class PostgresStore(SqlStore):
             if not seemed_free:
                 return None
         return self._lock_with_care(wanted, turn)
+
+    @repeated
+    def _is_locked(self, wanted: locks.Wanted) -> bool:
+        with self._reading() as tx:
+            return locks.is_taken(tx, wanted)
 
     @repeated
     def _lock_with_care(self, wanted: locks.Wanted, turn: int) -> LockGrant | None:
