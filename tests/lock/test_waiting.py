@@ -8,6 +8,7 @@ import pytest
 
 from cronsensus import Lock
 from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.errors import StoreUnavailable
 from cronsensus.lock.in_store import StoreGate
 from cronsensus.lock.seat import POLLS, SEEN_FOR, PollingSeat
 from cronsensus.lock.waiting import Room, RoomSeat
@@ -101,6 +102,60 @@ def test_who_is_told_in_vain_tells_the_next(room, place):
     one.leave()
     place.tell("name")
     place.wait_until(("call next", "name"))
+
+
+def test_who_gives_up_after_it_was_told_passes_it_on_here_and_else_to_the_next_process(room, place):
+    first, second = seat(room), seat(room)
+    first.stand()
+    second.stand()
+    place.tell("name")
+    assert first.wait(PATIENCE)
+    first.give_up()
+    assert second.wait(PATIENCE)
+    assert ("call next", "name") not in place.done
+    second.give_up()
+    place.wait_until(("call next", "name"))
+
+
+def test_who_has_left_does_not_stand_again_when_a_thread_comes_late_with_it(room, place):
+    """A task was cancelled while a thread of the pool was about to stand in line for it."""
+    gone, one = seat(room), seat(room)
+    gone.leave()
+    gone.stand()
+    one.stand()
+    place.tell("name")
+    assert one.wait(PATIENCE)
+    assert not gone.wait(0)
+
+
+def test_what_fails_because_the_room_is_closed_is_no_mistake(room, place, caplog):
+    one = seat(room)
+    one.stand()
+    place.wait_until(("join", "name"))
+
+    def hear(timeout: float) -> list[str]:
+        room.close()
+        raise AttributeError("'NoneType' object has no attribute 'readline'")
+
+    place.hear = hear
+    place.tell("other")
+    thread = room._thread
+    if thread is not None:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert "a mistake in cronsensus" not in caplog.text
+
+
+def test_a_redis_handle_that_is_closed_under_the_hands_of_a_verb_says_so(redis_url):
+    store = open_store(redis_url)
+    store.now()
+
+    def talk(wire):
+        store.close()
+        raise ValueError("I/O operation on closed file.")
+
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        store._link._lend(talk)  # type: ignore[attr-defined]
 
 
 def test_news_is_heard_although_nobody_waits_any_more(room, place):

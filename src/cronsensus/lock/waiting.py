@@ -147,6 +147,8 @@ class Room:
                 _log.debug("no news of locks for now, waiters look by themselves: %s", error)
                 self._begin_again(line)
             except Exception:  # noqa: BLE001 - logged
+                if self._closed:  # under the hands of whatever waits or joins just now
+                    continue
                 _log.exception("a mistake in cronsensus; please report it. Waiters look by themselves meanwhile")
                 self._begin_again(line)
 

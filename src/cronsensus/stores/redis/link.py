@@ -178,7 +178,7 @@ class Link:
 
     def _lend(self, talk: Callable[[Wire], Answer]) -> Answer:
         if self._closed.is_set():
-            raise StoreUnavailable(f"this handle on {self.where} was closed; open the store again with open_store()")
+            raise self._was_closed()
         pool = self._route.pool()
         warm = self._take_warm(pool)
         connection = warm.wire if warm else pool.get_connection()
@@ -190,11 +190,18 @@ class Link:
         except exceptions.ResponseError:
             in_order = True
             raise
+        except (AttributeError, ValueError) as error:
+            if not self._closed.is_set():
+                raise
+            raise self._was_closed() from error  # by another thread, under the driver's hands
         finally:
             if not in_order:
                 connection.disconnect()
             if not (in_order and self._keep_warm(warm, pool, connection)):
                 pool.release(connection)
+
+    def _was_closed(self) -> StoreUnavailable:
+        return StoreUnavailable(f"this handle on {self.where} was closed; open the store again with open_store()")
 
     # --- connections that were in use a moment ago --------------------------------------------------------------------
 
