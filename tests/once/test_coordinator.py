@@ -217,3 +217,18 @@ def test_a_worker_that_leaves_frees_what_it_held(start):
     assert holder("acquire")
     holder.leave()
     assert other("acquire")
+
+
+def test_a_default_folder_that_others_may_write_in_is_not_trusted(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("TASK_LOCK_DIR", raising=False)
+    folder = tmp_path / f"cronsensus-locks-{os.getuid()}"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    assert asyncio.run(StartupCoordinator("memory://q").acquire("warm"))
+    assert "not a folder of this user's alone" in caplog.text
+    assert list(folder.iterdir()) == []
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(StartupCoordinator(NOWHERE).acquire("other"))
+    folder.chmod(0o700)
+    assert asyncio.run(StartupCoordinator(NOWHERE).acquire("third"))

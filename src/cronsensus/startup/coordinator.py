@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -64,7 +65,9 @@ class StartupCoordinator:
         self._url = where if isinstance(where, str) else url_of(where)
         self._fallback = fallback
         # Named once, here: the program may change its working directory later.
-        self._folder = Path(lock_dir or os.environ.get(LOCK_DIR) or _own_folder()).expanduser().absolute()
+        given = lock_dir or os.environ.get(LOCK_DIR)
+        self._folder = Path(given or _own_folder()).expanduser().absolute()
+        self._is_own_folder = not given
         self.single_instance = _switch() if single_instance is None else single_instance
         self._held: dict[str, list[Lease]] = {}
         self._process = os.getpid()
@@ -135,7 +138,7 @@ class StartupCoordinator:
         """Take the lock on a file; ``False``: another worker has it. Where files cannot be locked, go on without."""
         on_file = Lock(f"file://{quote(str(self._folder))}", name, ttl=ttl, blocking=False)
         try:
-            await asyncio.to_thread(self._folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+            await asyncio.to_thread(self._make_folder)
             lease = await _won(on_file)
             if lease is None:
                 return False
@@ -144,6 +147,11 @@ class StartupCoordinator:
         else:
             locks.append(lease)
         return True
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._is_own_folder:
+            _require_ours(self._folder)
 
     async def _release(self, name: str) -> bool:
         self._notice_fork()
@@ -190,6 +198,21 @@ async def _won(lock: Lock) -> Lease | None:
 def _own_folder() -> str:
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     return str(Path(tempfile.gettempdir()) / f"cronsensus-locks-{user}")
+
+
+def _require_ours(folder: Path) -> None:
+    """Raise unless only this user can write in a folder: its name is known, and anybody may have made it before.
+
+    Raises:
+        PermissionError: it is another user's, or others may write there, or it is a link.
+    """
+    seen = folder.lstat()
+    if hasattr(os, "getuid") and (not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o022):
+        raise PermissionError(
+            f"{folder} is not a folder of this user's alone (owner {seen.st_uid}, mode {stat.filemode(seen.st_mode)}), "
+            "so others could remove or redirect its lock files; remove it, or name another one with lock_dir= or "
+            f"{LOCK_DIR}"
+        )
 
 
 def _switch() -> bool:
