@@ -230,6 +230,15 @@ def test_extending_counts_from_what_is_left_or_from_now(timed):
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
+def test_a_lock_that_is_extended_to_no_time_at_all_is_over(timed):
+    lock = lock_at(timed, "name")
+    lock.acquire()
+    lost = lock.lost
+    assert lock.extend(0, replace_ttl=True)
+    assert lost.wait(PATIENCE)
+    assert in_thread(lambda: lock_at(timed, "name").acquire(blocking_timeout=PATIENCE))
+
+
 def test_what_is_not_ours_any_more_is_neither_released_nor_extended(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()

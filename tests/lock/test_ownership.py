@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, contextmanager
@@ -13,6 +14,7 @@ import pytest
 
 from cronsensus import LeaseLost, Lock, NotTheHolder, Run, Scheduler
 from cronsensus.lock import Lease
+from cronsensus.lock.in_store import StoreGate
 from tests.lock.places import lock_at, shortest
 
 PATIENCE = 60.0
@@ -221,6 +223,23 @@ def test_a_lease_that_is_not_renewed_ends_with_its_ttl_and_not_with_its_owner(ti
     gc.collect()
     assert lock_at(timed, "name").locked()
     assert not lock_at(timed, "name").acquire(blocking=False)
+
+
+def test_what_was_dropped_needs_no_session_once_its_ttl_is_over(url):
+    lock = Lock(url, "name", ttl="200ms", renew=False)
+    lock.acquire()
+    gate = lock._gate()
+    assert isinstance(gate, StoreGate)
+    lost = lock.lost
+    assert lost.wait(PATIENCE)
+    assert not gate.idle
+    del lock, lost
+    gc.collect()
+    gate._guest._wake.set()
+    until = time.monotonic() + PATIENCE
+    while not gate.idle:
+        assert time.monotonic() < until
+        threading.Event().wait(0.01)
 
 
 def test_after_its_lease_ran_out_a_thread_may_acquire_again(timed):

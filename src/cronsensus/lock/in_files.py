@@ -29,7 +29,7 @@ from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy, StoreUnavailable
 from cronsensus.instants import to_micros
 from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import Lease
+from cronsensus.lock.lease import Lease, Tended
 from cronsensus.lock.seat import Seat
 from cronsensus.model.job import check_name, unknown_option
 from cronsensus.stores.base import Store
@@ -174,7 +174,7 @@ class FileGate(Gate):
     def watch(self, lease: Lease) -> None:
         """Do nothing: it ends when it is released, or with this process."""
 
-    def forget(self, lease: Lease) -> None:
+    def forget(self, lease: Tended) -> None:
         """Do nothing: nothing is renewed."""
 
     def is_held(self, lease: Lease) -> bool:

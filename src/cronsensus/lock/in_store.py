@@ -13,7 +13,7 @@ from functools import partial
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import RENEWALS, Lease
+from cronsensus.lock.lease import RENEWALS, Lease, Tended
 from cronsensus.lock.seat import PollingSeat, Seat
 from cronsensus.lock.waiting import Room, RoomSeat, tells
 from cronsensus.lock.watching import Watch
@@ -181,10 +181,10 @@ class StoreGate(Gate):
         """Whether it is worth to ask a second time at once: where the connection broke, not where nobody answers."""
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
-    def forget(self, lease: Lease) -> None:
+    def forget(self, lease: Tended) -> None:
         """Renew and watch this no more."""
-        self._guest.forget(lease.tended)
-        self._watch.end(lease.tended)
+        self._guest.forget(lease)
+        self._watch.end(lease)
 
     def watch(self, lease: Lease) -> None:
         """See to it that its end is noticed."""

@@ -49,7 +49,7 @@ class Place(ABC):
         """See to it that its end is noticed, which may be sooner than it was. Asks no store."""
 
     @abstractmethod
-    def forget(self, lease: Lease) -> None:
+    def forget(self, lease: Tended) -> None:
         """Renew and watch this no more. Asks no store."""
 
     @abstractmethod
@@ -63,16 +63,25 @@ class Tended:
     So what nobody can release any more is noticed by Python itself; see ``Lease.__del__``.
     """
 
-    __slots__ = ("__weakref__", "_lease", "session")
+    __slots__ = ("__weakref__", "_lease", "_place", "ends", "session")
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, place: Place) -> None:
         self.session = lease.session
+        self.ends = float("-inf")
+        """When a lease that was dropped ends by itself; its session must last until then."""
+        self._place = place
         self._lease = weakref.ref(lease)
 
     def step(self, store: Store | None = None) -> float:
         """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
         lease = self._lease()
-        return LONG if lease is None else lease.step(store)
+        if lease is not None:
+            return lease.step(store)
+        left = self.ends - self._place.clock.monotonic()
+        if left <= 0:
+            self._place.forget(self)
+            return LONG
+        return left
 
     @property
     def expires_in(self) -> float:
@@ -166,7 +175,7 @@ class Lease:
         self._why = ""
         self._lost: weakref.ref[Lost] | None = None
         self._ends, self._trusted_until = _ends(asked_at, ttl)
-        self.tended = Tended(self)
+        self.tended = Tended(self, place)
         begin_holding(self.tended)
         self._released = False  # last: from here on it is freed when it is dropped
 
@@ -268,7 +277,7 @@ class Lease:
         self._forget()
 
     def _forget(self) -> None:
-        self._place.forget(self)
+        self._place.forget(self.tended)
         end_holding(self.tended)
 
     def abandon(self, why: str = "") -> None:
@@ -293,7 +302,8 @@ class Lease:
         """Free what nobody can release any more: both the lease and its ``Lock`` are gone."""
         if self._released:
             return
-        if self.is_ours and self.ends_with_its_owner:
+        self.tended.ends = self._ends
+        if self.ends_with_its_owner and self.trusted:
             drop(lambda: self.abandon("its Lock object was dropped; keep it for as long as the lock is to be held"))
         else:
             end_holding(self.tended)
@@ -390,7 +400,7 @@ class Lease:
 
     def thread_ended(self) -> None:
         """Be told that the thread that it belongs to is over."""
-        if not self._released and self.ends_with_its_owner:
+        if not self._released and self.ends_with_its_owner and self.trusted:
             drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
 
     def step(self, store: Store | None = None) -> float:

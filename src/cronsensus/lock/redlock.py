@@ -236,7 +236,7 @@ class RedlockGate(Gate):
         """
         keys, mine = self._keys(lease.name), _holder(lease)
         extended = self._masters.ask(
-            _EXTEND, keys, mine, _millis(ttl), enough=self._decided(bool), worth_asking_for=_patience(ttl)
+            _EXTEND, keys, mine, _millis(ttl), enough=self._decided(bool), worth_asking_for=SLOWEST
         )
         if self._majority_of(extended):
             return True
@@ -247,10 +247,10 @@ class RedlockGate(Gate):
         """See to it that its end is noticed."""
         self._watch.begin(lease.tended)
 
-    def forget(self, lease: Lease) -> None:
+    def forget(self, lease: Tended) -> None:
         """Renew and watch this no more."""
-        self._watch.end(lease.tended)
-        renewal = self._renewals.pop(lease.tended, None)
+        self._watch.end(lease)
+        renewal = self._renewals.pop(lease, None)
         if renewal is not None:
             renewal.cancel()
 
@@ -353,7 +353,7 @@ def _granted(answer: Any) -> bool:
 
 
 def _millis(time: timedelta) -> bytes:
-    return b"%d" % (time // _MILLISECOND)
+    return b"%d" % max(1, time // _MILLISECOND)  # Redis refuses a key that lasts for no time
 
 
 def _patience(ttl: timedelta) -> float:
