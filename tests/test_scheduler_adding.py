@@ -1,12 +1,28 @@
+# mypy: disable-error-code="union-attr"
 """Jobs that are added at run time, and what a constructor is given by mistake."""
 
 import sqlite3
+import threading
+import time
 
 import pytest
 import redis
 import sqlalchemy
 
-from cronsensus import InvalidOption, Scheduler, UnknownJob, UnsupportedFunction, any_of, at, cron, every
+from cronsensus import (
+    InvalidOption,
+    InvalidTrigger,
+    Run,
+    Scheduler,
+    UnknownJob,
+    UnsupportedFunction,
+    any_of,
+    at,
+    cron,
+    current_run,
+    every,
+)
+from cronsensus.model.occurrence import OccurrenceFilter
 from tests.typed_jobs import idempotency_key_here
 
 
@@ -99,3 +115,64 @@ def test_a_client_instead_of_a_url_is_answered_with_the_url(given, write):
         given.close()
     elif isinstance(given, sqlalchemy.Engine):
         given.dispose()
+
+
+@pytest.mark.parametrize("path", ["C:\\data\\jobs.db", "C:/data/jobs.db", "/d:/jobs.db"])
+def test_a_drive_of_windows_is_no_file_of_that_name(path):
+    with pytest.raises(
+        InvalidOption, match=r"names a drive of Windows, and this system has none; write sqlite:////abs"
+    ):
+        Scheduler(f"sqlite:///{path}").store.migrate()
+
+
+@pytest.mark.parametrize("text", ["every 5min", "@every 5min", "5min"])
+def test_an_interval_in_words_is_answered_with_every(scheduler, text):
+    with pytest.raises(InvalidTrigger, match=r"is text, not a trigger; write every\('5min'\)"):
+        scheduler.job(text)
+
+
+def test_a_run_in_the_key_of_a_guard_is_answered_with_what_to_write(scheduler):
+    with pytest.raises(
+        InvalidOption, match=r"has no argument 'run_key', it has order; inside a job pass it run.idempotency"
+    ):
+
+        @scheduler.once(key="{run_key}")
+        def charge(order: int) -> None: ...
+
+
+def test_a_guard_may_take_the_key_of_the_run_that_calls_it(scheduler):
+    charged = []
+
+    @scheduler.once(key=lambda amount: current_run().idempotency_key)
+    def charge(amount):
+        charged.append(amount)
+        return amount
+
+    @scheduler.job(retries=1, retry_delay=0)
+    def pay(run: Run):
+        charge(7)
+        if run.attempt == 1:
+            raise ValueError
+        return charge(7)
+
+    with scheduler:
+        assert pay.enqueue().result("20s") == 7
+    assert charged == [7]
+
+
+@pytest.mark.parametrize(("grace", "state"), [(None, "succeeded"), ("1m", "missed")])
+def test_an_instant_of_long_ago_runs_at_once_unless_grace_forbids_it(scheduler, grace, state):
+    @scheduler.job(at("2020-01-01T00:00:00Z"), grace=grace)
+    def late() -> None: ...
+
+    def found() -> set[str]:
+        runs = scheduler.store.occurrences(OccurrenceFilter(), limit=5)
+        verdicts = scheduler.store.ranges("late", limit=5)
+        return {str(one.state) for one in runs if one.state.final} | {str(one.range.state) for one in verdicts}
+
+    with scheduler:
+        pause = threading.Event()
+        until = time.monotonic() + 30
+        while not found() and time.monotonic() < until:
+            pause.wait(0.01)
+        assert found() == {state}

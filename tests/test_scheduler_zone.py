@@ -1,3 +1,4 @@
+# mypy: disable-error-code="union-attr,attr-defined"
 """The time zone of triggers that name none."""
 
 from datetime import UTC, datetime

@@ -168,7 +168,8 @@ def require_trigger(trigger: object) -> Trigger | None:
     if trigger is None or isinstance(trigger, Trigger):
         return trigger
     if isinstance(trigger, str):
-        right = f"every({trigger!r})" if _is_duration(trigger) else f"cron({trigger!r}), or every('5m')"
+        period = trigger.strip().removeprefix("@").removeprefix("every ").strip()
+        right = f"every({period!r})" if _is_duration(period) else f"cron({trigger!r}), or every('5m')"
         raise InvalidTrigger(f"{trigger!r} is text, not a trigger; write {right}")
     if callable(trigger):
         raise InvalidTrigger(

@@ -294,6 +294,9 @@ def require_argument(option: str, field: str, name: str, signature: inspect.Sign
     close = get_close_matches(named, known, n=1)
     has = f"it has {', '.join(known)}" if known else "it has none"
     hint = f"; did you mean {{{close[0]}}}?" if close else ""
+    if named in {"run", "run_key", "idempotency_key"}:
+        hint = "; inside a job pass it run.idempotency_key as an argument, or write key=lambda *args: …"
+        hint = hint.replace("…", "current_run().idempotency_key")
     raise InvalidOption(f"{option}: {name}() has no argument {named!r}, {has}{hint}")
 
 

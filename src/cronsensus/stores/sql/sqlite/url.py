@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -50,6 +51,12 @@ def read_url(url: str) -> SqliteUrl:
         raise InvalidOption(
             f"{url!r} names no file: an SQLite database in memory cannot be shared between processes; "
             "for tests and single processes use memory://, else sqlite:///path/to/file.db"
+        )
+    if re.match(r"/?[A-Za-z]:[\\/]", name):
+        # Here it would be a file of that name in the current folder.
+        raise InvalidOption(
+            f"{url!r} names a drive of Windows, and this system has none; write sqlite:////absolute/path.db (under WSL "
+            f"the drive is /mnt/{name.lstrip('/')[0].lower()})"
         )
     if "\0" in name:
         raise InvalidOption(f"{url!r}: a path cannot hold NUL")
