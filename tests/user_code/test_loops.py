@@ -114,3 +114,52 @@ def test_a_task_that_the_application_cancels_on_its_loop_has_failed():
             assert "not by cronsensus" in one.error.message
 
     asyncio.run(main())
+
+
+def test_a_thread_that_a_cut_off_job_awaits_does_not_keep_the_process(tmp_path):
+    text = """
+        @scheduler.job()
+        async def slow():
+            say("begins")
+            await asyncio.to_thread(time.sleep, 100)
+        slow.enqueue(key="k")
+        say("run", scheduler.run("10ms"))
+    """
+    with started(tmp_path, text) as program:
+        program.read_until("begins")
+        program.process.send_signal(signal.SIGTERM)
+        assert program.end(60) == 0
+        assert program.lines[-1] == "run False"
+    assert program.occurrences()["k"].state == "pending"
+
+
+def test_many_calls_on_threads_from_the_nodes_own_loop_come_back_in_order_with_what_they_raised():
+    scheduler = Scheduler(f"memory://loops-{next(_names)}")
+
+    @scheduler.job()
+    async def work() -> list[Any]:
+        async def one(number: int) -> Any:
+            return await asyncio.to_thread(lambda: 10 // number)
+
+        return [str(one) for one in await asyncio.gather(*map(one, range(100)), return_exceptions=True)]
+
+    with scheduler:
+        said = work.enqueue().result("20s")
+    assert said == ["integer division or modulo by zero", *(str(10 // number) for number in range(1, 100))]
+
+
+def test_start_on_the_thread_of_a_loop_runs_async_start_up_tasks():
+    scheduler = Scheduler(f"memory://loops-{next(_names)}")
+    ran = []
+
+    @scheduler.startup(wait=True)
+    async def prepare() -> None:
+        await asyncio.sleep(0)
+        ran.append(1)
+
+    async def main() -> None:
+        scheduler.start()
+        await scheduler.astop()
+
+    asyncio.run(main())
+    assert ran == [1]

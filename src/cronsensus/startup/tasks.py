@@ -9,9 +9,11 @@ own until it has succeeded.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from cronsensus.durations import Duration
@@ -245,8 +247,12 @@ class _Startup:
 
         if loop is not None:
             asyncio.run_coroutine_threadsafe(called, loop).result()
-        else:
+        elif asyncio._get_running_loop() is None:  # noqa: SLF001 - the one that asks and raises nothing
             asyncio.run(called)
+        else:
+            # start() on the thread of an event loop, which another loop cannot be run on.
+            with ThreadPoolExecutor(1, thread_name_prefix="cronsensus-startup") as other:
+                other.submit(contextvars.copy_context().run, asyncio.run, called).result()
 
 
 class _Watcher(threading.Thread):

@@ -356,6 +356,12 @@ def test_close_while_running_reports_nothing_and_leaves_nothing_behind(bench, cl
         executor.start(bench.call(jobs.add, 1, 2))
 
 
+def test_a_job_does_not_find_what_the_job_before_changed_about_the_process(bench, executor, jobs, tmp_path):
+    before = bench.run(executor, jobs.traces).result
+    assert bench.run(executor, jobs.leaves_traces, str(tmp_path)).kind == "returned"
+    assert bench.run(executor, jobs.traces).result == before
+
+
 def test_many_deaths_leak_no_descriptor(bench, executor, jobs):
     bench.run(executor, jobs.dies, "exit")
     before = psutil.Process().num_fds()

@@ -58,6 +58,7 @@ from cronsensus.node.executors.protocol import (
     decode_command,
     encode,
 )
+from cronsensus.node.executors.surroundings import Surroundings
 from cronsensus.node.forks import block, unblock
 from cronsensus.node.run import Run
 
@@ -147,6 +148,7 @@ class Child:
     def __init__(self, commands: int, reports: int, parent: int) -> None:
         self._commands = commands
         self._parent = parent
+        self._process = os.getpid()
         self._clock = SystemClock()
         self._reporter = _Reporter(reports, self._clock)
         self._calls: SimpleQueue[Begin | None] = SimpleQueue()
@@ -200,17 +202,20 @@ class Child:
 
     def _call(self, begin: Begin, run: Run) -> Ending:
         signal.signal(signal.SIGTERM, self._terminate)  # again: the job before may have put its own there
-        self._inside = True
+        self._inside, before = True, None
         try:
             if self._stopping:
                 return cancelled(run, detail="before it began")
             function = self._find(begin.target)
+            before = Surroundings()
             registered = Registered.of(begin.job, function, "process", begin.run_parameter, begin.before_run)
             return perform_call(run, registered, begin.args, begin.kwargs)
         except BaseException as error:  # noqa: BLE001 — a module that cannot be imported, or the stop itself
             return raised(error, run)
         finally:
             self._inside = False
+            if before is not None and not self._stopping and os.getpid() == self._process:
+                before.put_back()
 
     def _find(self, target: Target) -> Callable[..., Any]:
         function = self._targets.get(target)

@@ -35,6 +35,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
 from cronsensus.node.executors.base import Call, Done, Executor
+from cronsensus.node.executors.daemons import DaemonThreads
 from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.ending import (
     cancelled,
@@ -146,6 +147,7 @@ class _OwnHome(_Home):
 
     def __init__(self) -> None:
         super().__init__(_new_loop())
+        self.loop.set_default_executor(DaemonThreads())
         self.runner = threading.Thread(target=self._turn, name=f"cronsensus-loop-{next(_numbers)}", daemon=True)
         try:
             self.runner.start()
