@@ -14,7 +14,7 @@ import pytest
 
 from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Note
+from cronsensus.model.occurrence import Item, Note, Outcome
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.stores.sql import defining
@@ -330,3 +330,21 @@ def test_who_waited_for_its_turn_counts_those_who_came_meanwhile(open_postgres):
         until_somebody_waits(store, "advisory")
         connection.execute("UPDATE cronsensus_locks SET lease_until = lease_until + 300000000")
     assert alone() is None
+
+
+# --- pruning ----------------------------------------------------------------------------------------------------------
+
+
+def test_prune_locks_the_job_before_its_runs_as_acquire_does(open_postgres):
+    store = open_postgres()
+    store.put_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
+    store.open_session(a_session("s1"), lease=LONG)
+    claim = store.acquire("s1", "job", scheduled_for=store.now(), lease=LONG)
+    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    with holding(store, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as acquiring:
+        pruned = in_thread(lambda: store.prune(store.now() + LONG))
+        until_somebody_waits(store)
+        # What it wants next is not in prune's hands, which waits for it: that would be a deadlock.
+        acquiring.execute("SELECT 1 FROM cronsensus_occurrences FOR UPDATE NOWAIT")
+        acquiring.commit()
+    assert pruned() == 1

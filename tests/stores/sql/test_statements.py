@@ -44,7 +44,7 @@ BUDGET = {
     "release": 3,
     "note progress": 2,
     "note lines": 3,
-    "renew": 2,  # set the lease; who is asked to stop, is the node to drain
+    "renew": 3,  # lock the row; who is asked to stop, is the node to drain; set the lease
     "reclaim, nobody dead": 1,
     "enqueue one": 3,  # the job, insert, read the id
     "enqueue one by key": 4,
@@ -55,7 +55,7 @@ BUDGET = {
     "unlock": 1,
     "put, all the same": 2,
     "put, all the same and complete": 3,
-    "prune nothing": 3,
+    "prune nothing": 5,
 }
 
 

@@ -26,13 +26,19 @@ from sqlalchemy import (
 
 from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, verdicts
+from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, trail, verdicts
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import sound
 
-_o, _j, _v, _s = occurrences.c, jobs.c, verdicts.c, sessions.c
+_o, _j, _v, _s, _t = occurrences.c, jobs.c, verdicts.c, sessions.c, trail.c
 _MICROSECOND = timedelta(microseconds=1)
 SESSIONS_KEPT = timedelta(days=1)
+"""For how long ended sessions stay."""
+TRAIL_KEPT = timedelta(days=366)
+"""For how long entries of the audit trail stay."""
+AT_ONCE = 1000
+MOST_BATCHES = 50
+"""Batches of ended sessions and of old entries that one prune deletes, each in a transaction of its own."""
 
 # Hidden in a function, so that jobs are walked by id: an index would give them in another order, and all that is old
 # would have to be sorted to find the first thousand.
@@ -105,8 +111,10 @@ _RANGES_OF_JOB = (
 _OLD_SESSIONS = (
     select(_s.id)
     .where(_s.namespace == bindparam("space"), _s.ended_at.is_not(None), _s.ended_at < bindparam("before"))
-    .limit(1000)
+    .limit(AT_ONCE)
 )
+# The oldest by number, which is the order of the index; they are as good as the oldest by time.
+_OLDEST_TRAIL = select(_t.id, _t.at).where(_t.namespace == bindparam("space")).order_by(_t.id).limit(AT_ONCE)
 
 
 class Questions(NamedTuple):
@@ -140,6 +148,7 @@ _DELETE_OCCURRENCES = delete(occurrences).where(_o.id.in_(_IDS), _o.finished_at.
 _DELETE_ANY = delete(occurrences).where(_o.id.in_(_IDS))
 _DELETE_RANGES = delete(verdicts).where(_v.id.in_(_IDS))
 _DELETE_SESSIONS = delete(sessions).where(_s.id.in_(_IDS), _s.ended_at.is_not(None))
+_DELETE_TRAIL = delete(trail).where(_t.id.in_(_IDS))
 _PRUNED: BindParameter[int] = bindparam("pruned", type_=BigInteger)
 _RAISE_HORIZON = (
     update(jobs)
@@ -155,11 +164,17 @@ class Over:
     occurrences: Sequence[AnyRow] = ()
     ranges: Sequence[AnyRow] = ()
     sessions: list[str] = field(default_factory=list)
+    trail: list[int] = field(default_factory=list)
+
+    @property
+    def more(self) -> bool:
+        """Whether there are so many sessions, or entries of the trail, that there may be more of them."""
+        return len(self.sessions) >= AT_ONCE or len(self.trail) >= AT_ONCE
 
     @property
     def nothing(self) -> bool:
         """Whether there is nothing to delete."""
-        return not (self.occurrences or self.ranges or self.sessions)
+        return not (self.occurrences or self.ranges or self.sessions or self.trail)
 
 
 def find(tx: Transaction, before: datetime | None, limit: int) -> Over:
@@ -169,7 +184,18 @@ def find(tx: Transaction, before: datetime | None, limit: int) -> Over:
     old = look(tx, _OCCURRENCES, bound, limit)
     ranges = look(tx, _RANGES, bound, limit - len(old)) if len(old) < limit else ()
     ended = tx.rows(_OLD_SESSIONS, space=tx.namespace, before=tx.now - SESSIONS_KEPT // _MICROSECOND)
-    return Over(old, ranges, [row.id for row in ended])
+    return Over(old, ranges, [row.id for row in ended], _old_trail(tx))
+
+
+def find_further(tx: Transaction) -> Over:
+    """Return more sessions and entries of the trail that are over."""
+    ended = tx.rows(_OLD_SESSIONS, space=tx.namespace, before=tx.now - SESSIONS_KEPT // _MICROSECOND)
+    return Over(sessions=[row.id for row in ended], trail=_old_trail(tx))
+
+
+def _old_trail(tx: Transaction) -> list[int]:
+    before = tx.now - TRAIL_KEPT // _MICROSECOND
+    return [row.id for row in tx.rows(_OLDEST_TRAIL, space=tx.namespace) if sound(row.at) and row.at < before]
 
 
 def _look(tx: Transaction, questions: Questions, bound: Mapping[str, int], limit: int) -> Sequence[AnyRow]:
@@ -195,19 +221,21 @@ def prune(tx: Transaction, over: Over) -> int:
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
     raises it. It happens in the same transaction, so no moment exists at which a deleted occurrence could be created
-    again.
+    again. Jobs are locked before their occurrences, in the order of ids, as ``acquire`` and ``fire`` do it: none of
+    them waits for what the other waits for.
     """
+    horizons: dict[int, int] = {}
+    for row in (*over.occurrences, *over.ranges):
+        if sound(row.last):
+            horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
+    tx.change_many(_RAISE_HORIZON, [{"job": job, "pruned": last} for job, last in sorted(horizons.items())])
     ids = [row.id for row in over.occurrences]
     tx.change_in(_DELETE_LOGS, "ids", ids)
     tx.change_in(_DELETE_RUNS, "ids", ids)
     deleted = tx.change_in(_DELETE_OCCURRENCES, "ids", ids)
     deleted += tx.change_in(_DELETE_RANGES, "ids", [row.id for row in over.ranges])
     tx.change_in(_DELETE_SESSIONS, "ids", over.sessions)
-    horizons: dict[int, int] = {}
-    for row in (*over.occurrences, *over.ranges):
-        if sound(row.last):
-            horizons[row.job_id] = max(row.last, horizons.get(row.job_id, row.last))
-    tx.change_many(_RAISE_HORIZON, [{"job": job, "pruned": last} for job, last in horizons.items()])
+    tx.change_in(_DELETE_TRAIL, "ids", over.trail)
     return deleted
 
 

@@ -361,7 +361,15 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             if overdue:
                 retiring.cancel_overdue(tx)
-            return pruning.prune(tx, over)
+            deleted = pruning.prune(tx, over)
+        for _ in range(pruning.MOST_BATCHES):
+            if not over.more:
+                break
+            with self._reading() as tx:
+                over = pruning.find_further(tx)
+            with self._writing() as tx:
+                pruning.prune(tx, over)
+        return deleted
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
