@@ -114,3 +114,19 @@ def test_an_action_may_close(bench, manual):
     assert deadlines._thread is not None
     deadlines._thread.join(bench.patience)
     assert not deadlines._thread.is_alive()
+
+
+def test_the_thread_ends_when_there_is_nothing_to_watch_and_comes_back(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.node.executors.deadlines.IDLE_SECONDS", 0.02)
+    deadlines = Deadlines(clock)
+    seen: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(3):
+        deadlines.after(0.01, lambda number=number: seen.put(number))  # type: ignore[misc]
+        far = deadlines.after(3600, lambda: None)
+        assert seen.get(timeout=bench.patience) == number
+        assert deadlines._thread is not None
+        far.cancel()
+        deadlines.wake()
+        bench.until(lambda: deadlines._thread is None, "the thread's end")
+        assert len(deadlines) == 0
+    deadlines.close()

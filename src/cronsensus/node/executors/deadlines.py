@@ -21,6 +21,8 @@ logger = Logger(__name__)
 
 LONGEST_NAP = 3600.0
 """Most seconds of one wait; what waits for years is looked at again every hour, and no platform's limit is ever met."""
+IDLE_SECONDS = 10.0
+"""How long the thread stays when there is nothing to watch."""
 COMPACT_FROM = 64
 """Fewest cancelled deadlines that are worth a cleaning of the heap."""
 
@@ -110,11 +112,15 @@ class Deadlines:
                 logger.aside.exception("a deadline's action failed")
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for the next action that is due; ``None`` when closed."""
+        """Wait for the next action that is due; ``None`` when closed, or when there has been none for a while."""
         with self._changed:
             while not self._closed:
-                if not self._heap:
-                    self._changed.wait()
+                if self._cancelled == len(self._heap):
+                    self._heap.clear()
+                    self._cancelled = 0
+                    if not self._changed.wait(IDLE_SECONDS) and not self._heap:
+                        self._thread = None  # whatever used this may be dropped without a word
+                        return None
                     continue
                 left = self._heap[0][0] - self._clock.monotonic()
                 if left > 0:
