@@ -6,6 +6,8 @@ What its function has returned is recorded, or the call says that it does not kn
 import asyncio
 import contextlib
 import itertools
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -295,3 +297,32 @@ def test_a_call_inside_of_another_one_that_only_looks_is_not_told(local):
 
     with pytest.raises(StillRunning):
         raising()
+
+
+def test_a_child_of_a_fork_that_returns_from_a_guarded_function_records_nothing(folder):
+    code = """
+import os, sys
+from cronsensus import Scheduler
+scheduler = Scheduler(sys.argv[1])
+
+@scheduler.once("k")
+def work():
+    child = os.fork()
+    if child == 0:
+        return "child"
+    os.waitpid(child, 0)
+    return "parent"
+
+found = work()
+if found == "child":
+    os._exit(0)
+print(found, work())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code, f"sqlite:///{folder}/x.db"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout == "parent parent\n", ended.stderr

@@ -259,6 +259,10 @@ class AgainstTheOracle(RuleBasedStateMachine):
         if isinstance(pair[0], Claim):
             self.claims.append(pair)
 
+    @rule(job=JOBS, key=KEYS.filter(bool), running=st.booleans())
+    def forget(self, job, key, running):
+        self.both(lambda store, _: store.forget(job, key, by="ann", why="typo", running=running))
+
     @precondition(lambda self: self.claims)
     @rule(which=st.lists(WHICH, min_size=1, max_size=4), state=ENDS, delay=st.sampled_from([None, 0, 20]))
     def finish(self, which, state, delay):

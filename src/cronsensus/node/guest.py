@@ -160,7 +160,7 @@ class Guest:
             self._keeper = None
             thread, self._thread = self._thread, None
             handles, self._handles = self._handles, None
-            held = bool(self._kept)
+            held = any(kept.session for kept in self._kept)
         self._wake.set()
         if lease is not None:
             self._lose(lease, "this process let go of its session")
