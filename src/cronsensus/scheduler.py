@@ -194,7 +194,7 @@ class Scheduler(Startups, Definitions):
     def _ready(self) -> Store:
         store = self.store
         if not self._migrated:
-            with connecting(self.settings.url, _log.warning):
+            with connecting(self.settings.url, _log.info):
                 store.migrate()
             self._migrated = True
         return store
