@@ -25,8 +25,8 @@ from cronsensus.errors import (
     InvalidTransition,
     StoreCorrupt,
     UnknownJob,
-    UnsupportedFunction,
     UnknownStore,
+    UnsupportedFunction,
 )
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import Origin
