@@ -289,6 +289,24 @@ class Operations(ABC):
 
     acancel = twin(cancel)
 
+    def break_lock(self, name: str, *, reason: str, by: str | None = None) -> int:
+        """Free a lock whoever holds it, and return how many held it: when a holder hangs and keeps everybody waiting.
+
+        A former holder notices at its next renewal, within a third of the lock's TTL (``lease.lost``), and may work on
+        until then. What the lock protects can refuse it by the token, which is higher for the next holder.
+
+        Args:
+            name: of the lock.
+            reason: kept in the audit trail.
+            by: who; defaults to this node's name.
+
+        Raises:
+            StoreError: the store could not do it.
+        """
+        return len(self._act(None, lambda store: store.break_lock(name, by=self._who(by), why=reason)))
+
+    abreak_lock = twin(break_lock)
+
     def retry(self, occurrence: int | Handle, *, by: str | None = None, reason: str = "") -> Handle:
         """Run something final once more: a new occurrence, linked to the old one, with its arguments and nominal time.
 

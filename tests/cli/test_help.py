@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ ARGUMENTS = {
     "runs cancel": ["2", "--reason", "x"],
     "runs logs": ["1"],
     "nodes drain": ["node-1"],
+    "locks break": ["reindex", "--reason", "it hangs"],
     "once forget": ["charge", "k"],
     "ledger": ["tick"],
     "why": ["tick", "now"],
@@ -89,6 +91,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
     guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
     cluster.store.put_jobs([guarded], release="r1")
     cluster.store.enqueue([Item(job=guarded.name, key="k")])
+    cluster.store.lock("reindex", "web-1", ttl=timedelta(hours=1))
     answer = cluster(*path, *ARGUMENTS.get(" ".join(path), []), "-o", "json")
     assert answer.code in {0, 1}, answer
     assert isinstance(json.loads(answer.out), dict)
@@ -103,6 +106,7 @@ def test_the_table_names_every_command_of_the_contract() -> None:
         "nodes list",
         "nodes drain",
         "locks list",
+        "locks break",
         "once forget",
         "db upgrade",
         "db check",

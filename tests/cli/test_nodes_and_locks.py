@@ -95,6 +95,18 @@ def test_locks_are_listed_with_holder_and_token(cluster: Any) -> None:
     assert "10s ago" in cluster("locks", "list").out
 
 
+def test_a_lock_is_broken_with_a_reason(cluster: Any) -> None:
+    assert cluster("locks", "break", "reindex").code == 2
+    cluster.store.lock("reindex", "web-1:42", ttl=timedelta(seconds=30))
+    assert "it was held by web-1:42" in cluster("locks", "break", "reindex", "--reason", "it hangs", "--by", "ann").out
+    assert cluster.store.locks() == []
+    (entry,) = cluster.store.trail(limit=1)
+    assert (entry.action, entry.target, entry.by, entry.why) == ("break", "reindex", "ann", "it hangs")
+    again = cluster("locks", "break", "reindex", "--reason", "it hangs")
+    assert again.code == 2
+    assert "nobody holds a lock 'reindex'" in again.err
+
+
 def test_health_and_doctor_agree_that_locks_need_no_node_until_there_is_a_job(cluster: Any) -> None:
     with Scheduler(cluster.store).lock("reindex"):
         assert "ok: the store answers, no node is alive, and locks need none" in cluster("health").out

@@ -423,6 +423,22 @@ def test_a_scheduler_gives_locks_in_its_store(url):
     scheduler.stop()
 
 
+def test_a_holder_whose_lock_is_broken_loses_its_lease_and_others_can_have_it(url):
+    with Scheduler(url) as scheduler:
+        lock = scheduler.lock("name", ttl="1s")
+        lock.acquire()
+        lost = lock.lost
+        token = lock.token
+        assert scheduler.break_lock("name", reason="it hangs", by="ann") == 1
+        assert scheduler.break_lock("name", reason="it hangs", by="ann") == 0
+        assert in_thread(lambda: Lock(url, "name").acquire(blocking_timeout=PATIENCE))
+        assert lost.wait(PATIENCE)
+        with pytest.raises(LeaseLost):
+            lock.release()
+        assert asyncio.run(scheduler.abreak_lock("never held", reason="it hangs")) == 0
+        assert token > 0
+
+
 def test_locks_of_a_scheduler_outlive_its_node(url):
     scheduler = Scheduler(url)
     with scheduler.lock("reindex") as lease:

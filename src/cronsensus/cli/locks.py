@@ -1,4 +1,4 @@
-"""``cronsensus locks``: who holds what. Floor 7."""
+"""``cronsensus locks``: who holds what, and an end to that. Floor 7."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import dataclasses
 import click
 
 from cronsensus.cli.app import opened_store
+from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Group
-from cronsensus.cli.options import limited
+from cronsensus.cli.options import acting, limited
 from cronsensus.cli.output import Cell, Output
 from cronsensus.cli.words import brief, relative
 
 
 @click.group(cls=Group)
 def locks() -> None:
-    """List held locks.
+    """List held locks, and free one that hangs.
 
     cronsensus locks list
     """
@@ -52,3 +53,26 @@ def list_(limit: int) -> None:
         prose=("lock",),
         spare=("session", "held since"),
     )
+
+
+@locks.command("break")
+@click.argument("name")
+@acting(reason=True)
+def break_(name: str, reason: str, by: str) -> None:
+    """Free a lock whoever holds it.
+
+    A former holder notices at its next renewal, and may work on until then.
+
+    cronsensus locks break reindex --reason "host db-3 hangs"
+    """
+    output = Output.current()
+    with opened_store() as store:
+        broken = store.break_lock(name, by=by, why=reason)
+        if not broken:
+            held = ", ".join(dict.fromkeys(one.name for one in store.locks(limit=20))) or "none"
+            raise CommandError(f"nobody holds a lock {name!r}", why=f"held are: {held}", then="cronsensus locks list")
+    if output.as_json:
+        output.document({"broken": [dataclasses.asdict(one) for one in broken]})
+        return
+    for one in broken:
+        output.line(f"freed {name}: it was held by {one.holder} under the token {one.token}")

@@ -20,11 +20,15 @@ class Trying:
         self.lease: Lease | None = None
         self.seat: Seat | None = None
 
-    def give_up(self) -> None:
-        """Free what was acquired, and wait no more: the caller was interrupted."""
+    def give_up(self, *, wait: bool = False) -> None:
+        """Free what was acquired, and wait no more: the caller was interrupted. Without ``wait`` in the background."""
         if self.seat is not None:
             self.seat.give_up()
-        if self.lease is not None:
+        if self.lease is None:
+            return
+        if wait:
+            self.lease.abandon_now()
+        else:
             submit(self.lease.abandon)
 
 

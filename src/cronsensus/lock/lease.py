@@ -257,7 +257,7 @@ class Lease:
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler
-            submit(self.abandon)
+            self.abandon_now()
             raise
 
     def _free(self) -> None:
@@ -297,6 +297,14 @@ class Lease:
             self._freed = True
         except StoreError as error:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
+
+    def abandon_now(self) -> None:
+        """Free it for a caller that was interrupted; if that is interrupted too, in the background."""
+        try:
+            self.abandon()
+        except BaseException:
+            submit(self.abandon)
+            raise
 
     def __del__(self) -> None:
         """Free what nobody can release any more: both the lease and its ``Lock`` are gone."""

@@ -27,7 +27,7 @@ from cronsensus.lock.ownership import (
     kind_of_here,
     refuse_to_wait_for_oneself,
 )
-from cronsensus.lock.working import on_worker, submit
+from cronsensus.lock.working import on_worker
 from cronsensus.logger import Logger
 from cronsensus.model.job import check_name
 
@@ -165,7 +165,7 @@ class Lock:
                 refuse_to_wait_for_oneself(gate, wanted)
             return self._hold(kind, gate, wanted, drive(acquiring(gate, wanted, patience)), frame)
         except BaseException:  # which may come out of a signal handler, between any two lines
-            trying.give_up()
+            trying.give_up(wait=True)
             raise
 
     def _hold(self, kind: Kind, gate: Gate, wanted: Wanted, lease: Lease | None, frame: int) -> Lease | None:
@@ -246,7 +246,7 @@ class Lock:
             raise
         except BaseException:  # out of a signal handler
             if (held := held or self._holdings.find()) is not None:
-                submit(held.lease.abandon)
+                held.lease.abandon_now()
             raise
 
     async def arelease(self) -> None:
@@ -269,7 +269,7 @@ class Lock:
                 self._holdings.leave(frame_of_caller(), left)
             for one in left:
                 self._holdings.remove(one)
-                submit(one.lease.abandon)
+                one.lease.abandon_now()
             raise
 
     def __aexit__(

@@ -509,6 +509,16 @@ class Store(ABC):
         One who stands in line for it (``line``) is told.
         """
 
+    @abstractmethod
+    def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+        """Free a lock whoever holds it, and write down who did so; return what was held, nothing if nobody held it.
+
+        Those who held it find ``extend`` and ``unlock`` refused, and the next holder has a higher token.
+
+        Atomic: all places in one step, with the entry in the trail.
+        Not prevented: that a former holder works on until it notices, at its next renewal; its token tells.
+        """
+
     def line(self) -> Line:
         """Return a way to be told when a lock may be free, with connections of its own; the caller closes it.
 

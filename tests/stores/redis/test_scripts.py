@@ -132,6 +132,8 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert store.extend(grant, ttl=HOUR)
     assert store.unlock(grant)
     store.lock(name, name, ttl=HOUR, session=name)
+    assert store.break_lock(name, by=name, why=name)
+    store.lock(name, name, ttl=HOUR, session=name)
     store.lock(name, name, ttl=SECOND, limit=2)
     line.join(name)
     store.call_next(name)

@@ -138,6 +138,20 @@ class SessionVerbs(Handle):
             self._space.call_next(grant.name)
             return True
 
+    def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+        """Free a lock whoever holds it."""
+        with self._writing():
+            held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
+            for row in held:
+                self._free(row)
+                self._space.call_next(name)
+            if held:
+                self._space.record(self._now(), by, "break", name, why)
+            held.sort(key=lambda row: row.place)
+            return [
+                LockGrant(name=name, holder=r.holder, token=r.token, place=r.place, session=r.session) for r in held
+            ]
+
     def line(self) -> MemoryLine:
         """Return a way to be told when a lock may be free."""
         return MemoryLine(self._space)

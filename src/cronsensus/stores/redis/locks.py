@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 
+from cronsensus.codec import clean
 from cronsensus.errors import StoreError
 from cronsensus.model.session import LockGrant, LockView, check_lease, check_lock
 from cronsensus.stores.redis.handle import Handle
@@ -52,6 +53,14 @@ class LockVerbs(Handle):
         """Free a lock that is still held, and tell the first in its queue."""
         freed: bool = self._write("unlock", *_granted(grant))
         return freed
+
+    def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+        """Free a lock whoever holds it, and tell the first in its queue."""
+        rows: Sequence[Row] = self._write("break_lock", name, clean(by), clean(why))
+        return [
+            LockGrant(name=name, holder=holder, token=int(token), place=place, session=session or None)
+            for place, token, holder, session in rows
+        ]
 
     def line(self) -> QueueLine:
         """Return a way to be told when a lock may be free."""

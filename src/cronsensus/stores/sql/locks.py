@@ -16,6 +16,7 @@ from cronsensus.model.session import LockGrant
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import locks, sessions
 from cronsensus.stores.sql.sessions import ALIVE, MINE, OPEN, not_alive, require_alive
+from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
 _l, _s = locks.c, sessions.c
@@ -53,6 +54,12 @@ _LOOK = select(
 )
 _PLACES = (
     select(_l.place, _l.session, _l.most, HELD.label("held")).where(_NAMED).order_by(_l.place).with_for_update(of=locks)
+)
+_HOLDERS = (
+    select(_l.place, _l.holder, _l.token, _l.session, HELD.label("held"))
+    .where(_NAMED)
+    .order_by(_l.place)
+    .with_for_update(of=locks)
 )
 _ONE_PLACE = select(_l.session, HELD.label("held")).where(_PLACE).with_for_update(of=locks)
 _LOCK_OWNER = select(_s.id).where(_s.namespace == bindparam("space"), _s.id == bindparam("owner")).with_for_update()
@@ -181,6 +188,25 @@ def extend(tx: Transaction, grant: LockGrant, ttl: timedelta) -> bool:
 def unlock(tx: Transaction, grant: LockGrant) -> bool:
     """Free a lock. Safe: one DELETE whose condition is that it is still held under this token, by this holder."""
     return tx.change(_UNLOCK, **_granted(tx, grant), **tx.clocks) == 1
+
+
+def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGrant]:
+    """Free all places of a lock.
+
+    Safe when a holder renews or frees its place, or another takes one, at the same instant: the rows are locked first,
+    and only what was read under the lock goes. A place that is taken meanwhile is a new holder's, and stays.
+    """
+    rows = tx.rows(_HOLDERS, space=tx.namespace, lock=name, **tx.clocks)
+    held = [
+        LockGrant(name=name, holder=row.holder, token=row.token, place=row.place, session=row.session)
+        for row in rows
+        if row.held
+    ]
+    for grant in held:
+        tx.change(_LEAVE, space=tx.namespace, lock=name, at=grant.place)
+    if held:
+        record(tx, by, "break", name, why)
+    return held
 
 
 def _granted(tx: Transaction, grant: LockGrant) -> dict[str, Any]:

@@ -304,6 +304,15 @@ class SqlStore(SqlHandle):
             self.call_next(grant.name)
         return freed
 
+    @repeated
+    def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+        """Free a lock whoever holds it, and tell the next."""
+        with self._writing() as tx:
+            broken = locks.break_lock(tx, name, by=by, why=why)
+        for _ in broken:
+            self.call_next(name)
+        return broken
+
     # --- people and programs ------------------------------------------------------------------------------------------
 
     @repeated

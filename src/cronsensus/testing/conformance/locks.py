@@ -157,6 +157,32 @@ class Locks(Scene):
             assert self.store.extend(grant, ttl=LEASE)
             assert self.store.unlock(grant)
 
+    # --- breaking ---------------------------------------------------------------------------------------------------
+
+    def test_a_lock_that_is_broken_is_no_longer_its_holders_and_the_trail_says_who_broke_it(self) -> None:
+        self.session()
+        grants = [self.place("a", session="s1"), self.place("b")]
+        other = self.lock("other")
+        assert grants == self.store.break_lock("name", by="ann", why="it hangs")
+        entry = self.store.trail(limit=1)[0]
+        assert ("break", "name", "ann", "it hangs") == (entry.action, entry.target, entry.by, entry.why)
+        for grant in grants:
+            assert grant is not None
+            assert not self.store.extend(grant, ttl=HOUR)
+            assert not self.store.unlock(grant)
+        assert ["other"] == [view.name for view in self.store.locks()]
+        new = self.lock()
+        assert all(new.token > grant.token for grant in grants if grant is not None)
+        assert self.store.unlock(other)
+
+    def test_a_lock_that_nobody_holds_is_not_broken(self) -> None:
+        self.lock()
+        self.lease_out()
+        before = len(self.store.trail())
+        assert [] == self.store.break_lock("name", by="ann", why="")
+        assert [] == self.store.break_lock("never", by="ann", why="")
+        assert before == len(self.store.trail())
+
     # --- with a session ---------------------------------------------------------------------------------------------
 
     def test_a_lock_of_a_session_ends_when_the_session_closes(self) -> None:
