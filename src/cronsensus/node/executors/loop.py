@@ -98,6 +98,15 @@ class _Home:
         return self.loop.is_running() and not self.loop.is_closed()
 
     @property
+    def is_shut_down(self) -> bool:
+        """Whether the loop runs its last coroutines: it waits for its threads, one of which may wait for our runs."""
+        try:
+            names = {getattr(task.get_coro(), "__name__", "") for task in asyncio.all_tasks(self.loop)}
+        except Exception:  # noqa: BLE001 - the set changes while it is looked through
+            return False
+        return bool(names & {"shutdown_default_executor", "shutdown_asyncgens"})
+
+    @property
     def ends(self) -> bool:
         """Whether the loop seems to be shut down: every task that is left has been asked to end."""
         try:
@@ -356,7 +365,7 @@ class LoopExecutor(Executor):
         if attempt.held_back is None or not self._attempts.is_open(attempt):
             return
         attempt.looks += 1
-        if not attempt.home.turns:
+        if not attempt.home.turns or attempt.home.is_shut_down:
             self._cut_off(attempt)
         elif attempt.looks < LOOKS_AT_AN_END and attempt.home.ends:
             self._attempts.deadlines.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
