@@ -36,6 +36,7 @@ UNSET: Final = Unset.UNSET
 """Stands for "not given" where ``None`` is a value."""
 
 LogFormat = Literal["text", "json"]
+OnStoreLoss = Literal["warn", "stop"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 LEASE_BOUNDS = (timedelta(seconds=1), timedelta(hours=1))
@@ -75,6 +76,8 @@ class Settings:
         fast_evidence: whether a dead process on this host is taken for dead before its lease ends.
         retire_after: how long what waits of a job is kept after a release that no longer declares it.
         keep: how long final occurrences are kept, for jobs that do not say otherwise.
+        on_store_loss: what a node does when its store was emptied or exchanged while it worked: ``"warn"`` says so and
+            goes on in the empty store, ``"stop"`` says so and starts nothing more.
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
     """
@@ -93,6 +96,7 @@ class Settings:
     fast_evidence: bool = True
     keep: timedelta = timedelta(days=30)
     retire_after: timedelta = timedelta(days=1)
+    on_store_loss: OnStoreLoss = "warn"
     deploy_id: str | None = None
     generation: str | None = None
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -339,6 +343,7 @@ _READERS: dict[str, Callable[[object, str], Any]] = {
     "fast_evidence": _switch,
     "keep": _duration,
     "retire_after": _duration,
+    "on_store_loss": _choice(*get_args(OnStoreLoss)),
     "deploy_id": _name,
     "generation": _name,
 }

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Never, Self
 
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.config import Settings, load_settings, misspelt
+from cronsensus.config import OnStoreLoss, Settings, load_settings, misspelt
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidOption
@@ -61,6 +61,7 @@ _ARGUMENTS = (
     "fast_evidence",
     "retire_after",
     "tz",
+    "on_store_loss",
 )
 
 _all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
@@ -98,6 +99,8 @@ class Scheduler(Startups, Definitions):
         retire_after: how long what waits of a job is kept after a release that no longer declares it. Defaults to 1
             day; 0 cancels it at once.
         tz: the time zone of ``cron`` triggers that name none. Defaults to UTC. Stored triggers always name theirs.
+        on_store_loss: what to do when the store is emptied while this node works: ``"warn"`` (the default) says so and
+            goes on in the empty one, ``"stop"`` says so and starts nothing more.
         clock: for tests.
 
     Raises:
@@ -119,6 +122,7 @@ class Scheduler(Startups, Definitions):
         fast_evidence: bool | None = None,
         retire_after: Duration | None = None,
         tz: str | ZoneInfo | None = None,
+        on_store_loss: OnStoreLoss | None = None,
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
@@ -129,7 +133,10 @@ class Scheduler(Startups, Definitions):
         self._given_store = url if isinstance(url, Store) else None
         if self._given_store is not None:
             url, namespace = f"{self._given_store.capabilities.name}://", self._given_store.namespace
-        given = (url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after, tz)
+        given = (
+            url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after,
+            tz, on_store_loss,
+        )  # fmt: skip
         self._arguments = dict(zip(_ARGUMENTS, given, strict=True))
         self._defaults = _require_defaults(defaults)
         self._clock = clock
@@ -435,6 +442,7 @@ class Scheduler(Startups, Definitions):
             lease=settings.lease,
             concurrency=settings.concurrency,
             fast_evidence=settings.fast_evidence,
+            stop_on_store_loss=settings.on_store_loss == "stop",
         )
         return Node(
             store.sibling(),

@@ -39,7 +39,7 @@ class Emptied:
         with self._connection.begin():
             for table in ours - KEPT:
                 self._connection.exec_driver_sql(f"DELETE FROM {table}")
-            self._connection.exec_driver_sql("UPDATE cronsensus_counters SET value = 0")
+            self._connection.exec_driver_sql("UPDATE cronsensus_counters SET value = 0 WHERE name = 'token'")
             for table in inspect(self._connection).get_table_names():
                 if table not in ours:  # a table of the user's
                     self._connection.exec_driver_sql(f"DROP TABLE {table}")

@@ -160,6 +160,8 @@ class AgainstTheOracle(RuleBasedStateMachine):
             self.bind("token", ours, theirs)
         elif name == "key":
             self.bind("key", ours, theirs)
+        elif (kind, name) == ("Renewal", "store"):
+            self.bind("store", ours, theirs)
         elif name in FOR_PEOPLE and ours is not None and theirs is not None:
             assert ours.split(":")[0] == theirs.split(":")[0]
         elif (kind, name) == ("Renewal", "cancel"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from cronsensus.audit import losses
 from cronsensus.audit.nominal import MICROSECOND, Nominals
 from cronsensus.audit.report import JobReport, Report
 from cronsensus.audit.runs import Runs, Sessions
@@ -58,6 +59,7 @@ def audit(
     since = None if since is None else as_utc(since, what="since")
     until = now if until is None else min(as_utc(until, what="until"), now)
     report = Report(since=since, until=until)
+    report.notes += losses.notes(store, since, until)
     sessions, set_backs = Sessions(store), SetBacks(store)
     for job in _jobs(store, jobs):
         result = _audit_job(

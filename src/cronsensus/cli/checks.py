@@ -12,6 +12,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
+from cronsensus.audit.losses import losses
 from cronsensus.cli.facts import error_text
 from cronsensus.cli.find import every_job
 from cronsensus.cli.waiting import JUST_NOW, is_alive, needs_no_node, why_it_waits
@@ -33,6 +34,7 @@ OVERDUE = timedelta(seconds=60)
 LITTLE_SPACE = (50 * 2**20, 500 * 2**20)
 """Free bytes below which it fails, and below which it is worth a look."""
 LATELY = timedelta(hours=1)
+MOST_LOSSES = 5
 IN_A_ROW = 3
 """Failures from which on a job is worth a look."""
 _LATEST = 25
@@ -64,6 +66,7 @@ def examine(store: Store) -> Iterator[Check]:
     store.check()
     described = store.describe()
     yield from _store(store, described)
+    yield from _losses(store)
     yield _speed(store)
     yield _clocks(store)
     yield _wake_ups(store, described)
@@ -100,6 +103,19 @@ def _store(store: Store, described: dict[str, Any]) -> Iterator[Check]:
         yield Check(
             "store", WARN, "memory:// ends with its process, and no other node sees it", "--url sqlite:///cronsensus.db"
         )
+
+
+def _losses(store: Store) -> Iterator[Check]:
+    """Show which store this is, and what nodes found out that it lost."""
+    identity = store.identity()
+    if identity is not None:
+        since = "" if identity.since is None else f", made {exact(identity.since)}"
+        yield Check("identity", OK_LEVEL, f"{identity.id}{since}")
+    for one in losses(store)[:MOST_LOSSES]:
+        text = f"{one.action}: noticed {relative(one.at, store.now())} by {one.by} ({one.why})"
+        if begin := one.details.get("from"):
+            text += f"; what came between {begin} and {one.details['until']} may be gone"
+        yield Check("loss", WARN, text, "see that replication or the disk is as safe as you need: docs/stores.md")
 
 
 def _speed(store: Store) -> Check:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from cronsensus.instants import format_instant
 from cronsensus.model.plan import VerdictRange
 
 
@@ -23,16 +24,65 @@ CLOCK_SET_BACK = "clock set back"
 """The action of an entry that the store itself makes, about no target in particular."""
 
 
+LOST_MOMENT = "store lost a moment"
+"""The action of an entry that a node makes: the store went back to an earlier state, and what came after it is gone."""
+STORE_EMPTIED = "store emptied"
+"""The action of an entry that a node makes: the store that it knew is gone, and this one began since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a node found out about what its store has lost.
+
+    Attributes:
+        since: the last moment of which the node knows that the store remembers it, by the store's clock; ``None``: not
+            known.
+        until: when it was noticed.
+        emptied: everything is gone: the store is another one now.
+        why: by which sign it was noticed.
+    """
+
+    since: datetime | None
+    until: datetime
+    emptied: bool
+    why: str
+
+    @property
+    def action(self) -> str:
+        """Return what the trail calls it."""
+        return STORE_EMPTIED if self.emptied else LOST_MOMENT
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Return the stretch, as the trail keeps it."""
+        known = {} if self.since is None else {"from": format_instant(self.since)}
+        return known | {"until": format_instant(self.until)}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which store this is: made with it, and never again.
+
+    Attributes:
+        id: a random text.
+        since: when the store began, so that its ledger tells of nothing earlier; ``None``: it is older than identities.
+    """
+
+    id: str
+    since: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class TrailEntry:
     """One act of an operator, or of the system in an operator's place: who, what, to what, and why.
 
     Attributes:
         action: the store's verb: ``pause``, ``resume``, ``trigger``, ``cancel``, ``retry``, ``backfill``, ``retire``,
-            ``drain``; ``define`` for ``put_jobs`` in somebody's name; or ``CLOCK_SET_BACK``.
-        target: the name of the job; for ``drain`` the id of the session; empty for ``CLOCK_SET_BACK``.
+            ``drain``; ``define`` for ``put_jobs`` in somebody's name; or ``CLOCK_SET_BACK``, ``LOST_MOMENT``,
+            ``STORE_EMPTIED``.
+        target: the name of the job; for ``drain`` the id of the session; empty for what is about the store.
         details: ``occurrence`` holds the id where the act was on one; ``from`` and ``until`` (ISO 8601) the stretch
-            that may have come twice where the clock was set back.
+            that may have come twice where the clock was set back, or in which the store's loss lies.
     """
 
     id: int

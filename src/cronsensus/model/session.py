@@ -83,6 +83,9 @@ class Renewal:
         cancel: occurrences of this session that are asked to stop: id → reason.
         drain: an operator asked the node to finish what it runs and take nothing new.
         now: the store's clock.
+        beats: how often the session was renewed, this time included, as far as the store remembers: fewer than its
+            caller counted means that the store lost a moment. 0: it knows no such session.
+        store: the identity of the store. ``None`` for both: it was not told.
         held: the runs that the store believes this session to hold, as (occurrence, token), by occurrence. ``None``: it
             was not told.
     """
@@ -93,6 +96,8 @@ class Renewal:
     drain: bool
     now: datetime
     held: tuple[tuple[int, int], ...] | None = None
+    beats: int | None = None
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

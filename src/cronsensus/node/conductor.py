@@ -19,11 +19,12 @@ them by their tokens. Then the node goes on as a new session.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError
+from cronsensus.errors import StoreError, StoreUnavailable
 from cronsensus.logger import Logger
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.ahead import Reading
@@ -34,6 +35,7 @@ from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.firing import Fired, Firing
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import SessionLease
+from cronsensus.node.loss import StoreWatch
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.resting import Resting
 from cronsensus.node.session import OwnSession
@@ -46,6 +48,8 @@ from cronsensus.stores.base import Glance, Store
 _log = Logger("cronsensus.node")
 
 PATIENCE = (0.1, 5.0)
+HALTED = 60.0
+"""Seconds between the rounds of a node that does nothing more."""
 """First and longest wait after a store error, seconds."""
 
 
@@ -108,6 +112,8 @@ class Conductor:
         self._firing = Firing(store, clock, self._claiming, self._waking, telling)
         self._resting = Resting(store, clock, settings, evidence=evidence)
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
+        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
+        self.reconciling.on_forgotten = lambda why: self.watch.forgot(None, why)
         self._troubles = 0
         self._backlog_seen = False
         self._looked_at = -1e9
@@ -154,7 +160,10 @@ class Conductor:
         return wait if begins_in is None else min(wait, begins_in)
 
     def _round(self) -> float:
+        if self.watch.halted:
+            return self._halt()
         lease = self._trusted_session()
+        self.watch.tell(self._store)
         self.reconciling.judge(lease)
         if self.holding.settle():
             # There is room for something else.
@@ -178,6 +187,7 @@ class Conductor:
         read_at = (asked.at + received_at) / 2
         self._looked_at = read_at
         self._waking.compare_clocks(read_at, glance.now)
+        self.watch.looked(glance.jobs, glance.now)
         self._care.note(glance, asked.at, received_at)
         self._claiming.look(lease, glance, asked)
         self.reconciling.look(lease, glance)
@@ -207,7 +217,12 @@ class Conductor:
             if not lease.lost:
                 return lease
             self.holding.lose_session(lease)
+        self.watch.check(self._store)
+        if self.watch.halted:
+            raise StoreUnavailable("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
         lease = self._session.open()
+        if self._session.opened_at is not None:
+            self.watch.opened(self._store, lease.session, self._session.opened_at)
         self._claiming.begin()
         self.reconciling.begin()
         self._resting.end()
@@ -271,8 +286,20 @@ class Conductor:
             self._look_at = max(self._look_at, self._clock.monotonic() + begins_in)
         return max(0.0, self._look_at - self._clock.monotonic())
 
+    def _halt(self) -> float:
+        """Do nothing more: the store that this node knew is gone."""
+        if self.lease is not None:
+            self.lease.lose()
+            self.holding.lose_session(self.lease)
+        with contextlib.suppress(StoreError):
+            # The store refuses them; whoever waits for what runs here to end need not wait any longer.
+            self.holding.settle()
+            self.watch.tell(self._store)
+        return HALTED
+
     def _trouble(self, error: StoreError) -> float:
         self.tally.store_errors += 1
+        self.watch.trouble(error)
         if self._troubles == 0:
             _log.error("the store cannot be used, so nothing is started until it can: %s", error)
         self._troubles += 1

@@ -358,6 +358,7 @@ class Node:
         self._keeper.hint()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+        self.conductor.watch.renewed(lease.session, renewal)
         if not renewal.alive:
             self.conductor.holding.lose_session(lease)
             self.wake()

@@ -81,6 +81,8 @@ class Reconciling:
         self._set_right: dict[Key, float] = {}
         self._judged_at = -1e9
         self._asked_for_at = -1e9
+        self.on_forgotten: Callable[[str], None] = lambda _: None
+        """Told by which sign the store was found to have lost a moment."""
 
     def begin(self) -> None:
         """Forget what is in doubt: it was the session's before."""
@@ -147,6 +149,7 @@ class Reconciling:
     def _stop(self, key: Key) -> None:
         claim = self._holding.disown(key, FORGOTTEN)
         if claim is not None:
+            self.on_forgotten(f"it does not know that this node claimed occurrence {claim.id} of {claim.job!r}")
             _log.warning(
                 "occurrence %d of %r (attempt %d) is stopped: %s", claim.id, claim.job, claim.attempt, FORGOTTEN
             )
@@ -155,6 +158,7 @@ class Reconciling:
         unheard_of = set()
         for key in sorted(keys):
             if self._holding.say_again(key):
+                self.on_forgotten(f"it does not know how occurrence {key[0]} ended")
                 _log.warning("the store forgot how occurrence %d ended (token %d): its end is said again", *key)
             else:
                 unheard_of.add(key)

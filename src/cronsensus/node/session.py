@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from cronsensus.clock import Clock
 from cronsensus.model.session import SessionSpec
@@ -19,6 +20,7 @@ class OwnSession:
 
     Attributes:
         lease: of the present session, lost or not; ``None`` before the first.
+        opened_at: when it was opened, by the store's clock.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class OwnSession:
         self._declared_at = clock.monotonic()
         self._half_open: str | None = None
         self.lease: SessionLease | None = None
+        self.opened_at: datetime | None = None
 
     def open(self) -> SessionLease:
         """Open a new session and declare the jobs; raises what the store raises."""
@@ -51,7 +54,7 @@ class OwnSession:
         self._half_open = spec.id
         lease = SessionLease(spec.id, self._clock, self._on_shorter)
         asked = lease.ask()
-        self._store.open_session(spec, lease=self._length)
+        self.opened_at = self._store.open_session(spec, lease=self._length)
         lease.confirm(asked, self._length)
         self._declare(self._store)
         # Once more in any case: a store that loses its last moment just after a deploy has the old jobs again.

@@ -11,10 +11,15 @@ WATCH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What a node is told. ``fast_evidence=False`` judges other sessions by their lease alone."""
+    """What a node is told.
+
+    ``fast_evidence=False`` judges other sessions by their lease alone; with ``stop_on_store_loss`` the node does
+    nothing more on a store that was emptied.
+    """
 
     name: str
     lease: timedelta
     concurrency: int
     fast_evidence: bool = True
     watch: float = WATCH
+    stop_on_store_loss: bool = False

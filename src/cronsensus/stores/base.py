@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
-from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
     Cut,
@@ -723,6 +723,17 @@ class Store(ABC):
         A store whose clock was set back says so here (``CLOCK_SET_BACK``) no later than with the next thing that it
         writes, with the stretch that may have come twice: times in it say nothing about what came first.
         """
+
+    def identity(self) -> Identity | None:
+        """Return which store this is; ``None``: it holds nothing yet, or cannot tell.
+
+        It is made once, with the store. One that was emptied, or another one behind the same address, has another: so a
+        node that knew the first finds out.
+        """
+        return None
+
+    def note_loss(self, loss: Loss, *, by: str) -> None:  # noqa: B027 - a store may have no trail
+        """Write into the trail that the store lost something, for the audit and for people."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

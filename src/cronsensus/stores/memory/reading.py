@@ -9,7 +9,7 @@ from typing import Any
 
 from cronsensus.codec import read_payload
 from cronsensus.model.job import Era, JobState, JobView, Stretch
-from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.stores.memory.handle import Handle
@@ -227,6 +227,15 @@ class Reads(Handle):
                 if (target is None or entry.target == target) and (after is None or entry.id < after)
             )
             return list(islice(found, limit))
+
+    def identity(self) -> Identity:
+        """Return which space this is."""
+        return self._space.identity
+
+    def note_loss(self, loss: Loss, *, by: str) -> None:
+        """Write into the trail what was lost."""
+        with self._writing():
+            self._space.record(self._now(), by, loss.action, "", loss.why, **loss.details)
 
     def describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows."""

@@ -37,14 +37,22 @@ class SessionVerbs(Handle):
         with self._writing():
             now = self._now()
             row = self._space.sessions.get(session)
+            store = self._space.identity.id
             if row is None or not self._alive(row):
-                return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now)
+                beats = 0 if row is None else row.beats
+                return Renewal(
+                    alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=store
+                )
+            row.beats += 1
             given = self._lease_for(row, lease, idle_lease)
             self._set_lease(row, given, now)
             runs = [self._space.occurrences[occurrence] for occurrence in row.running]
             cancel = {occurrence.id: occurrence.cancel for occurrence in runs if occurrence.cancel is not None}
             held = tuple((occurrence.id, occurrence.token) for occurrence in runs)
-            return Renewal(alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held)
+            return Renewal(
+                alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held,
+                beats=row.beats, store=store,
+            )  # fmt: skip
 
     def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
         """Return the lease for what the session holds now."""

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from cronsensus.clock import Clock
 from cronsensus.instants import to_micros
 from cronsensus.model.job import Era, JobSpec, Stretch
-from cronsensus.model.ledger import LedgerRange, TrailEntry
+from cronsensus.model.ledger import Identity, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import ACTIVE, SERIAL_ORIGINS, Origin, Reason, State, require_transition
@@ -158,6 +158,7 @@ class SessionRow:
     started_at: datetime
     renewed_at: datetime
     draining: bool = False
+    beats: int = 0
     ended_at: datetime | None = None
     ended_as: str = ""
     ended_why: str | None = None
@@ -228,6 +229,7 @@ class Space:
         self.lines: dict[str, dict[Any, None]] = {}
         """Who stands in line for a lock, in the order of coming; see ``MemoryLine``."""
         self.trail: list[TrailEntry] = []
+        self.identity = Identity(uuid.uuid4().hex, world.clock.now())
         self.clock_watch = ClockWatch()
 
     # --- jobs ---------------------------------------------------------------------------------------------------------

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cronsensus.codec import loads
+from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobView, Stretch
-from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.wire import (
+    instant,
     job_view,
     ledger_range,
     log_line,
@@ -142,6 +143,15 @@ class Reads(Handle):
         """Return bounded counts."""
         jobs, paused, pending, running, sessions = (min(limit, count) for count in self._read("counts"))
         return Counts(jobs=jobs, paused=paused, pending=pending, running=running, sessions=sessions, limit=limit)
+
+    def identity(self) -> Identity | None:
+        """Return which store this is; there is none before its first session."""
+        found, born = self._read("identity")
+        return None if found is False else Identity(found, instant(born))
+
+    def note_loss(self, loss: Loss, *, by: str) -> None:
+        """Write into the trail what was lost."""
+        self._write("note_loss", [clean(by), loss.action, "", clean(loss.why), dumps(loss.details, what="details")])
 
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail."""

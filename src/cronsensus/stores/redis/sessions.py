@@ -29,13 +29,15 @@ class SessionVerbs(Handle):
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         """Set the lease, if there still is one; the script looks whether the session holds runs."""
         idle = lease if idle_lease is None else idle_lease
-        now, set_to, cancel, drain, held = self._write("renew", session, length(lease), length(idle))
+        now, set_to, cancel, drain, held, beats, store = self._write("renew", session, length(lease), length(idle))
         return Renewal(
             alive=set_to is not False,
             lease=timedelta(microseconds=set_to or 0),
             cancel={int(number): why for number, why in cancel},
             drain=drain,
             now=from_micros(int(now)),
+            beats=int(beats),
+            store=store,
             held=tuple((int(number), int(token or 0)) for number, token in held) if set_to is not False else None,
         )
 

@@ -408,6 +408,8 @@ sessions = Table(
     Column("functions", Integer, nullable=False),
     Column("started_at", Big, nullable=False),
     Column("renewed_at", Big, nullable=False),
+    # How often it was renewed; a row of version 1 has none.
+    Column("beats", Big),
     # On the lease clock of the store, which means something only within its epoch (one boot of a host).
     Column("lease_until", Big, nullable=False),
     Column("epoch", _word(64), nullable=False),

@@ -10,7 +10,7 @@ from typing import Any
 from cronsensus.errors import SchemaMismatch
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
-from cronsensus.model.ledger import Counts, LedgerRange, TrailEntry
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
     Cut,
@@ -52,6 +52,7 @@ from cronsensus.stores.sql import (
 )
 from cronsensus.stores.sql.dialect import Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
+from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
@@ -467,6 +468,18 @@ class SqlStore(SqlHandle):
         """Return the audit trail."""
         with self._reading() as tx:
             return reading.trail(tx, target, after, limit)
+
+    def identity(self) -> Identity | None:
+        """Return the random number that was made with the tables, and when the first of them were made."""
+        with self._reading() as tx:
+            found = tx.rows(migrations.IDENTITY)[0]
+        return None if found.id is None else Identity(str(found.id), from_micros(found.since))
+
+    @repeated
+    def note_loss(self, loss: Loss, *, by: str) -> None:
+        """Write into the trail what was lost."""
+        with self._writing() as tx:
+            record(tx, by, loss.action, "", loss.why, **loss.details)
 
     def describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows."""

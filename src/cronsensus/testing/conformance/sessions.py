@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import LeaseLost
+from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, Loss
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.base import MOST_AHEAD
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, a_session
+from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, a_session, minute
 
 
 class Sessions(Scene):
@@ -106,6 +107,34 @@ class Sessions(Scene):
         assert LEASE == self.store.renew("s1", lease=LEASE).lease == self.shown().expires_in
         self.lease_out()
         assert timedelta(0) == self.store.renew("s1", lease=LEASE).lease
+
+    def test_a_renewal_counts_the_renewals_of_its_session_so_a_store_that_forgot_one_is_found_out(self) -> None:
+        self.session()
+        self.session("s2")
+        assert [1, 2, 3] == [self.store.renew("s1", lease=LEASE).beats for _ in range(3)]
+        assert 1 == self.store.renew("s2", lease=LEASE).beats
+        self.store.close_session("s1")
+        assert [3, 0] == [self.store.renew(one, lease=LEASE).beats for one in ("s1", "never opened")]
+
+    def test_the_identity_of_the_store_comes_with_each_renewal_and_is_the_same_for_all(self) -> None:
+        self.session()
+        identity = self.store.identity()
+        assert identity is not None
+        assert identity == self.sibling().identity()
+        self.session("s2")
+        for session in ("s1", "s2", "never opened"):
+            assert identity.id == self.store.renew(session, lease=LEASE).store
+        self.store.migrate()
+        assert identity == self.store.identity()
+
+    def test_a_loss_stands_in_the_trail(self) -> None:
+        self.session()
+        for since, emptied in ((START, False), (None, True)):
+            self.store.note_loss(Loss(since, minute(1), emptied=emptied, why="a sign"), by="a node")
+        second, first = self.store.trail(target="")
+        assert (LOST_MOMENT, "a node", "a sign") == (first.action, first.by, first.why)
+        assert (Loss(START, minute(1), emptied=False, why="").details, STORE_EMPTIED) == (first.details, second.action)
+        assert ["until"] == list(second.details)
 
     def test_a_renewal_lists_the_runs_that_the_session_holds_with_their_tokens(self) -> None:
         self.queue()

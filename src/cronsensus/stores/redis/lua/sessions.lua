@@ -16,6 +16,21 @@ local function alive(session)
   return lease_end and now < tonumber(lease_end)
 end
 
+-- Which store this is; a space that was emptied has none until a session is opened, and then another.
+local function identity()
+  return call('HGET', META, 'identity') or ''
+end
+
+-- A space that is older than identities does not know when it began.
+local function have_identity()
+  if call('HEXISTS', META, 'identity') == 0 then
+    call('HSET', META, 'identity', redis.sha1hex(NOW .. ARGV[1]))
+    if not schema then
+      call('HSET', META, 'born', NOW)
+    end
+  end
+end
+
 -- Also to an earlier moment.
 local function set_lease(session, lease)
   call('ZADD', OPEN, later(lease), session)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.stores.sql.migrations import m0001_first, m0002_additions
-from cronsensus.stores.sql.schema import schema
+from cronsensus.stores.sql.schema import counters, schema
 from cronsensus.stores.sql.version import VERSION
 
 Upgrade = Callable[[Connection], None]
@@ -25,6 +25,13 @@ MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
     (2, "m0002_additions", m0002_additions.upgrade),
 )
 """All steps, in order. The last number is ``VERSION``."""
+
+
+IDENTITY = select(
+    select(counters.c.value).where(counters.c.name == "identity").scalar_subquery().label("id"),
+    select(func.min(schema.c.applied_at)).scalar_subquery().label("since"),
+)
+"""Which store this is, and since when there is one."""
 
 
 def version_of(connection: Connection) -> int:

@@ -1,11 +1,13 @@
-"""Version 2: the columns, tables and indexes after version 1; functions on PostgreSQL. Floor 3."""
+"""Version 2: columns, tables and indexes after version 1; the store's identity; functions on PostgreSQL. Floor 3."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+import secrets
+
+from sqlalchemy import Connection, insert, select
 
 from cronsensus.stores.sql.migrations.additions import add_missing
-from cronsensus.stores.sql.schema import tokens
+from cronsensus.stores.sql.schema import counters, tokens
 
 # The block with an exception is a subtransaction: raising in it lets go of the lock, and variables and sequences keep
 # what they were set to. 1668445043: the letters "cron", so that the lock is nobody else's.
@@ -51,6 +53,8 @@ $function$
 def upgrade(connection: Connection) -> None:
     """Add what version 1 did not have; a new store was made with it."""
     add_missing(connection)
+    if connection.execute(select(counters.c.value).where(counters.c.name == "identity")).first() is None:
+        connection.execute(insert(counters).values(name="identity", value=secrets.randbits(62)))
     if connection.dialect.name == "postgresql":
         place = connection.get_execution_options().get("schema_translate_map", {}).get(tokens.schema)
         schema = "" if place is None else f'"{place}".'

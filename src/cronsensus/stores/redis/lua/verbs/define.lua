@@ -45,6 +45,7 @@ if not still_holds() then
   return refuse('AGAIN')
 end
 if release then
+  have_identity()
   call('HSET', META, 'schema', SCHEMA)
   know_release(release)
 end

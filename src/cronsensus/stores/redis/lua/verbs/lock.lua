@@ -22,6 +22,7 @@ while held[place] do
 end
 local row = read(lock_key(name, place), 'until', 'session')
 if not schema then
+  have_identity()
   call('HSET', META, 'schema', SCHEMA)
 end
 if row['until'] then

@@ -1,5 +1,6 @@
 -- needs: sessions releases
 local session, node, spec, release, lease = unpack(args, 1, 5)
+have_identity()
 if call('EXISTS', session_key(session)) == 1 then
   if not alive(session) then
     return refuse('LEASELOST')

@@ -2,7 +2,7 @@
 even_if_full()
 local session, lease, idle_lease = unpack(args, 1, 3)
 if not alive(session) then
-  return answer({ NOW, false, {}, false, {} })
+  return answer({ NOW, false, {}, false, {}, tonumber(call('HGET', session_key(session), 'beats') or 0), identity() })
 end
 local cancel, runs = {}, {}
 for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
@@ -22,4 +22,7 @@ if #runs == 0 then
 end
 local length = #runs > 0 and lease or idle_lease
 set_lease(session, length)
-return answer({ NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1, runs })
+local beats = call('HINCRBY', session_key(session), 'beats', 1)
+return answer({
+  NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1, runs, beats, identity(),
+})

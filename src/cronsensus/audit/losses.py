@@ -1,0 +1,46 @@
+"""From when on can the ledger be trusted? What the trail says of a store that lost something. Floor 5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from cronsensus.instants import format_instant, parse_instant
+from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
+from cronsensus.stores.base import Store
+
+PAGE = 100
+MOST = 10_000
+MOST_NOTES = 20
+
+
+def losses(store: Store) -> list[TrailEntry]:
+    """Return what the trail says of losses, newest first."""
+    found: list[TrailEntry] = []
+    last: int | None = None
+    for _ in range(MOST // PAGE):
+        page: list[TrailEntry] = store.trail(target="", after=last, limit=PAGE)
+        found += [entry for entry in page if entry.action in {LOST_MOMENT, STORE_EMPTIED}]
+        if len(page) < PAGE:
+            break
+        last = page[-1].id
+    return found
+
+
+def notes(store: Store, since: datetime | None, until: datetime) -> Iterator[str]:
+    """Yield a sentence for each loss that touches the stretch, and one on where the ledger begins."""
+    told = losses(store)
+    identity = store.identity()
+    began = None if identity is None else identity.since
+    asked_earlier = began is not None and since is not None and since < began
+    if began is not None and (asked_earlier or any(one.action == STORE_EMPTIED for one in told)):
+        yield f"the ledger begins at {format_instant(began)}, when the store was made; nothing before it is judged"
+    for one in [one for one in told if one.action == LOST_MOMENT][:MOST_NOTES]:
+        end = parse_instant(one.details["until"])
+        begin = parse_instant(one.details["from"]) if "from" in one.details else None
+        if (begin is None or begin <= until) and (since is None or end >= since):
+            where = "up to" if begin is None else f"{format_instant(begin)} to"
+            yield (
+                f"the store lost a moment, {where} {format_instant(end)} ({one.by}: {one.why}): runs of that time may "
+                "be missing here, and may have run once more since"
+            )

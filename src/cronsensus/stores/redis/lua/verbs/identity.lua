@@ -1,0 +1,1 @@
+return answer(call('HMGET', META, 'identity', 'born'))

@@ -1,0 +1,2 @@
+record(unpack(args[1], 1, 5))
+return answer(true)

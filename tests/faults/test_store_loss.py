@@ -1,0 +1,163 @@
+"""Nodes notice that their store lost a moment, or everything, and say so: log, trail, doctor, audit."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import pytest
+
+from cronsensus import Scheduler, every
+from cronsensus.audit import audit
+from cronsensus.cli.checks import examine
+from cronsensus.config import OnStoreLoss
+from cronsensus.errors import StoreError
+from cronsensus.instants import parse_instant
+from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED
+from cronsensus.stores import Store, open_store
+from tests.servers.forgetting import Forgetful, forgetful
+from tests.servers.programs import ServiceMissing
+
+KINDS = ("sqlite", "postgres", "mysql", "redis", "redis-appendonly")
+PATIENCE = 60.0
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path) -> Iterator[Forgetful]:
+    try:
+        with forgetful(request.param, tmp_path) as found:
+            yield found
+    except ServiceMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def store(place: Forgetful) -> Iterator[Store]:
+    found = open_store(place.url)
+    found.migrate()
+    yield found
+    found.close()
+
+
+def until(happened: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(StoreError):  # while it fails over
+            if happened():
+                return
+        assert time.monotonic() < deadline, f"after {PATIENCE:.0f} s not so: {what}"
+        threading.Event().wait(0.02)
+
+
+def renewed_since(store: Store, times: int = 2) -> None:
+    """Wait until the one session was renewed so many times from now on."""
+    seen: set[datetime] = set()
+
+    def renewed() -> bool:
+        seen.update(one.renewed_at for one in store.sessions())
+        return len(seen) > times
+
+    until(renewed, "the session is renewed")
+
+
+@contextlib.contextmanager
+def busy_node(place: Forgetful, on_store_loss: OnStoreLoss = "warn") -> Iterator[tuple[Scheduler, list[str]]]:
+    """Start a node that holds a run all the time, so that it renews its lease every second, and fires each second."""
+    go_on, began, ran = threading.Event(), threading.Event(), []
+    scheduler = Scheduler(place.url, node="watcher", lease="3s", fast_evidence=False, on_store_loss=on_store_loss)
+
+    @scheduler.job()
+    def hold() -> None:
+        began.set()
+        go_on.wait(PATIENCE)
+
+    @scheduler.job(every("1s"))
+    def tick() -> None:
+        ran.append("tick")
+
+    scheduler.start()
+    try:
+        hold.enqueue()
+        assert began.wait(PATIENCE)
+        yield scheduler, ran
+    finally:
+        go_on.set()
+        scheduler.stop()
+
+
+def test_a_node_notices_a_moment_that_the_store_lost(place: Forgetful, store: Store, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.WARNING, "cronsensus")
+    with busy_node(place):
+        renewed_since(store)
+        before = store.now()
+        place.remember()
+        renewed_since(store)
+        last = max(one.renewed_at for one in store.sessions())
+        place.forget()
+        until(lambda: store.trail(target=""), "the loss stands in the trail")
+        entry = store.trail(target="")[-1]
+        assert (entry.action, entry.by) == (LOST_MOMENT, "watcher")
+        # Somewhere between these two lies what was lost.
+        assert parse_instant(entry.details["from"]) <= last
+        assert parse_instant(entry.details["until"]) >= before
+        assert "the store lost a moment" in caplog.text
+        loss = next(check for check in examine(store) if check.name == "loss")
+        assert (loss.level, "lost a moment" in loss.text) == ("warn", True)
+        report = audit(store)
+        assert any("lost a moment" in note for note in report.notes)
+        assert report.ok, report.findings
+
+
+@pytest.mark.parametrize("on_store_loss", ["warn", "stop"])
+def test_a_node_notices_that_its_store_was_emptied(
+    place: Forgetful, store: Store, on_store_loss: OnStoreLoss, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.WARNING, "cronsensus")
+    with busy_node(place, on_store_loss=on_store_loss) as (scheduler, ran):
+        until(lambda: ran, "it works")
+        first = store.identity()
+        place.empty()
+        until(lambda: "the store was emptied" in caplog.text, "it says so at once")
+        until(lambda: store.migrate() is not None, "somebody makes the tables anew")
+        until(lambda: scheduler.settings.on_store_loss == "warn" or not store.sessions(), "its session is gone")
+        del ran[:]
+        if on_store_loss == "stop":
+            with open_scheduler(place) as other:
+                until(other.ran.is_set, "another node begins")
+                assert ran == []
+                assert [one.node for one in store.sessions() if not one.guest] == ["newcomer"]
+        else:
+            until(lambda: ran, "it goes on in the empty store")
+            until(lambda: store.trail(target=""), "the loss stands in the trail")
+            assert store.trail(target="")[-1].action == STORE_EMPTIED
+            second = store.identity()
+            assert first is not None
+            assert second is not None
+            assert first.id != second.id
+            report = audit(store)
+            assert any("the ledger begins" in note for note in report.notes)
+            assert next(check for check in examine(store) if check.name == "loss").level == "warn"
+
+
+class Newcomer:
+    """Another node, that never knew the store before it was emptied."""
+
+    def __init__(self, url: str) -> None:
+        self.ran = threading.Event()
+        self.scheduler = Scheduler(url, node="newcomer", lease="3s", fast_evidence=False)
+        self.scheduler.job(every("1s"), name="tick")(self._tick)
+
+    def _tick(self) -> None:
+        self.ran.set()
+
+
+@contextlib.contextmanager
+def open_scheduler(place: Forgetful) -> Iterator[Newcomer]:
+    newcomer = Newcomer(place.url)
+    newcomer.scheduler.start()
+    try:
+        yield newcomer
+    finally:
+        newcomer.scheduler.stop()
