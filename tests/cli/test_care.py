@@ -122,7 +122,8 @@ def test_the_doctor_finds_a_store_without_nodes(command: Command, url: str) -> N
     assert answer.code == 1
     found = levels(answer)
     assert found | {"speed": "ok"} == {
-        "store": "ok", "schema": "ok", "speed": "ok", "clocks": "ok", "wake-ups": "ok", "durability": "ok",
+        "store": "ok", "schema": "ok", "identity": "ok", "speed": "ok", "clocks": "ok", "wake-ups": "ok",
+        "durability": "ok",
         "disk": "ok", "nodes": "fail", "jobs": "ok",
     }  # fmt: skip
     assert answer.data["ok"] is False

@@ -36,6 +36,8 @@ MOST_BEATS = 64
 MOST_WATERMARKS = 10_000
 BEFORE = timedelta(minutes=1)
 """How long before the opening of a session, of which the store counts no renewal, its loss is taken to begin."""
+GIVEN_UP = timedelta(seconds=1)
+"""For how long a session that was given up may still be alive in the store once another one is opened."""
 ONE_LOSS = timedelta(seconds=30)
 """Signs that are noticed within this are taken for those of one loss."""
 
@@ -74,12 +76,10 @@ class StoreWatch:
     def check(self, store: Store) -> None:
         """Look which store this is, before another session is opened in it."""
         with self._lock:
-            known = self._identity
-        if known is None:
-            return
-        identity = store.identity()
-        if identity is None or identity.id != known.id:
-            self._found_empty(store.now())
+            known, session = self._identity, self._session
+        if known is not None:
+            # That session is given up, and its lease ends no later by this; the answer tells what the store remembers.
+            self.renewed(session, store.renew(session, lease=GIVEN_UP))
 
     def opened(self, store: Store, session: str, now: datetime) -> None:
         """Remember in which store a session was opened."""
