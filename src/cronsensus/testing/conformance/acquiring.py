@@ -228,6 +228,22 @@ class Acquiring(Scene):
         above = minute(3) + timedelta(microseconds=1)
         assert self.store.acquire("s1", "queue", scheduled_for=above, lease=DAY) is not None
 
+    # --- beside what else runs --------------------------------------------------------------------------------------
+
+    def test_a_manual_run_waits_for_a_later_one_acquired_by_name_unless_they_may_overlap(self) -> None:
+        for number, overlap in enumerate(("skip", "queue", "allow")):
+            job = self.queue(f"job {overlap}", overlap=overlap)
+            self.session(f"s{number}")
+            manual = self.store.trigger(job, by="ann")
+            acquired = self.store.acquire(f"s{number}", job, scheduled_for=minute(1), lease=LEASE)
+            assert acquired is not None
+            assert manual.id < acquired.id
+            claimed = self.claim(f"s{number}", functions=[job])
+            assert [manual.id] * (overlap == "allow") == [one.id for one in claimed], overlap
+            assert self.finish(acquired).accepted
+            claimed += self.claim(f"s{number}", functions=[job])
+            assert [manual.id] == [one.id for one in claimed], overlap
+
     # --- only for the living ----------------------------------------------------------------------------------------
 
     def test_nothing_is_acquired_of_a_job_that_is_not_there(self) -> None:

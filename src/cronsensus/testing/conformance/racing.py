@@ -246,6 +246,24 @@ class Racing(Scene):
             assert State.PENDING is found.state, "claimed for a session that is dead"
             self.store.cancel(made.id, by="ann", why="")
 
+    def test_an_acquisition_and_the_end_of_its_session_leave_nothing_with_nobody(self) -> None:
+        self.queue()
+        for number in range(10):
+            name = f"session {number}"
+            self.session(name)
+
+            def act(store: Store, thread: int, name: str = name) -> None:
+                if thread % 2:
+                    store.reclaim([name])
+                    return
+                with contextlib.suppress(LeaseLost):
+                    store.acquire(name, "queue", key=f"{name} {thread}", lease=LEASE)
+
+            self.race(act)
+            # Those who reclaim need not wait for a transaction of that session that is under way.
+            self.store.reclaim([name])
+            assert [] == self.all(states=(State.RUNNING,)), "acquired for a session that is dead"
+
     def test_a_claim_and_a_renewal_never_leave_a_working_session_an_idle_lease(self) -> None:
         self.queue()
         for number in range(10):

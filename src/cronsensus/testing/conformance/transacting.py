@@ -230,6 +230,27 @@ class Transacting(Scene):
             transaction.complete()
         assert 1 == self.count()
 
+    def test_a_run_given_back_and_taken_again_by_its_session_commits_nothing_under_the_old_token(self) -> None:
+        if self.refused():
+            return
+        old = self.begun()
+        assert [True] == self.store.release([old])
+        new = self.take()
+        assert (old.session, True) == (new.session, old.token < new.token)
+        with pytest.raises(LeaseLost), self.store.transaction(old) as transaction:
+            self.effect(transaction.connection, "old")
+            transaction.complete("1")
+        with self.outside() as connection:
+            self.effect(connection, "old")
+            with pytest.raises(LeaseLost):
+                self.store.complete_in(connection, old, "1")
+            connection.rollback()
+        assert (State.RUNNING, 0) == (self.look(new).state, self.count())
+        with self.store.transaction(new) as transaction:
+            self.effect(transaction.connection, "new")
+            transaction.complete("2")
+        assert ("2", 1) == (self.look(new).result, self.count())
+
     def test_a_lease_that_ran_out_does_not_undo_effects_while_nobody_took_over(self) -> None:
         if self.refused():
             return
