@@ -724,15 +724,16 @@ class Store(ABC):
         writes, with the stretch that may have come twice: times in it say nothing about what came first.
         """
 
+    @abstractmethod
     def identity(self) -> Identity | None:
         """Return which store this is; ``None``: it holds nothing yet, or cannot tell.
 
         It is made once, with the store. One that was emptied, or another one behind the same address, has another: so a
         node that knew the first finds out.
         """
-        return None
 
-    def note_loss(self, loss: Loss, *, by: str) -> None:  # noqa: B027 - a store may have no trail
+    @abstractmethod
+    def note_loss(self, loss: Loss, *, by: str) -> None:
         """Write into the trail that the store lost something, for the audit and for people."""
 
     @abstractmethod
