@@ -42,7 +42,7 @@ def test_the_nights_are_rough_enough_to_prove_something():
     for seed in range(100):
         result = simulate(seed)
         happened["faults"] += result.faults
-        last = ""
+        last = before = ""
         for line in result.trace.lines():
             _, who, what, *rest = line.split(maxsplit=3)
             happened[what] += 1
@@ -51,13 +51,13 @@ def test_the_nights_are_rough_enough_to_prove_something():
                 happened[told_of.split()[0]] += 1
             happened["a result was refused"] += what == "finish" and "refused" in told_of
             happened["a run was taken over"] += what == "reclaim" and "became" in told_of
-            happened["a claim was found again"] += what == "begins" and last == "job"
+            happened["a claim was found again"] += (before, last, what) == ("job", "now", "begins")
             happened["a lock was refused"] += what == "lock" and told_of.endswith("None")
             happened["an occurrence was won by name"] += what == "acquire" and "attempt" in told_of
             happened["nobody listened"] += what == "note" and "False" in told_of
             happened["a race was lost"] += what == "fire" and "False" in told_of
             happened["an operator was refused"] += (who, what) == ("people", "refused")
-            last = what
+            before, last = last, what
     assert happened["faults"] > 1000
     for kind in ("fail", "lost", "hang", "hang_lost", "late", "slow", "freeze", "crash"):
         assert happened[kind] > 0, f"no {kind} in a hundred nights"
