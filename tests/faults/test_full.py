@@ -76,7 +76,7 @@ def crammed() -> Iterator[Server]:
         server.shrink(DISK)
         yield server.start()
     except PermissionError as refused:
-        pytest.skip(str(refused))
+        pytest.skip(f"service missing: a small disk of its own needs root ({refused})")
     finally:
         server.end()
 

@@ -257,10 +257,10 @@ class Acquiring(Scene):
 
     def test_the_session_must_be_alive(self) -> None:
         self.queue()
-        self.session("closed")
-        self.store.close_session("closed")
         self.session("overdue")
         self.lease_out()
+        self.session("closed")
+        self.store.close_session("closed")
         for name in ("closed", "overdue", "nobody"):
             with pytest.raises(LeaseLost):
                 self.store.acquire(name, "queue", scheduled_for=minute(1), lease=LEASE)

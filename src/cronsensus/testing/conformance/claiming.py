@@ -108,11 +108,12 @@ class Claiming(Scene):
     def test_nothing_is_claimed_before_it_is_due(self) -> None:
         self.queue()
         self.session(lease=HOUR)
-        self.enqueue(delay=MINUTE)
-        self.clock.advance(MINUTE - timedelta(microseconds=1))
-        assert [] == self.claim()
-        self.clock.advance(timedelta(microseconds=1))
-        assert 1 == len(self.claim())
+        made = [self.enqueue(delay=number * MINUTE).id for number in (1, 2)]
+        for one in made:
+            self.clock.advance(MINUTE - timedelta(microseconds=1))
+            assert [] == self.claim()
+            self.clock.advance(timedelta(microseconds=1))
+            assert [one] == [claim.id for claim in self.claim(lease=HOUR)]
 
     def test_jitter_delays_a_claim(self) -> None:
         self.define()
@@ -336,6 +337,15 @@ class Claiming(Scene):
         self.clock.advance(3 * MINUTE)
         assert [lasting.id] == [claim.id for claim in self.claim()]
         assert (State.MISSED, Reason.LATE) == (self.look(expiring).state, self.look(expiring).reason)
+
+    def test_what_expired_is_not_claimed_where_it_is_more_than_one_claim_closes(self) -> None:
+        self.queue()
+        self.session(lease=HOUR)
+        expired = self.fill(1_001, expires_in=SECOND)
+        self.clock.advance(MINUTE)
+        for _ in range(2):
+            assert [] == self.claim(limit=3)
+        assert expired == [one.id for one in self.all(states=(State.MISSED,))]
 
     def test_what_started_once_does_not_expire(self) -> None:
         self.queue(retries=1)

@@ -202,6 +202,16 @@ class Firing(Scene):
         assert [False] == self.store.fire([replace(self.plan(minute(1)), job_id=987_654)])
         assert [] == self.all()
 
+    def test_a_plan_that_would_move_the_watermark_back_loses_whole(self) -> None:
+        self.define()
+        self.fire(minute(1), minute(2))
+        before = self.snapshot()
+        back = self.plan(watermark=minute(1))
+        assert back.watermark < back.watermark_seen
+        assert [False] == self.store.fire([back])
+        assert before == self.snapshot()
+        assert [True] == self.store.fire([replace(back, watermark=back.watermark_seen)])
+
     def test_plans_win_and_lose_each_for_itself(self) -> None:
         self.define(self.job("a"), self.job("b"), self.job("c"))
         plans = [self.plan(minute(1), job=name) for name in ("a", "b", "c")]

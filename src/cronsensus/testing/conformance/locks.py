@@ -233,10 +233,10 @@ class Locks(Scene):
         assert self.store.extend(grant, ttl=LEASE)
 
     def test_no_lock_is_granted_to_a_dead_session(self) -> None:
-        self.session("closed")
-        self.store.close_session("closed")
         self.session("overdue")
         self.lease_out()
+        self.session("closed")
+        self.store.close_session("closed")
         for name in ("closed", "overdue", "nobody"):
             with pytest.raises(LeaseLost):
                 self.store.lock("name", "a", ttl=LEASE, session=name)

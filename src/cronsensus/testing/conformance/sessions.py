@@ -65,10 +65,10 @@ class Sessions(Scene):
         assert self.finish(claim).accepted
 
     def test_a_session_that_is_over_is_never_opened_again(self) -> None:
-        self.session("closed")
-        self.store.close_session("closed")
         self.session("overdue")
         self.lease_out()
+        self.session("closed")
+        self.store.close_session("closed")
         for name in ("closed", "overdue"):
             with pytest.raises(LeaseLost):
                 self.store.open_session(a_session(name), lease=LEASE)
@@ -240,10 +240,10 @@ class Sessions(Scene):
         assert "draining" == self.shown().state
 
     def test_only_a_live_session_can_be_asked_to_drain(self) -> None:
-        self.session("closed")
-        self.store.close_session("closed")
         self.session("overdue")
         self.lease_out()
+        self.session("closed")
+        self.store.close_session("closed")
         for name in ("closed", "overdue", "nobody"):
             assert not self.store.drain(name, by="ann", why="")
         assert [] == self.store.trail()
@@ -351,7 +351,7 @@ class Sessions(Scene):
         self.store.reclaim()
         view = self.shown()
         assert ("dead", self.store.now(), 0) == (view.state, view.ended_at, view.holds)
-        assert view.ended_why
+        assert "lease ran out" == view.ended_why
 
     def test_reclaiming_again_takes_nothing(self) -> None:
         claim = self.holding()
@@ -387,7 +387,7 @@ class Sessions(Scene):
         claim = self.holding()
         assert [claim.id] == [taken.id for taken in self.store.reclaim(["s1"])]
         assert not self.store.renew("s1", lease=LEASE).alive
-        assert "dead" == self.shown().state
+        assert ("dead", "process gone") == (self.shown().state, self.shown().ended_why)
         with pytest.raises(LeaseLost):
             self.claim()
 
