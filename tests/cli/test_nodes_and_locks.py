@@ -88,10 +88,10 @@ def test_a_node_that_is_not_there_is_an_error(cluster: Any) -> None:
 
 def test_locks_are_listed_with_holder_and_token(cluster: Any) -> None:
     assert "no lock is held" in cluster("locks", "list").err
-    cluster.store.lock("reindex", "web-1:42", ttl=timedelta(seconds=30))
+    grant = cluster.store.lock("reindex", "web-1:42", ttl=timedelta(seconds=30))
     cluster.advance(10)
     (lock,) = cluster("locks", "list", "-o", "json").data["locks"]
-    assert (lock["name"], lock["holder"], lock["token"], lock["expires_in"]) == ("reindex", "web-1:42", 1, 20.0)
+    assert (lock["name"], lock["holder"], lock["token"], lock["expires_in"]) == ("reindex", "web-1:42", grant.token, 20.0)
     assert "10s ago" in cluster("locks", "list").out
 
 
