@@ -220,10 +220,18 @@ class LocksWithoutLooking(MemoryStore):
 
 
 class LocksOutliveSessions(MemoryStore):
-    """Keeps the locks of the dead until their time is over."""
+    """Keeps the locks of the dead until their time is over.
+
+    Two safeguards are removed: a lock of a dead session is not held, and it is freed when the session is ended. Nodes
+    end the dead soon, so the first matters for a moment only and alone is found too seldom.
+    """
 
     def _held(self, lock):
         return self._monotonic() < lock.until
+
+    def _end(self, session, ended_as, why, *, crashed):
+        session.locks.clear()
+        return super()._end(session, ended_as, why, crashed=crashed)
 
 
 class WatchesNoClock(MemoryStore):

@@ -16,7 +16,7 @@ SEEDS = int(os.environ.get("CRONSENSUS_TEST_FORGETS", "100"))
 AT_ONCE = 50
 FORGETFUL = Parts(forgets=True)
 MOST = 400
-SEEN_AT = {"SaysNothingTwice": 24, "StopsNothing": 44, "AdoptsWhatEnded": 291}
+SEEN_AT = {"SaysNothingTwice": 41, "StopsNothing": 44, "AdoptsWhatEnded": 367}
 """Where they were found last; looked at first, to save time."""
 
 
