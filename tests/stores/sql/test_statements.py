@@ -49,7 +49,7 @@ BUDGET = {
     "enqueue one": 3,  # the job, insert, read the id
     "enqueue one by key": 4,
     "enqueue a hundred": 3,
-    "lock": 5,
+    "lock": 6,  # how many hold it and the smallest limit; the places; insert; the places again; the token; take
     "lock that is held": 1,
     "extend": 1,
     "unlock": 1,
