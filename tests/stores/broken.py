@@ -913,4 +913,53 @@ class FingerprintsOutliveFailures(BrokenStore):
             return answers
 
 
+# --- what a promise rests on ------------------------------------------------------------------------------------------
+
+
+class FiresWhateverIsPlanned(BrokenStore):
+    """``fire`` carries out each plan that it is given."""
+
+    rejected_by = "test_the_same_plan_wins_once"
+
+    def _still_holds(self, plan: Plan, job: JobRow, until: datetime) -> bool:
+        return True
+
+
+class WritesNoVerdicts(BrokenStore):
+    """``fire`` moves the watermark past times that nothing is said of."""
+
+    rejected_by = "test_a_plan_writes_its_verdicts"
+
+    def _carry_out(self, plan: Plan, job: JobRow) -> None:
+        super()._carry_out(replace(plan, verdicts=()), job)
+
+
+class ClaimsWhatRuns(BrokenStore):
+    """``claim`` takes what somebody else runs."""
+
+    rejected_by = "test_what_is_claimed_is_not_claimed_again"
+
+    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+        with self._changed:
+            for row in list(self._space.occurrences.values()):
+                if row.state is State.RUNNING:
+                    self._space.put_back(row, row.due_at)
+            return super().claim(session, limit, functions, lease=lease)
+
+
+class AcquiresOfPausedJobs(BrokenStore):
+    """A time of a paused job is won by name."""
+
+    rejected_by = "test_no_time_of_a_paused_job_is_won_but_what_stood_before_and_what_has_a_key"
+
+    def acquire(self, session: str, job: str, **wanted: Any) -> Claim | None:
+        with self._changed:
+            row = self._space.jobs[job]
+            paused, row.paused_at = row.paused_at, None
+            try:
+                return super().acquire(session, job, **wanted)
+            finally:
+                row.paused_at = paused
+
+
 BROKEN = BrokenStore.__subclasses__()

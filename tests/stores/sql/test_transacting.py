@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, RootTransaction, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
@@ -59,7 +59,7 @@ def looks_nowhere(patch: pytest.MonkeyPatch) -> None:
 
 
 def looks_at_the_beginning_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(completing, "complete", lambda tx, claim, *_: finishing.finish(tx, []))
+    patch.setattr(completing, "complete", lambda tx, claim, *_, **__: finishing.finish(tx, []))
 
 
 def commits_when_told(patch: pytest.MonkeyPatch) -> None:
@@ -81,24 +81,31 @@ def commits_what_is_not_complete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lending._Lent, "completed", property(lambda self: True, nothing), raising=False)
 
 
+def commits_whatever_the_block_raised(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RootTransaction, "rollback", RootTransaction.commit)
+
+
 def takes_each_statement_for_a_transaction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(borrowing._Driver, "commits_each", lambda self, raw: False)
     patch.setattr(borrowing._Sqlite, "commits_each", lambda self, raw: False)
 
 
-@pytest.mark.parametrize(
-    ("without", "test", "arguments"),
-    [
-        (looks_nowhere, "test_of_many_blocks_of_one_run_one_commits", ()),
-        (looks_nowhere, "test_a_run_that_was_taken_over_gets_no_transaction", ()),
-        (looks_nowhere, "test_in_a_users_transaction_a_run_that_was_taken_over_is_refused", ()),
-        (looks_at_the_beginning_only, "test_effects_and_result_are_there_together", ()),
-        (commits_when_told, "test_a_commit_inside_the_block_is_refused", ()),
-        (has_no_mark, "test_a_transaction_that_is_ended_by_a_statement_records_no_result", ("COMMIT",)),
-        (commits_what_is_not_complete, "test_what_is_not_completed_is_undone", ()),
-        (takes_each_statement_for_a_transaction, "test_a_connection_that_commits_each_statement_is_refused", ()),
-    ],
-)
+SAFEGUARDS: list[tuple[Patch, str, tuple[str, ...]]] = [
+    (looks_nowhere, "test_of_many_blocks_of_one_run_one_commits", ()),
+    (looks_nowhere, "test_a_run_that_was_taken_over_gets_no_transaction", ()),
+    (looks_nowhere, "test_in_a_users_transaction_a_run_that_was_taken_over_is_refused", ()),
+    (looks_at_the_beginning_only, "test_effects_and_result_are_there_together", ()),
+    (looks_at_the_beginning_only, "test_a_takeover_in_the_middle_wins_or_loses_as_a_whole", ()),
+    (looks_at_the_beginning_only, "test_the_commit_of_a_user_decides_on_effects_and_result", ()),
+    (commits_whatever_the_block_raised, "test_an_exception_undoes_both_and_the_run_goes_on", ()),
+    (commits_when_told, "test_a_commit_inside_the_block_is_refused", ()),
+    (has_no_mark, "test_a_transaction_that_is_ended_by_a_statement_records_no_result", ("COMMIT",)),
+    (commits_what_is_not_complete, "test_what_is_not_completed_is_undone", ()),
+    (takes_each_statement_for_a_transaction, "test_a_connection_that_commits_each_statement_is_refused", ()),
+]
+
+
+@pytest.mark.parametrize(("without", "test", "arguments"), SAFEGUARDS)
 def test_without_its_safeguard_the_suite_rejects_the_store(tmp_path, monkeypatch, without: Patch, test, arguments):
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()
