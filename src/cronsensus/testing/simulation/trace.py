@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronsensus.model.job import JobSpec, JobView
+from cronsensus.model.ledger import Identity
 from cronsensus.model.occurrence import (
     Claim,
     Enqueued,
@@ -108,4 +109,5 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     Occurrence: lambda one: f"#{one.id} {one.job} {one.state} token {one.token}",
     OccurrenceFilter: lambda one: f"of {one.session}",
     JobView: lambda one: str(one.spec.name),
+    Identity: lambda one: f"store since {_written(one.since)}",  # its id is random, and a trace is not
 }
