@@ -52,7 +52,7 @@ SELECT namespace, job_id, 'done ' || i, origin, 'succeeded', i % 2, 0, due_at, 1
 FROM cronsensus_occurrences, generate_series(1, {DONE}) AS i WHERE key = 'model';
 INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, started_at, finished_at, "end")
 SELECT token, id, 1, 's0', created_at, finished_at, 'succeeded' FROM cronsensus_occurrences WHERE state = 'succeeded'
-    AND token > 1000000;
+    AND token BETWEEN 1000001 AND 2000000;
 """
 BURST = f"""
 INSERT INTO cronsensus_occurrences (namespace, job_id, key, origin, state, serial, priority, due_at, attempt,
