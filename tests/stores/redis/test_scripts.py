@@ -260,6 +260,42 @@ def test_a_long_queue_that_nobody_may_run_costs_a_claim_no_more_than_a_short_one
     assert counted[0] == counted[1]
 
 
+def test_a_look_sends_and_asks_the_same_however_many_guests_there_are(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    counted: list[tuple[Counter[str], int]] = []
+    with redis.Redis.from_url(own_server.url) as client:
+        for guests in (3, 3, 1000):  # the first knows no scripts yet
+            store = opening(own_server.url, f"guests-{len(counted)}")
+            a_claim(store)
+            for number in range(guests):
+                store.open_session(a_session(f"guest {number}", guest=True), lease=HOUR)
+            client.config_resetstat()
+            before = client.info("stats")["total_net_output_bytes"]
+            glance = store.due()
+            sent = client.info("stats")["total_net_output_bytes"] - before
+            counted.append((commands_of(client), sent))
+            assert ([one.id for one in glance.holders], glance.sessions) == (["s1"], ("s1",))
+    assert counted[1][0] == counted[2][0]
+    assert counted[2][1] <= counted[1][1] + 1000
+
+
+def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, raw: redis.Redis) -> None:
+    turning = store._space.meta.removesuffix(b"meta") + b"turning"
+    for name in ("old", "older", "new"):
+        store.open_session(a_session(name), lease=HOUR)
+    store.open_session(a_session("guest", guest=True), lease=HOUR)
+    raw.srem(turning, "old", "older")
+    assert store.due().sessions == ("new", "old", "older")
+    store.close_session("new")
+    raw.sadd(turning, "new")  # as when a node of an earlier release ends it: it leaves this entry
+    assert store.due().sessions == ("old", "older")
+    store.close_session("old")
+    store.open_session(a_session("newer"), lease=HOUR)
+    assert store.due().sessions == ("newer", "older")
+    assert raw.smembers(turning) == {b"newer"}
+
+
 # --- the schema -----------------------------------------------------------------------------------------------------
 
 

@@ -61,7 +61,9 @@ class RoundVerbs(Handle):
                 jobs = jobs[: limit - newest] + jobs[len(jobs) - newest :]
             heads = [waiting.first() for waiting in space.pending.values()]
             later = [next(waiting.after(here), None) for waiting in space.pending.values()]
-            open_sessions = space.open.values()
+            holding = {space.occurrences[occurrence].session or "" for occurrence in space.running}
+            holders = sorted((space.open[one] for one in holding if one in space.open), key=lambda row: row.number)
+            turning = sorted(row.spec.id for row in space.turning.values() if self._takes_turns(row))
             return Glance(
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
@@ -69,8 +71,8 @@ class RoundVerbs(Handle):
                 next_job=next((at for at, _ in space.due.after(here)), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
-                holders=tuple(self._session_view(session) for session in open_sessions if session.running),
-                sessions=tuple(sorted(s.spec.id for s in open_sessions if self._takes_turns(s))[:MOST_SESSIONS_SHOWN]),
+                holders=tuple(self._session_view(session) for session in holders),
+                sessions=tuple(turning[:MOST_SESSIONS_SHOWN]),
             )
 
     def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:

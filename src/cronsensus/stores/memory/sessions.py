@@ -26,9 +26,10 @@ class SessionVerbs(Handle):
                     raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
                 self._set_lease(row, lease, now)
                 return now
-            row = SessionRow(session, self._lease_end(lease), now, now)
+            row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next("session"))
             self._space.sessions[session.id] = self._space.open[session.id] = row
             if not session.guest:
+                self._space.turning[session.id] = row
                 self._space.releases.setdefault(session.release, len(self._space.releases))
             return now
 
@@ -85,6 +86,7 @@ class SessionVerbs(Handle):
             self._free(self._space.locks[place])
         session.ended_at, session.ended_as, session.ended_why = now, ended_as, why
         del self._space.open[session.spec.id]
+        self._space.turning.pop(session.spec.id, None)
         return taken
 
     def _take_over(

@@ -70,6 +70,7 @@ def _copied(space: dict[str, Any]) -> dict[str, Any]:
         "running": set(space["running"]),
         "sessions": {name: sessions[id(row)] for name, row in space["sessions"].items()},
         "open": {name: sessions[id(row)] for name, row in space["open"].items()},
+        "turning": {name: sessions[id(row)] for name, row in space["turning"].items()},
         "releases": dict(space["releases"]),
         "locks": {place: copy(row) for place, row in space["locks"].items()},
         "trail": list(space["trail"]),

@@ -151,7 +151,7 @@ class OccurrenceRow:
 
 @dataclass(slots=True, eq=False)
 class SessionRow:
-    """A session. ``until`` is the end of its lease on the monotonic clock."""
+    """A session. ``until`` is the end of its lease on the monotonic clock; ``number``, in which order it was opened."""
 
     spec: SessionSpec
     until: float
@@ -164,6 +164,7 @@ class SessionRow:
     ended_why: str | None = None
     running: Sorted[int] = field(default_factory=Sorted)
     locks: set[tuple[str, int]] = field(default_factory=set)
+    number: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -224,6 +225,8 @@ class Space:
         self.sessions: dict[str, SessionRow] = {}
         self.open: dict[str, SessionRow] = {}
         """Sessions that nobody ended yet, alive or overdue."""
+        self.turning: dict[str, SessionRow] = {}
+        """Those of them that are no guests."""
         self.releases: dict[str, int] = {}
         self.locks: dict[tuple[str, int], LockRow] = {}
         self.lines: dict[str, dict[Any, None]] = {}

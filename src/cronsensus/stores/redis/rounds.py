@@ -80,7 +80,7 @@ class RoundVerbs(Handle):
 
     def due(self, limit: int = 100, share: Share | None = None) -> Glance:
         """Look, along the indexes; jobs that are not due are not touched."""
-        now, jobs, more, next_job, backlog, next_pending, holders, alive, guests = self._read(
+        now, jobs, more, next_job, backlog, next_pending, holders, turning = self._read(
             "due", limit, newest_of(limit), *(share or (0, 1))
         )
         return Glance(
@@ -91,7 +91,7 @@ class RoundVerbs(Handle):
             backlog=backlog,
             next_pending=instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
-            sessions=tuple(sorted({*alive}.difference(guests))[:MOST_SESSIONS_SHOWN]),
+            sessions=tuple(sorted(turning)[:MOST_SESSIONS_SHOWN]),
         )
 
     def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:

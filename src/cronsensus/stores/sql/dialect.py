@@ -67,6 +67,8 @@ class Dialect(ABC):
 
     groups_by_seeking: bool = False
     """Whether GROUP BY goes from group to group in an index, instead of reading each entry."""
+    joins_sideways: bool = False
+    """Whether a join may have to be made to look up row by row, as LATERAL does, lest it reads the whole table."""
     most_parameters: int = 500
     """How many values one ``IN (…)`` may list."""
     execution_options: Mapping[str, Any] = MappingProxyType({})

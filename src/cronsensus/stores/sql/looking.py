@@ -6,7 +6,19 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, literal_column, select
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Select,
+    Subquery,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    true,
+    union_all,
+)
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
@@ -15,8 +27,8 @@ from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Glance, Share, newest_of
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, eras_after, specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, SERIAL, instant
-from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, pauses, sessions
+from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_RUNNING, SERIAL, instant
+from cronsensus.stores.sql.schema import NAMESPACE_OF_TURNING, along, jobs, locks, occurrences, pauses, sessions
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import bounded, instant_of, read_one, whole
@@ -100,10 +112,45 @@ HELD_LOCKS = (
 SESSION_COLUMNS = (*_s, HELD_RUNS.label("held_runs"), HELD_LOCKS.label("held_locks"))
 
 
+def _watched(*, sideways: bool) -> Subquery:
+    """Return the sessions that a look is about; guests that hold no run, however many, are not read.
+
+    A session that takes turns and holds runs is there twice: ``turns`` tells which row is which.
+    """
+    held = (
+        select(_o.session, func.count().label("runs"))
+        .with_hint(*along("running"))
+        .where(_o.namespace == bindparam("space"), LISTED_RUNNING)
+        .group_by(_o.session)
+        .subquery("held")
+    )
+    none: ColumnElement[int] = literal_column("0")
+    turning = select(literal_column("1").label("turns"), none.label("held_runs"), none.label("held_locks"), *_s)
+    of_holder = and_(_s.namespace == bindparam("space"), _s.id == held.c.session)
+    if sideways:
+        # One lookup for each holder, by its key. OPEN would be another way to it, along all that are open.
+        each = select(HELD_LOCKS.label("held_locks"), *_s).where(of_holder).limit(1).lateral("holder")
+        holding = (
+            select(none.label("turns"), held.c.runs, *each.c)
+            .select_from(held.join(each, true()))
+            .where(each.c.ended_at.is_(None))
+        )
+    else:
+        holding = select(none.label("turns"), held.c.runs, HELD_LOCKS, *_s).select_from(
+            held.join(sessions, and_(of_holder, OPEN))
+        )
+    if sideways:
+        turning = turning.where(literal_column(NAMESPACE_OF_TURNING) == bindparam("space"))
+    else:
+        turning = turning.where(_s.namespace == bindparam("space"), OPEN, _s.concurrency > literal_column("0"))
+        turning = turning.with_hint(sessions, "FORCE INDEX (cronsensus_sessions_turning)", "mysql")
+    return union_all(turning, holding).subquery("watched")
+
+
 _OF_SHARE = _j.id % bindparam("of") == bindparam("place")
 
 
-def _glance(levels: CTE, *, shared: bool) -> Select[tuple[object, ...]]:
+def _glance(levels: CTE, *, shared: bool, sideways: bool) -> Select[tuple[object, ...]]:
     # The first along the index, not the least of all: PostgreSQL might rather read all of a few, and keep to that.
     waking = select(_j.wake_at).where(_j.namespace == bindparam("space")).order_by(_j.wake_at).limit(1)
     due_now = waking.where(_j.wake_at <= bindparam("now"))
@@ -119,20 +166,19 @@ def _glance(levels: CTE, *, shared: bool) -> Select[tuple[object, ...]]:
         .label("backlog"),
         _next_pending(levels).label("next_pending"),
     ).subquery("seen")
-    # One row for each open session, and one without when there is none.
-    return (
-        select(seen, *SESSION_COLUMNS)
-        .select_from(seen.outerjoin(sessions, and_(_s.namespace == bindparam("space"), OPEN)))
-        .order_by(_s.number)
-    )
+    # One row for each session that takes turns, one for each that holds runs, and one without when there is none.
+    watched = _watched(sideways=sideways)
+    return select(seen, watched).select_from(seen.outerjoin(watched, true())).order_by(watched.c.number)
 
 
 GLANCE = {
-    (grouping, shared): _glance(levels, shared=shared)
+    (grouping, sideways, shared): _glance(levels, sideways=sideways, shared=shared)
     for grouping, levels in LEVELS.items()
+    for sideways in (False, True)
     for shared in (False, True)
 }
-"""By whether the database groups by seeking, and whether it is a share that is looked at."""
+"""By whether the database groups by seeking, whether it must be made to look up each row of a join, and whether it is a
+share that is looked at."""
 
 _ACTIVE = (
     select(func.count())
@@ -165,7 +211,8 @@ def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
     """Look: which jobs are due, what waits, who holds runs."""
     part = {} if share is None else share._asdict()
     for _ in range(LOOKS):
-        rows = tx.look(GLANCE[tx.dialect.groups_by_seeking, bool(part)], space=tx.namespace, most=limit + 1, **part)
+        glance = GLANCE[tx.dialect.groups_by_seeking, tx.dialect.joins_sideways, bool(part)]
+        rows = tx.look(glance, space=tx.namespace, most=limit + 1, **part)
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.due_jobs:
@@ -181,7 +228,6 @@ def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
         last = tx.rows(_NEWEST_OF_SHARE if part else _NEWEST, space=tx.namespace, now=tx.now, limit=newest, **part)
         # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
         due_rows = list({row.id: row for row in (*due_rows[: limit - newest], *reversed(last))}.values())
-    open_sessions = [row for row in rows if row.id is not None]
     return Glance(
         now=from_micros(tx.now),
         jobs=tuple(_states(tx, due_rows[:limit])),
@@ -189,8 +235,10 @@ def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
         next_job=_some_instant(seen.next_job) if agreed else from_micros(tx.now),
         backlog=seen.backlog is not None,
         next_pending=_some_instant(seen.next_pending),
-        holders=tuple(session_views(tx, (row for row in open_sessions if row.held_runs))),
-        sessions=tuple(sorted(row.id for row in open_sessions if _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]),
+        holders=tuple(session_views(tx, (row for row in rows if row.turns == 0))),
+        sessions=tuple(
+            sorted(row.id for row in rows if row.turns == 1 and _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]
+        ),
     )
 
 

@@ -275,6 +275,23 @@ class Sessions(Scene):
         assert ["guest"] == [one.id for one in self.store.due().holders]
         assert self.finish(claim).accepted
 
+    def test_a_guest_that_is_overdue_with_a_run_is_watched_and_others_are_not(self) -> None:
+        queue = self.queue()
+        self.session("idle", guest=True)
+        self.session("guest", guest=True)
+        self.fill(2)
+        self.session("node")
+        self.take("node", limit=1)
+        assert self.store.acquire("guest", queue, key="once", lease=LEASE) is not None
+        assert ["guest", "node"] == [one.id for one in self.store.due().holders]
+        self.lease_out()
+        glance = self.store.due()
+        assert ["guest", "node"] == [one.id for one in glance.holders]
+        assert all(one.expires_in <= timedelta(0) for one in glance.holders)
+        assert () == glance.sessions
+        self.store.reclaim()
+        assert () == self.store.due().holders
+
     def test_sessions_are_read_newest_first_and_bounded(self) -> None:
         for number in range(5):
             self.session(f"s{number}", lease=HOUR)

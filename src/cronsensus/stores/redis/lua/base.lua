@@ -22,7 +22,7 @@
 --   line:P:J:K  zset   pending by due time: priority P, job J, K is s (overlap is for it) or w
 --   level:P     zset   the head of each line, by due time; levels (zset: the priorities that have lines)
 --   session:S   hash   a session; holds:S (zset: its runs), locks:S (set), functions:S (set)
---   sessions (by number), open (by end of lease), ended (by end), holding (by number)   zsets; guests (set)
+--   sessions (by number), open (by end of lease), ended (by end), holding (by number)   zsets; guests, turning (sets)
 --   releases    hash   release → place in the order in which they became known
 --   lock:P:N    hash   place P of lock N; locks (zset: places), leases (zset: place → end, if it has no session)
 --   queue:N     zset   who stands in line for lock N; queues (zset: lock → when somebody last joined)

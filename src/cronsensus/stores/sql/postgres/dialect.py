@@ -40,6 +40,7 @@ _MIGRATING_FOR = "5min"
 class PostgresDialect(Dialect):
     """What is particular about PostgreSQL."""
 
+    joins_sideways = True
     most_parameters = 10_000
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:

@@ -42,6 +42,5 @@ for _, session in ipairs(call('ZRANGE', SPACE .. 'holding', 0, -1)) do
 end
 return answer({
   NOW, jobs, more, next_job and at_score(next_job) or false, first and tonumber(first) <= now or false,
-  next_pending and at_score(next_pending) or false, holders, call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf'),
-  call('SMEMBERS', SPACE .. 'guests'),
+  next_pending and at_score(next_pending) or false, holders, turning(),
 })

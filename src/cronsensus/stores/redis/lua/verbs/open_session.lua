@@ -13,8 +13,9 @@ else
   if release then
     call('HSET', session_key(session), 'release', release)
     know_release(release)
+    takes_turns(session)
   else
-    call('SADD', SPACE .. 'guests', session)
+    call('SADD', GUESTS, session)
   end
 end
 set_lease(session, lease)
