@@ -117,6 +117,15 @@ def test_tokens_grow_although_somebody_meddles_with_their_file(folder, content):
         assert lease.token > before
 
 
+def test_tokens_grow_although_the_clock_is_set_back(folder, monkeypatch):
+    tokens = []
+    for now in (5_000, 4_000, 4_000):
+        monkeypatch.setattr(in_files, "to_micros", lambda _, now=now: now)
+        with at(folder) as lease:
+            tokens.append(lease.token)
+    assert tokens == [5_000, 5_001, 5_002]
+
+
 def test_who_stands_still_while_it_takes_a_token_is_named(folder, monkeypatch):
     monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
     with at(folder):

@@ -5,14 +5,16 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 import redis
 
 from cronsensus import InvalidOption, LeaseLost, Lock, StoreUnavailable
-from cronsensus.lock import opening
+from cronsensus.lock import opening, redlock
 from cronsensus.lock.masters import SLOWEST, Round
+from cronsensus.lock.redlock import RedlockGate
 from tests.lock.test_set import Workers, workers
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
@@ -222,3 +224,94 @@ def test_who_answers_late_changes_nothing_any_more():
     heard.wait(0)
     heard.note(2, b"no")
     assert heard.said == {0: b"yes", 1: b"yes"}
+
+
+# --- what each step leaves at the masters -----------------------------------------------------------------------------
+
+
+class Three:
+    """Three masters that all live, and what stands at each of them for a lock."""
+
+    def __init__(self, masters: list[RedisServer], prefix: str) -> None:
+        self.clients = [redis.Redis(port=server.port) for server in masters]
+        self.lock = Lock([f"{server.url}?prefix={prefix}" for server in masters], "name", ttl="1m", blocking=False)
+        gate = self.lock._gate()
+        assert isinstance(gate, RedlockGate)
+        self.place, self.token, _ = gate._keys("name")
+        self.gate = gate
+
+    def holders(self) -> list[bytes | None]:
+        return [client.get(self.place) for client in self.clients]  # type: ignore[misc]
+
+
+@pytest.fixture
+def three(masters: list[RedisServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[Three]:
+    """Return three masters; they are short of processor time at worst."""
+    for module in ("masters", "redlock"):
+        monkeypatch.setattr(f"cronsensus.lock.{module}.SLOWEST", 5.0)
+    made = Three(masters, f"three-{next(_prefixes)}")
+    yield made
+    opening.close_all()
+    for client in made.clients:
+        client.close()
+
+
+_prefixes = count()
+
+
+def test_tokens_grow_by_what_was_noted_although_the_clocks_are_behind(three):
+    ahead = 2 * 10**15  # in 2033
+    for client in three.clients[1:]:
+        client.set(three.token, ahead)
+    tokens = []
+    for _ in range(3):
+        with three.lock as lease:
+            tokens.append(lease.token)
+        # A majority knows it, whichever of them answers first next time.
+        assert sum(int(client.get(three.token) or 0) >= tokens[-1] for client in three.clients) >= 2
+    assert tokens[0] > ahead
+    assert sorted(set(tokens)) == tokens
+
+
+def test_a_lock_whose_token_is_not_noted_by_a_majority_is_not_had_and_given_back(three, monkeypatch):
+    ask = three.gate._masters.ask
+
+    def lose_it_before_the_token(script, *args, **how):
+        if script is redlock._NOTE:
+            assert until(lambda: None not in three.holders())  # also the one whose answer nobody waited for
+            for client in three.clients[1:]:
+                client.delete(three.place)  # restarted empty in this very moment
+        return ask(script, *args, **how)
+
+    monkeypatch.setattr(three.gate._masters, "ask", lose_it_before_the_token)
+    assert not three.lock.acquire()
+    assert until(lambda: three.holders() == [None] * 3)
+    monkeypatch.undo()
+    assert three.lock.acquire()
+    three.lock.release()
+
+
+def test_a_try_that_got_too_few_masters_is_undone_at_each(three):
+    for client in three.clients[1:]:
+        client.set(three.place, "somebody else")
+    assert not three.lock.acquire()
+    assert until(lambda: three.holders() == [None, b"somebody else", b"somebody else"])
+
+
+def test_a_master_that_forgot_gets_the_lock_back_for_no_longer_than_it_lasts(three):
+    with three.lock as lease:
+        three.clients[0].delete(three.place)
+        lease.extend("1m")
+        assert until(lambda: len(set(three.holders())) == 1)
+        # Without an end it would stay for ever if its holder died.
+        left = [client.pttl(three.place) for client in three.clients]
+        assert all(0 < one <= 180_000 for one in left), left
+    assert until(lambda: three.holders() == [None] * 3)
+
+
+def until(there: Callable[[], bool]) -> bool:
+    """Wait for what the slower masters do after a majority has answered."""
+    deadline = time.monotonic() + PATIENCE
+    while not there() and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    return there()

@@ -229,3 +229,18 @@ def test_who_holds_it_is_not_asked_at_each_try(monkeypatch):
     finally:
         for gate in gates:
             gate.close()
+
+
+def test_who_has_waited_long_enough_leaves_the_line_to_those_who_still_wait():
+    url = "memory://waited-long-enough"
+    held, waits = Lock(url, "name"), Lock(url, "name", blocking_timeout=0.02)
+    gate = held._gate()
+    assert isinstance(gate, StoreGate)
+    got: list[bool] = []
+    with held:
+        thread = threading.Thread(target=lambda: got.append(waits.acquire()))
+        thread.start()
+        thread.join(PATIENCE)
+        assert got == [False]
+        # News for one who is gone would be lost to the next.
+        assert gate._room._waiting == {}

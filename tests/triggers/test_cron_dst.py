@@ -296,3 +296,20 @@ def test_no_difference_over_a_whole_year_and_counting_agrees(zone):
             trigger = cron(text, tz=zone, dst=dst)
             assert times(trigger, first, last) == expected
             assert count(trigger, first - SECOND, last) == len(expected)
+
+
+def test_the_end_of_a_gap_is_counted_in_the_stretch_that_it_lies_in():
+    # Berlin's clocks go from 2:00 to 3:00; 2:30 runs at the end of the gap.
+    daily, change = cron("30 2 * * *", tz="Europe/Berlin"), datetime(2026, 3, 29, 1, tzinfo=UTC)
+    second = timedelta(seconds=1)
+    assert daily.next_after(change - second) == change
+    for after, until, expected in (
+        (change - second, change, 1),
+        (change - second, change + second, 1),
+        (change - 2 * second, change - second, 0),
+        (change, change + second, 0),
+        (change - HOUR, change - second, 0),
+        (change, change + HOUR, 0),
+        (change - HOUR, change + HOUR, 1),
+    ):
+        assert daily.count_between(after, until, 100) == expected, (after, until)

@@ -1,0 +1,74 @@
+"""How long a node trusts its session's lease, by the answers that it got and in whatever order they came."""
+
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.node.lease import MARGIN, SessionLease
+
+SHORT, LONG = timedelta(seconds=10), timedelta(seconds=600)
+SHORT_TRUST, LONG_TRUST = SHORT.total_seconds() * (1 - MARGIN), LONG.total_seconds() * (1 - MARGIN)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def lease(clock: ManualClock) -> SessionLease:
+    """Return the lease of an idle session, confirmed a moment ago."""
+    lease = SessionLease("s", clock)
+    lease.confirm(lease.ask(), LONG)
+    return lease
+
+
+def test_it_is_trusted_from_the_question_on_and_less_a_margin(clock: ManualClock) -> None:
+    lease = SessionLease("s", clock)
+    asked = lease.ask()
+    clock.advance(3)
+    lease.confirm(asked, SHORT)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST - 3)
+
+
+def test_a_claim_whose_answer_was_lost_may_have_shortened_it(clock: ManualClock, lease: SessionLease) -> None:
+    asked = lease.ask()
+    clock.advance(2)
+    lease.shorten(asked, SHORT)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST - 2)
+    assert lease.length == SHORT
+
+
+def test_a_lost_answer_never_lengthens_the_trust(clock: ManualClock, lease: SessionLease) -> None:
+    # All but a second of the long lease is over; the claim may not have been carried out at all.
+    clock.advance(LONG_TRUST - 1)
+    lease.shorten(lease.ask(), SHORT)
+    assert lease.trusted_for == pytest.approx(1)
+
+
+def test_a_lost_answer_to_a_claim_with_the_same_lease_changes_nothing(clock: ManualClock, lease: SessionLease) -> None:
+    lease.claimed(lease.ask(), SHORT)
+    clock.advance(5)
+    lease.shorten(lease.ask(), SHORT)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST - 5)
+
+
+def test_a_renewal_that_was_asked_before_a_claim_gives_no_long_lease_back(
+    clock: ManualClock, lease: SessionLease
+) -> None:
+    renewal = lease.ask()
+    lease.shorten(lease.ask(), SHORT)
+    clock.advance(1)
+    lease.confirm(renewal, LONG)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST - 1)
+    lease.confirm(lease.ask(), LONG)
+    assert lease.trusted_for == pytest.approx(LONG_TRUST)
+
+
+def test_a_session_that_is_lost_is_trusted_no_more(lease: SessionLease) -> None:
+    lease.lose()
+    assert not lease.trusted
+    assert lease.trusted_for < 0
+    lease.confirm(lease.ask(), LONG)
+    assert not lease.trusted
