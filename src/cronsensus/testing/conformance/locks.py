@@ -190,6 +190,7 @@ class Locks(Scene):
         grant = self.lock(session="s1")
         self.store.close_session("s1")
         assert [] == self.store.locks()
+        assert [0] == [view.holds for view in self.store.sessions(ended=True)], "its row is still there"
         assert not self.store.extend(grant, ttl=LEASE)
         assert not self.store.unlock(grant)
         assert grant.token < self.lock(holder="b").token
@@ -200,6 +201,7 @@ class Locks(Scene):
         assert grant is not None
         self.lease_out()
         self.store.reclaim()
+        assert [0] == [view.holds for view in self.store.sessions(ended=True)], "its row is still there"
         assert not self.store.extend(grant, ttl=LEASE)
         assert self.store.lock("name", "b", ttl=LEASE) is not None
 
