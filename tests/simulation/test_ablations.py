@@ -9,6 +9,7 @@ MOST = 1000
 SEEN_AT = {
     "AdoptsOnce": 12,
     "BlindWhileFull": 348,
+    "ClaimsForTheDead": 1576,
     "FiresAndForgets": 439,
     "HearsAnybody": 113,
     "LocksOutliveSessions": 89,
@@ -21,7 +22,7 @@ def named(part):
 
 
 def is_found(name, parts):
-    seeds = [*range(SEEN_AT.get(name, 0), MOST), *range(SEEN_AT.get(name, 0))]
+    seeds = dict.fromkeys([SEEN_AT.get(name, 0), *range(MOST)])
     return any(not simulate(seed, parts).ok for seed in seeds)
 
 

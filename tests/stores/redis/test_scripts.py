@@ -11,6 +11,7 @@ from redis.crc import key_slot
 from cronsensus.clock import ManualClock
 from cronsensus.errors import SchemaMismatch
 from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
@@ -148,6 +149,8 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     for listing in (store.jobs, store.sessions, store.locks, store.counts, store.trail):
         listing()
     store.trail(target=name)
+    assert store.identity() is not None
+    store.note_loss(Loss(since=None, until=START, emptied=False, why=name), by=name)
     store.put_jobs([spec], release=name, complete=True)  # the other is retired
     store.open_session(_session(f"{name} dies"), lease=SECOND)
     clock.advance(2)

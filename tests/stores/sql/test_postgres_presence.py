@@ -119,6 +119,7 @@ def test_who_lives_is_not_absent_and_who_was_killed_is_at_once(watcher, start_no
 
 def test_who_was_never_seen_to_live_is_not_missed(watcher, start_node, open_postgres):
     start_node("killed").kill()
+    until(lambda: not signs(watcher, "killed"))
     assert watcher.due().absent == ()
     open_postgres().open_session(a_session("mute"), lease=LEASE)  # shows no sign, as behind a pooler
     assert watcher.due().absent == ()
