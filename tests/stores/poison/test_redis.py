@@ -5,6 +5,7 @@ The fields are those of a live store, so that a new one is poisoned by itself.
 
 import os
 import re
+from typing import Any
 
 import pytest
 import redis
@@ -29,8 +30,9 @@ class Place:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.client = redis.Redis.from_url(url.partition("?")[0])
-        self.prefix = re.search(r"prefix=([^&]+)", url)[1] if "prefix=" in url else "cronsensus"
+        self.client: Any = redis.Redis.from_url(url.partition("?")[0])  # its types say text or bytes; here it is bytes
+        given = re.search(r"prefix=([^&]+)", url)
+        self.prefix = "cronsensus" if given is None else given[1]
         clock = ManualClock(START)
         store = self.open(clock)
         furnish(store, clock)
@@ -79,7 +81,7 @@ def cases(place):
     """Yield (name, act) for everything that may be poisoned."""
     client = place.client
     turn = 0
-    seen = set()
+    seen: set[tuple[object, ...]] = set()
     for key in place.all_keys():
         kind = client.type(key)
         short = key.partition(b"}:")[2]
@@ -98,13 +100,13 @@ def cases(place):
                         yield f"{short}.{field} gone", lambda key=key, field=field: client.hdel(key, field)
                     else:
                         yield (
-                            f"{short}.{field}={value}",
+                            f"{short}.{field}={value!r}",
                             lambda key=key, field=field, value=value: client.hset(key, field, value),
                         )
         elif kind == b"list" and place.is_doomed(short):
             turn += 1
             for value in VALUES[:-1] if ALL else (VALUES[turn % (len(VALUES) - 1)],):
-                yield f"{short}[0]={value}", lambda key=key, value=value: client.lset(key, 0, value)
+                yield f"{short}[0]={value!r}", lambda key=key, value=value: client.lset(key, 0, value)
         elif kind == b"zset":
             for member in client.zrange(key, 0, -1):
                 if (place.is_doomed(short) or place.is_doomed(member)) and (ALL or (pattern, b"score") not in seen):

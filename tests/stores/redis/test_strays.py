@@ -42,8 +42,8 @@ def text(number: int) -> str:
 
 def job_named(store: RedisStore, raw: redis.Redis, name: str) -> bytes:
     """Return the key of a job."""
-    found: bytes | None = raw.hget(key(store, "names"), name)
-    assert found is not None
+    found = raw.hget(key(store, "names"), name)
+    assert isinstance(found, bytes)
     return key(store, "job:") + found
 
 

@@ -324,7 +324,7 @@ def test_who_waited_for_its_turn_counts_those_who_came_meanwhile(open_postgres):
     assert first is not None
     assert other is not None
     assert (store.unlock(first), other.place) == (True, 1)
-    turn = turn_of(*store._place, "name")
+    turn = turn_of(store._place[0], store._place[1], "name")
     with holding(store, f"SELECT pg_advisory_xact_lock({turn})") as connection:
         alone = in_thread(lambda: store.lock("name", "alone", ttl=LONG, limit=1))
         until_somebody_waits(store, "advisory")
