@@ -22,6 +22,7 @@ from tests.servers.programs import ServiceMissing
 
 KINDS = ("sqlite", "postgres", "mysql", "redis", "redis-appendonly")
 PATIENCE = 60.0
+LOSSES = 3
 
 
 @pytest.fixture(params=KINDS)
@@ -42,13 +43,17 @@ def store(place: Forgetful) -> Iterator[Store]:
 
 
 def until(happened: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    assert within(PATIENCE, happened), f"after {PATIENCE:.0f} s not so: {what}"
+
+
+def within(seconds: float, happened: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         with contextlib.suppress(StoreError):  # while it fails over
             if happened():
-                return
-        assert time.monotonic() < deadline, f"after {PATIENCE:.0f} s not so: {what}"
+                return True
         threading.Event().wait(0.02)
+    return False
 
 
 def renewed_since(store: Store, times: int = 2) -> None:
@@ -90,13 +95,18 @@ def busy_node(place: Forgetful, on_store_loss: OnStoreLoss = "warn") -> Iterator
 def test_a_node_notices_a_moment_that_the_store_lost(place: Forgetful, store: Store, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, "cronsensus")
     with busy_node(place):
-        renewed_since(store)
-        before = store.now()
-        place.remember()
-        renewed_since(store)
-        last = max(one.renewed_at for one in store.sessions())
-        place.forget()
-        until(lambda: store.trail(target=""), "the loss stands in the trail")
+        # A loss need not leave a sign: renewals whose answers were lost in the failover are counted by the store alone,
+        # and may make up for those that it forgot. Three losses in a row without any would be another matter.
+        for _ in range(LOSSES):
+            renewed_since(store)
+            before = store.now()
+            place.remember()
+            renewed_since(store)
+            last = max(one.renewed_at for one in store.sessions())
+            place.forget()
+            if within(PATIENCE / LOSSES, lambda: store.trail(target="")):
+                break
+        assert store.trail(target=""), "no loss stands in the trail"
         entry = store.trail(target="")[-1]
         assert (entry.action, entry.by) == (LOST_MOMENT, "watcher")
         # Somewhere between these two lies what was lost.
