@@ -16,7 +16,7 @@ from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Settled, Takeover
 from cronsensus.model.plan import Plan
-from cronsensus.model.session import LockGrant, Renewal
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores.base import AT_ONCE, Glance, Share
 from cronsensus.stores.memory import MemoryStore
@@ -695,6 +695,11 @@ class GuestsTakeTurns(BrokenStore):
 
     def _takes_turns(self, session: SessionRow) -> bool:
         return self._alive(session)
+
+    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
+        opened = super().open_session(session, lease=lease)
+        self._space.turning[session.id] = self._space.open[session.id]
+        return opened
 
 
 # --- definitions ------------------------------------------------------------------------------------------------------
