@@ -4,7 +4,7 @@ It needs no server. So it also says what MySQL would get, which runs nowhere her
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -17,7 +17,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.stores import sql
+from cronsensus.stores.sql.looking import GLANCE
 from cronsensus.stores.sql.mysql import statements
+from cronsensus.stores.sql.mysql.dialect import MysqlDialect
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, settings
 from cronsensus.stores.sql.mysql.statements import Expression, ManyRows, Statements, literal
 from cronsensus.stores.sql.mysql.url import read_url
@@ -43,7 +45,12 @@ def constants() -> Iterator[tuple[str, Executable]]:
             continue
         module = import_module(f"{sql.__name__}.{found.name}")
         for name, value in vars(module).items():
-            several = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+            several: Iterable[Any]
+            if value is GLANCE:
+                # Those that join sideways are for PostgreSQL.
+                several = [one for (_, sideways, _), one in GLANCE.items() if sideways == MysqlDialect.joins_sideways]
+            else:
+                several = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
             for number, one in enumerate(several):
                 if isinstance(one, (Select, Insert, Update, Delete)):
                     yield f"{found.name}.{name}[{number}]", one
