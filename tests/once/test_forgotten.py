@@ -16,7 +16,7 @@ PATIENCE = 30.0
 
 @pytest.fixture
 def scheduler():
-    made = Scheduler("memory://forgotten-once", lease="1s")
+    made = Scheduler("memory://forgotten-once", lease="3s")  # longer than the moment that is forgotten, however busy
     yield made
     made._close_store()
 
@@ -72,7 +72,7 @@ def test_a_call_that_still_runs_is_left_alone(scheduler):
     caller.start()
     assert begun.wait(PATIENCE)
     held = recorded(scheduler, "once:slow").token
-    threading.Event().wait(1.5)  # several renewals
+    threading.Event().wait(3.5)  # several renewals
     assert (recorded(scheduler, "once:slow").state, recorded(scheduler, "once:slow").token) == (State.RUNNING, held)
     go_on.set()
     caller.join(PATIENCE)
