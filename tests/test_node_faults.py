@@ -497,7 +497,9 @@ def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(t
     done = {one.scheduled_for for one in rows if one.scheduled_for is not None}
     ranges = [one.range for one in store.ranges("work")]
     counted = sum(_count(each.first, each.last) for each in ranges)
-    assert counted + len(done) == _count(min(done), max(done))
+    # On a busy machine the last verdict may be a range: skipped because the last run was not over when the node left.
+    last = max([*done, *(each.last for each in ranges)])
+    assert counted + len(done) == _count(min(done), last)
     assert any("clock was set ahead by" in record.message for record in caplog.records)
     if back:
         assert any("clock was set back by" in record.message for record in caplog.records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 
 from cronsensus import JobDefaults, Run, Scheduler, every
 from cronsensus.cli.demo.trace import TRACE, Trace
@@ -26,9 +27,15 @@ def tick(run: Run) -> None:
 
 @scheduler.job(every("1s"))
 async def pulse(run: Run) -> None:
-    """A coroutine, which is cancelled when the lease is lost."""
+    """A coroutine, which is cancelled when the lease is lost; one that stood still past its lease ends in no other way.
+
+    The process wakes with the sleep over and the lease lost: without the second wait it is chance which is seen first.
+    """
     with around(run):
+        begun = time.monotonic()
         await asyncio.sleep(0.5)
+        if time.monotonic() - begun > 2:
+            await asyncio.sleep(20)
 
 
 @scheduler.job(every("2s"), overlap="queue")
