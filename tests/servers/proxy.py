@@ -6,7 +6,8 @@
            ◀──────"down"───────────
 
 What is set holds for all connections, also for those to come. A connection that is cut is reset on both sides, as by a
-firewall; a frozen one stays open, as across a broken link: neither side is told anything.
+firewall; a frozen one stays open, as across a broken link: neither side is told anything. In a black hole neither is
+even told that the other one is gone, as when a host loses its power or its network.
 
 A delay is a distance and not a narrow pipe: what is sent while something else is under way arrives as long after it as
 it was sent. The order is kept, whatever the jitter.
@@ -73,7 +74,7 @@ class Proxy:
         self.url = urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{port}"))
         self._state = threading.Condition()
         self._links: set[_Link] = set()
-        self._frozen = self._refusing = self._closed = False
+        self._frozen = self._dark = self._refusing = self._closed = False
         self._delays: dict[Way, float] = {"up": 0.0, "down": 0.0}
         self._jitter = self._set_up = self._first = 0.0
         self._first_request = b""
@@ -91,7 +92,7 @@ class Proxy:
     def pass_on(self) -> None:
         """Be a good network again: everything that was held back goes on, what was dropped is gone."""
         with self._state:
-            self._frozen = self._refusing = False
+            self._frozen = self._dark = self._refusing = False
             self._delays = {"up": 0.0, "down": 0.0}
             self._jitter = self._set_up = self._first = 0.0
             self._dropped.clear()
@@ -138,6 +139,14 @@ class Proxy:
         """Pass nothing on, and keep it. New connections are taken and not served."""
         with self._state:
             self._frozen = True
+
+    def black_hole(self) -> None:
+        """Freeze, and keep ends and resets back too: a killed client leaves its connections open at the server.
+
+        New connections are taken and lead nowhere.
+        """
+        with self._state:
+            self._frozen = self._dark = True
 
     def refuse(self) -> None:
         """Cut every connection, and every new one at once."""
@@ -198,6 +207,7 @@ class Proxy:
     def _connect(self, client: socket.socket) -> None:
         if self._set_up:
             time.sleep(self._set_up)
+        self._await_light()
         try:
             server = socket.create_connection(self._target, timeout=5)
         except OSError:
@@ -224,13 +234,20 @@ class Proxy:
             try:
                 for piece in self._arriving(link, source, way):
                     self._carry(link, piece, way, sink.sendall)
+                self._await_light()
                 if not link.is_cut:
                     sink.shutdown(socket.SHUT_WR)  # an orderly end would overtake the reset
             except (OSError, ValueError):
                 # An end that failed, or was cut under us.
+                self._await_light()
                 self._cut(link)
 
         threading.Thread(target=pump, name=f"proxy-{way}", daemon=True).start()
+
+    def _await_light(self) -> None:
+        """Wait while this is a black hole: an end passes it as little as a byte."""
+        with self._state:
+            self._state.wait_for(lambda: not self._dark)
 
     def _arriving(self, link: _Link, source: socket.socket, way: Way) -> Iterator[bytes]:
         """Yield what comes in, each piece when it has come the whole way."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import RESET, Proxy
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -74,6 +74,28 @@ def test_it_passes_on_and_keeps_the_rest_of_the_url(proxy: Proxy) -> None:
         client.shutdown(socket.SHUT_WR)
         assert client.recv(1) == b""
     assert proxy.connections == 1
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_in_a_black_hole_the_server_does_not_hear_that_its_client_is_gone(
+    server: socketserver.ThreadingTCPServer, proxy: Proxy, end: str
+) -> None:
+    ended = threading.Event()
+    finish = server.shutdown_request
+    server.shutdown_request = lambda request: (ended.set(), finish(request))  # type: ignore[method-assign,assignment,func-returns-value]
+    with connected(proxy) as client:
+        assert ask(client, b"hello") == b"HELLO"
+        proxy.black_hole()
+        if end == "reset":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    assert not ended.wait(0.3)
+    assert server.heard == b"hello"  # type: ignore[attr-defined]
+    with connected(proxy) as another:
+        another.sendall(b"who is there")
+        assert is_silent(another)
+        proxy.pass_on()
+        assert ended.wait(10)
+        assert hear(another, 12) == b"WHO IS THERE"
 
 
 def test_it_holds_every_piece_back(proxy: Proxy) -> None:
