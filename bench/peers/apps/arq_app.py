@@ -1,10 +1,11 @@
-"""arq: ``node``, ``fill N``, ``long``."""
+"""arq: ``node``, ``ticking``, ``fill N``, ``trickle N``, ``long``."""
 
 import asyncio
 import sys
 from typing import Any
 
 import evidence
+import uvloop
 from arq import create_pool, cron, run_worker
 from arq.connections import RedisSettings
 
@@ -22,13 +23,26 @@ async def noop(_ctx: dict[str, Any], number: int) -> int:
 
 async def long(_ctx: dict[str, Any]) -> None:
     evidence.begin()
-    await asyncio.sleep(600)
+    await asyncio.sleep(evidence.LONG)
+
+
+async def arrive(_ctx: dict[str, Any], sent: float) -> None:
+    evidence.arrived(sent)
 
 
 class WorkerSettings:
-    functions = (noop, long)
+    functions = (noop, long, arrive)
     redis_settings = REDIS
     max_jobs = evidence.CONCURRENCY
+    if evidence.AT_LEAST_ONCE:
+        job_timeout = 60  # ten seconds later another may take it
+
+
+async def trickle(count: int) -> None:
+    pool = await create_pool(REDIS)
+    for sent in evidence.paced(count):
+        await pool.enqueue_job("arrive", sent)
+    await pool.aclose()
 
 
 async def enqueue(name: str, count: int) -> None:
@@ -38,6 +52,7 @@ async def enqueue(name: str, count: int) -> None:
     await pool.aclose()
 
 
+uvloop.install()
 match sys.argv[1:]:
     case ["node"]:
         run_worker(WorkerSettings)
@@ -45,6 +60,8 @@ match sys.argv[1:]:
         run_worker(WorkerSettings, cron_jobs=[cron(tick, second=set(range(60)), microsecond=0)])
     case ["fill", count]:
         asyncio.run(enqueue("noop", int(count)))
+    case ["trickle", count]:
+        asyncio.run(trickle(int(count)))
     case ["long"]:
         asyncio.run(enqueue("long", 1))
     case words:

@@ -1,4 +1,4 @@
-"""DBOS: ``prepare``, ``node``, ``fill N``."""
+"""DBOS: ``prepare``, ``node``, ``fill N``, ``trickle N``."""
 
 import os
 import signal
@@ -18,6 +18,11 @@ def noop(number: int) -> int:
     return number
 
 
+@DBOS.workflow(name="arrive")
+def arrive(sent: float) -> None:
+    evidence.arrived(sent)
+
+
 match sys.argv[1:]:
     case ["node"] | ["prepare"]:
         DBOS(config={
@@ -34,6 +39,11 @@ match sys.argv[1:]:
         client = DBOSClient(system_database_url=evidence.URL)
         for number in range(int(count)):
             client.enqueue({"queue_name": "bench", "workflow_name": "noop", "app_version": VERSION}, number)
+        client.destroy()
+    case ["trickle", count]:
+        client = DBOSClient(system_database_url=evidence.URL)
+        for sent in evidence.paced(int(count)):
+            client.enqueue({"queue_name": "bench", "workflow_name": "arrive", "app_version": VERSION}, sent)
         client.destroy()
     case words:
         sys.exit(f"nothing to do for {words}")

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import time
+from collections.abc import Iterator
 
 URL = os.environ.get("BENCH_URL", "")
+AT_LEAST_ONCE = "AT_LEAST_ONCE" in os.environ
+"""Be set up as the library's documentation says for those who want the run of a dead node to begin again."""
+LONG = 50 if AT_LEAST_ONCE else 600
+"""Seconds of a long run. Where a library can only count from its begin, it is told that 60 s are too long."""
 CONCURRENCY = int(os.environ.get("CONCURRENCY", "10"))
 _open: dict[str, int] = {}
 
@@ -31,8 +37,21 @@ def tick(nominal: float | None = None) -> None:
 
 
 def ran() -> None:
-    """Add a byte for a run of a job that does nothing."""
-    _write(f"ran.{os.getpid()}", ".")
+    """Add a byte for a run of a job that does nothing; the session is the worker that the bench started."""
+    _write(f"ran.{os.getsid(0)}", ".")
+
+
+def paced(count: int) -> Iterator[float]:
+    """Wait a little while before each of so many jobs is to be enqueued, and give the time of that (monotonic)."""
+    dice = random.Random(1)
+    for _ in range(count):
+        time.sleep(dice.uniform(0.1, 0.3))  # no rhythm with which a poll could keep step
+        yield time.monotonic()
+
+
+def arrived(sent: float) -> None:
+    """Say how long after it was enqueued a job begins."""
+    _write("arrived", f"{time.monotonic() - sent:.6f}\n")
 
 
 def begin() -> None:

@@ -1,7 +1,8 @@
-"""huey, on Redis or PostgreSQL by the URL: ``node``, ``fill N``."""
+"""huey, on Redis or PostgreSQL by the URL: ``node``, ``fill N``, ``trickle N``, ``long``."""
 
 import os
 import sys
+import time
 
 import evidence
 from huey import PostgresHuey, RedisHuey
@@ -16,6 +17,17 @@ def noop(number: int) -> int:
     return number
 
 
+@huey.task()
+def arrive(sent: float) -> None:
+    evidence.arrived(sent)
+
+
+@huey.task()
+def long() -> None:
+    evidence.begin()
+    time.sleep(evidence.LONG)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["node"]:
@@ -28,5 +40,14 @@ if __name__ == "__main__":
 
             for number in range(int(count)):
                 huey_app.noop(number)
+        case ["trickle", count]:
+            import huey_app
+
+            for sent in evidence.paced(int(count)):
+                huey_app.arrive(sent)
+        case ["long"]:
+            import huey_app
+
+            huey_app.long()
         case words:
             sys.exit(f"nothing to do for {words}")

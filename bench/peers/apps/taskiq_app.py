@@ -1,4 +1,5 @@
-"""Taskiq on Redis: ``node``, ``ticking``, ``scheduler`` (one only, as its documentation demands), ``fill N``."""
+"""Taskiq on Redis: ``node``, ``ticking``, ``scheduler`` (one only, as its documentation demands), ``fill N``,
+``trickle N``, ``long``."""
 
 import asyncio
 import os
@@ -9,7 +10,10 @@ from taskiq import TaskiqScheduler
 from taskiq.schedule_sources import LabelScheduleSource
 from taskiq_redis import ListQueueBroker, RedisStreamBroker
 
-broker = (ListQueueBroker if os.environ.get("BROKER") == "list" else RedisStreamBroker)(evidence.URL)
+if os.environ.get("BROKER") == "list":
+    broker = ListQueueBroker(evidence.URL)
+else:
+    broker = RedisStreamBroker(evidence.URL, **({"idle_timeout": 60_000} if evidence.AT_LEAST_ONCE else {}))
 scheduler = TaskiqScheduler(broker, [LabelScheduleSource(broker)])
 
 
@@ -22,6 +26,30 @@ async def tick() -> None:
 async def noop(number: int) -> int:
     evidence.ran()
     return number
+
+
+@broker.task(task_name="arrive")
+async def arrive(sent: float) -> None:
+    evidence.arrived(sent)
+
+
+@broker.task(task_name="long")
+async def long() -> None:
+    evidence.begin()
+    await asyncio.sleep(evidence.LONG)
+
+
+async def trickle(count: int) -> None:
+    await broker.startup()
+    for sent in evidence.paced(count):
+        await arrive.kiq(sent)
+    await broker.shutdown()
+
+
+async def enqueue_long() -> None:
+    await broker.startup()
+    await long.kiq()
+    await broker.shutdown()
 
 
 async def fill(count: int) -> None:
@@ -44,6 +72,10 @@ if __name__ == "__main__":
             ])  # fmt: skip
         case ["fill", count]:
             asyncio.run(fill(int(count)))
+        case ["trickle", count]:
+            asyncio.run(trickle(int(count)))
+        case ["long"]:
+            asyncio.run(enqueue_long())
         case ["prepare"]:
             asyncio.run(fill(0))
         case words:
