@@ -6,12 +6,14 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.cost import Cost, Meter
 from bench.nodes import cluster
-from bench.places import Places, Postgres, Redis
+from bench.options import Options
+from bench.places import Places, Postgres
 from bench.table import Row, milliseconds, quantile, say
 from cronsensus.audit import audit
 
@@ -22,16 +24,19 @@ NODES = 4
 class Cadence:
     """What ran in some seconds, by the jobs' own evidence: which second, how late, by which process.
 
-    ``commands`` is how many statements were sent for each second, idle ones of all nodes included; ``inside``, on
-    Redis, how many more were executed within scripts.
+    Attributes:
+        expected: the whole seconds that were measured.
+        ran: how often each of them was run.
+        late: of each run, in seconds.
+        processes: how many runs each process had.
+        cost: of each second, for all nodes together.
     """
 
     expected: int
     ran: Counter[int] = field(default_factory=Counter)
     late: list[float] = field(default_factory=list)
     processes: Counter[str] = field(default_factory=Counter)
-    commands: float = float("nan")
-    inside: float | None = None
+    cost: Cost | None = None
 
     @property
     def twice(self) -> int:
@@ -56,17 +61,6 @@ def judge(lines: Sequence[Sequence[str]], begun: float, ended: float) -> Cadence
     )
 
 
-def commands_each_second(
-    places: Places, url: str, since: tuple[int, float], seconds: float
-) -> tuple[float, float | None]:
-    """Return the statements sent for each second: since a count at a time, or on Redis in ``seconds`` from now on."""
-    if isinstance(places, Redis):
-        sent, inside = places.watch(url, seconds)
-        return sent / seconds, inside / seconds
-    count, at = since
-    return (places.sent(url) - count) / (time.time() - at), None
-
-
 def ours(places: Places, seconds: int) -> tuple[Cadence, list[float], str]:
     """Measure ours: what ran, bare commits in the same seconds (on SQLite), and what the audit says if not ``ok``."""
     with cluster("ticking", places) as four:
@@ -76,16 +70,15 @@ def ours(places: Places, seconds: int) -> tuple[Cadence, list[float], str]:
         time.sleep(10)  # each node has had its first turns: it compiles its statements in them
         if isinstance(places, Postgres):
             places.forget(four.url)
-        begun, raw = time.time(), []
-        count = 0 if places.kind in {"sqlite", "redis"} else places.sent(four.url)
+        begun, raw, cost = time.time(), [], None
         if places.kind == "sqlite":
             raw = _two_commits(four.folder / "raw.db", seconds)
+            ended = time.time()
         else:
+            meter = Meter(places, four.url)
             time.sleep(seconds)
-        ended = time.time()
-        counted: tuple[float, float | None] = (float("nan"), None)
-        if places.kind != "sqlite":
-            counted = commands_each_second(places, four.url, (count, begun), min(seconds, 20))
+            ended = time.time()
+            cost = meter.read()
         if isinstance(places, Postgres):
             for calls, text in places.most_sent(four.url):
                 say(f"  {calls} x {text[:110]}")
@@ -95,16 +88,12 @@ def ours(places: Places, seconds: int) -> tuple[Cadence, list[float], str]:
     words = "" if report.ok and not report.duplicates and not report.missed else (
         f"{report.duplicates} duplicates, {report.missed} missed, ok: {report.ok}"
     )  # fmt: skip
-    return (
-        Cadence(cadence.expected, cadence.ran, cadence.late, cadence.processes, *counted),
-        raw,
-        words,
-    )
+    return replace(cadence, cost=cost), raw, words
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Measure lateness inside the job, and count by the job's own evidence beside the audit."""
-    seconds = 15 if quick else 60
+    seconds = options.seconds or (15 if options.quick else 60)
     cadence, raw, wrong = ours(places, seconds)
     return [
         Row("cadence", f"occurrences in {cadence.expected} s, by the jobs' own count", str(len(cadence.ran))),
@@ -113,8 +102,7 @@ def bench(places: Places, *, quick: bool) -> list[Row]:
                f"{milliseconds(quantile(raw, 0.5))} / {milliseconds(quantile(raw, 0.99))}")] if raw else []),
         Row("cadence", "start lateness max", milliseconds(max(cadence.late, default=0))),
         Row("cadence", "runs per node", " ".join(map(str, sorted(cadence.processes.values())))),
-        *([] if places.kind == "sqlite" else [
-            Row("cadence", f"statements for each occurrence, {NODES} nodes ({places.counts})", spent(cadence))]),
+        *(costs(places, cadence.cost) if cadence.cost else []),
     ]  # fmt: skip
 
 
@@ -130,9 +118,14 @@ def goals(cadence: Cadence, wrong: str) -> list[Row]:
     ]
 
 
-def spent(cadence: Cadence) -> str:
-    """Say the statements for each occurrence."""
-    return f"{cadence.commands:.1f}" + (f" (+ {cadence.inside:.0f} inside scripts)" if cadence.inside else "")
+def costs(places: Places, cost: Cost) -> list[Row]:
+    """Return what an occurrence costs, a second of all nodes."""
+    rows = [Row("cadence", f"statements for each occurrence, {NODES} nodes ({places.counts})", f"{cost.sent:.1f}")]
+    if places.kind == "redis":
+        rows.append(Row("cadence", "the same with what scripts execute (INFO commandstats)", f"{cost.executed:.1f}"))
+    if cost.round_trips:
+        rows.append(Row("cadence", "round trips for each occurrence", f"{cost.round_trips:.1f}"))
+    return [*rows, Row("cadence", "the server's processor time for each occurrence", f"{cost.milliseconds:.1f} ms")]
 
 
 def _at(seconds: float) -> datetime:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 
-from bench.cadence import commands_each_second
+from bench.cost import Meter
 from bench.nodes import cluster
+from bench.options import Options
 from bench.places import Places
 from bench.table import Row, say
 
 FEW, MANY = 4, 30
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Compare the statements for each occurrence."""
     if places.kind == "sqlite":
         return [Row("crowd", "statements for each occurrence", places.counts)]
-    seconds = 10 if quick else 30
+    seconds = 10 if options.quick else 30
     few, many = _spent(places, FEW, seconds), _spent(places, MANY, seconds)
     return [
         Row("crowd", f"statements for each occurrence, {FEW} nodes ({places.counts})", f"{few:.1f}"),
@@ -33,10 +34,10 @@ def _spent(places: Places, count: int, seconds: int) -> float:
         nodes.wait_for_sessions(count, seconds=120)
         time.sleep(10 + count / 2)  # each node has had its first turn, and has compiled its statements
         since = time.time(), len(nodes.lines())
-        counted = (0 if places.kind == "redis" else places.sent(nodes.url)), since[0]
+        meter = Meter(places, nodes.url)
         if places.kind != "redis":
             time.sleep(seconds)
-        each_second, _ = commands_each_second(places, nodes.url, counted, seconds)
+        each_second = meter.read(watch=seconds).sent
         ran = (len(nodes.lines()) - since[1]) / (time.time() - since[0])
         say(f"  {count} nodes: {each_second:.1f} statements and {ran:.2f} runs a second")
     return each_second / ran

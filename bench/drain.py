@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.nodes import APPS, cluster, wait_until
+from bench.options import Options
 from bench.places import Places
-from bench.steady import Drained, Stuck, drained
-from bench.table import Row, quantile
+from bench.steady import Drained, drained, with_enough
+from bench.table import Row, quantile, say
 from cronsensus.model.occurrence import Item
 
 CONCURRENCY = 200
@@ -26,58 +27,104 @@ RAW = Path(__file__).parent / "raw.py"
 RAW_BATCHES = (10, 50, 200)
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to have ours work off a queue. ``concurrency=None``: its default."""
+
+    name: str
+    job: str
+    concurrency: int | None = CONCURRENCY
+
+
+OURS = (
+    Way(f"cronsensus, async jobs, {CONCURRENCY} at a time", "noop"),
+    Way("cronsensus, the same on threads", "plain"),
+    Way("cronsensus, on threads, no option set", "plain", None),
+)
+PROBE = 3_000
+"""So many jobs tell how fast one is, roughly."""
+SECONDS = 4
+"""How long one measurement should last."""
+FEWEST, MOST = 4_000, 100_000
+RAW_JOBS = 120_000
+
+
+def bench(places: Places, options: Options) -> list[Row]:
     """Measure ours and the bare limit; beside huey where the store is SQLite, which peers elsewhere have to match."""
     if places.kind == "sqlite":
-        return _on_sqlite(places, quick=quick)
-    jobs, rounds = (2_400, 1) if quick else (12_000, 3)
-    rates: dict[str, list[float]] = {"noop": [], "plain": []}
+        return _on_sqlite(places, quick=options.quick)
+    rounds = options.rounds or (1 if options.quick else 3)
+    sizes = {way: size(ours(places, probe(options), way).rate, options) for way in OURS}
+    drains: dict[Way, list[Drained]] = {way: [] for way in OURS}
     limits: list[dict[int, float]] = []
     for _ in range(rounds):
-        for job, each in rates.items():
-            each.append(ours(places, jobs, job).rate)
+        for way, jobs in sizes.items():
+            drains[way].append(ours(places, jobs, way))
+            say(f"  {way.name}: {drains[way][-1]}")
         if places.kind != "mysql":
-            limits.append(raw(places, jobs))
-    own, plain = (quantile(each, 0.5) for each in rates.values())
+            limits.append(raw(places, options))
     return [
-        Row("drain", f"cronsensus, {WORKERS} processes x {CONCURRENCY}, async jobs", f"{own:,.0f}/s"),
-        Row("drain", "the same with jobs on threads", f"{plain:,.0f}/s"),
-        *(share_of_raw(limits, own) if limits else []),
+        *(row for way in OURS for row in _rows(way, drains[way])),
+        *(share_of_raw(limits, rate_of(drains[OURS[0]])) if limits else []),
     ]
 
 
-def ours(places: Places, jobs: int, job: str) -> Drained:
+def _rows(way: Way, drains: list[Drained]) -> list[Row]:
+    rows = [Row("drain", f"{way.name}, {WORKERS} processes, {drains[0].jobs:,} jobs", f"{rate_of(drains):,.0f}/s")]
+    if trips := drains[-1].round_trips:
+        rows.append(Row("drain", "its round trips for each job", f"{trips:.2f}"))
+    return rows
+
+
+def probe(options: Options) -> int:
+    """Return how many jobs to find out with how fast one is."""
+    return min(PROBE, options.jobs or PROBE)
+
+
+def size(rate: float, options: Options) -> int:
+    """Return how many jobs to drain, so that one measurement at this rate lasts some seconds."""
+    if options.jobs or options.quick:
+        return options.jobs or PROBE
+    return int(min(MOST, max(FEWEST, rate * SECONDS))) // 1000 * 1000
+
+
+def rate_of(drains: list[Drained]) -> float:
+    """Return the median; 0 if there is none."""
+    return quantile([each.rate for each in drains], 0.5) if drains else 0.0
+
+
+def ours(places: Places, jobs: int, way: Way) -> Drained:
     """Drain ours: enqueued first, then both nodes started, as the peers are; until the ledger has all of them.
 
     Raises:
-        Stuck: thrice one node had done nearly all before the other was up.
+        Stuck: it could not be measured.
     """
-    for _ in range(2):
-        with contextlib.suppress(Stuck):
-            return _once(places, jobs, job)
-    return _once(places, jobs, job)
+    return with_enough(lambda jobs: _once(places, jobs, way), jobs)
 
 
-def _once(places: Places, jobs: int, job: str) -> Drained:
+def _once(places: Places, jobs: int, way: Way) -> Drained:
     with cluster("noop", places) as nodes:
         first = nodes.start()  # declares the jobs
         nodes.wait_for_sessions(1)
         first.terminate()
         first.wait()
         for start in range(0, jobs, 5000):
-            nodes.store.enqueue([Item(job=job, args=(number,)) for number in range(start, min(jobs, start + 5000))])
+            nodes.store.enqueue([Item(job=way.job, args=(number,)) for number in range(start, min(jobs, start + 5000))])
+        before = places.round_trips()
         for _ in range(WORKERS):
-            nodes.start({"RAN": str(nodes.folder)}, concurrency=CONCURRENCY)
+            nodes.start({"RAN": str(nodes.folder)}, concurrency=way.concurrency)
 
         def recorded() -> bool:
             counts = nodes.store.counts(limit=1)
             return counts.pending == counts.running == 0
 
-        return drained(nodes.folder, WORKERS, jobs, seconds=300, ended=recorded)
+        measured = drained(nodes.folder, WORKERS, jobs, seconds=300, ended=recorded)
+        return replace(measured, round_trips=(places.round_trips() - before) / jobs)
 
 
-def raw(places: Places, jobs: int) -> dict[int, float]:
+def raw(places: Places, options: Options) -> dict[int, float]:
     """Return the jobs a second of two processes that only claim and finish, by the size of their batches."""
+    jobs = options.jobs or (PROBE if options.quick else RAW_JOBS)
     return {batch: _raw(places, jobs, batch) for batch in RAW_BATCHES}
 
 
@@ -98,7 +145,7 @@ def share_of_raw(rounds: list[dict[int, float]], own: float) -> list[Row]:
 def _raw(places: Places, jobs: int, batch: int) -> float:
     url = places.fresh()
     subprocess.run([sys.executable, RAW, url, "fill", str(jobs)], check=True)
-    return _released(jobs, [sys.executable, str(RAW), url, "work", str(batch)])
+    return _released(jobs, [sys.executable, str(RAW), places.by_way(url), "work", str(batch)])
 
 
 def _released(jobs: int, command: list[str]) -> float:

@@ -6,6 +6,7 @@ import signal
 import time
 
 from bench.nodes import Cluster, cluster, wait_until
+from bench.options import Options
 from bench.places import Places
 from bench.table import Row
 from cronsensus.model.occurrence import Item, OccurrenceFilter
@@ -15,9 +16,9 @@ RUN = 4.0
 SHORT = {"CRONSENSUS_LEASE": "2s", "EVIDENCE_OF_DEATH": "none"}
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Stop the node that runs an async and a threaded job; wake it when another has taken both over."""
-    del quick
+    del options
     with cluster("working", places) as nodes:
         alive = [nodes.start(SHORT)]
         nodes.wait_for_sessions(1)

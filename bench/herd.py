@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import timedelta
 
 from bench.nodes import cluster, wait_until
+from bench.options import Options
 from bench.places import Places
 from bench.table import Row, milliseconds, quantile, say
 from cronsensus import at
@@ -19,9 +20,9 @@ AT_ONCE = 5000
 WARM = 20
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Measure when the last of the herd begins, and how late the one behind it is, by the jobs' own evidence."""
-    herd = 1_000 if quick else 10_000
+    herd = 1_000 if options.quick else 10_000
     with cluster("herd", places) as nodes:
         for _ in range(NODES):
             nodes.start(concurrency=CONCURRENCY)

@@ -6,15 +6,16 @@ import time
 from collections import Counter
 
 from bench.nodes import Cluster, cluster
+from bench.options import Options
 from bench.places import Places, Redis
 from bench.table import Row, say
 
 NODES = 2
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Count every statement of two nodes, BEGIN and COMMIT included, after they have settled."""
-    minutes = 2 if quick else 6
+    minutes = 2 if options.quick else 6
     with cluster("counted", places) as nodes:
         for _ in range(NODES):
             nodes.start()

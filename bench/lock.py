@@ -1,4 +1,4 @@
-"""What does a lock cost on Redis, uncontended and passed among 16 processes, beside redis-py's own? On PostgreSQL?"""
+"""What does a lock cost on Redis, uncontended and passed among 16 processes, beside others? On PostgreSQL?"""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from unittest.mock import patch
 
 import psycopg
 import redis
+import redis_lock
 from redis.lock import Lock as TheirLock
 
+from bench.network import Network
+from bench.options import Options
 from bench.places import Places
-from bench.table import Row, milliseconds, quantile, say
+from bench.table import Row, Table, milliseconds, quantile, say
 from cronsensus import Lock
 from cronsensus.lock import opening
 from tests.servers.postgres import PostgresServer
@@ -32,20 +35,66 @@ HELD_FOR = 0.002
 _spawned = multiprocessing.get_context("spawn")
 
 AnyLock = AbstractContextManager[object]
+Make = Callable[[str], AnyLock]
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
-    """Measure both locks in turns, on servers of this benchmark's own."""
-    del places
+def bench(places: Places, options: Options) -> list[Row | Table]:
+    """Measure all locks in turns, on a server of this benchmark's own, as far away as the given one."""
+    away = places.network.milliseconds if places.network else 0.0
     server = RedisServer(durable=False)
+    network = None
     try:
         server.start()
-        rows = _uncontended(server.url, batches=10 if quick else 60)
-        rows += _handed_over(server.url, rounds=10 if quick else 60)
+        network = Network(server.url, away) if away else None
+        url = network.by_way(server.url) if network else server.url
+        batches, rounds = (10, options.rounds or 10) if options.quick else (60, options.rounds or 60)
+        each = 200 if not away else max(4, int(200 / (1 + 2 * away)))
+        uncontended = _uncontended(url, network, batches=batches, each=each)
+        gaps = {make: _gaps(make, url, rounds) for make in LOCKS}
     finally:
         opening.close_all()
+        if network:
+            network.close()
         server.end()
-    return rows + _statements()
+    lines: list[tuple[str, ...]] = [
+        (name, f"{uncontended[make][0] * 1e6:.0f} µs", f"{uncontended[make][1]:.1f}" if network else "",
+         milliseconds(quantile(gaps[make], 0.5)), milliseconds(quantile(gaps[make], 0.99)))
+        for make, name in LOCKS.items()
+    ]  # fmt: skip
+    where = f"Locks on Redis{f', {away:g} ms away' if away else ''}"
+    columns = ("", "acquire and release", "round trips", "hand-over p50", "p99")
+    note = (
+        f"Uncontended: medians of {batches} batches of {each}, in turns. Hand-over: from a release to the next "
+        f"acquire, of {PROCESSES} processes that want it at the same time, {rounds} rounds."
+    )
+    return [
+        Table(where, columns, lines, (note,)),
+        *_beside(_theirs, "redis-py's", uncontended, gaps, slower=10),
+        *_beside(_theirs_quick, "redis-py's with sleep=0.001", uncontended, gaps),
+        *_beside(_blocking, "python-redis-lock", uncontended, gaps),
+        Row("lock", f"from release to the next acquire among {PROCESSES} processes, p50",
+            milliseconds(quantile(gaps[_ours], 0.5)), "≤ 3 ms", quantile(gaps[_ours], 0.5) <= 0.003),
+        *([] if away else _statements()),
+    ]  # fmt: skip
+
+
+def _beside(
+    make: Make,
+    name: str,
+    uncontended: dict[Make, tuple[float, float]],
+    gaps: dict[Make, list[float]],
+    slower: float = 0,
+) -> list[Row]:
+    """Compare ours with another; ``slower``: so many times has the other to be, when it is handed over."""
+    times = uncontended[make][0] / uncontended[_ours][0]
+    p50 = quantile(gaps[make], 0.5) / quantile(gaps[_ours], 0.5)
+    mean = statistics.mean(gaps[make]) / statistics.mean(gaps[_ours])
+    goal = (f"≥ {slower:g}", p50 >= slower) if slower else ("", None)
+    return [
+        Row("lock", f"how many of ours in the time of one of {name}", f"{times:.2f}",
+            *(("≥ 0.9", times >= 0.9) if slower else ("", None))),
+        Row("lock", f"how many times faster handed over than {name}, p50 / mean", f"{p50:.1f} / {mean:.1f}", *goal),
+    ]  # fmt: skip
 
 
 def _ours(url: str) -> AnyLock:
@@ -56,51 +105,50 @@ def _theirs(url: str) -> AnyLock:
     return cast("AnyLock", TheirLock(redis.Redis.from_url(url), "bench-of-redis-py", timeout=30))
 
 
+def _theirs_quick(url: str) -> AnyLock:
+    """It asks again after a millisecond, instead of a tenth of a second."""
+    return cast("AnyLock", TheirLock(redis.Redis.from_url(url), "bench-quick", timeout=30, sleep=0.001))
+
+
+def _blocking(url: str) -> AnyLock:
+    """It waits in BLPOP."""
+    return cast("AnyLock", redis_lock.Lock(redis.Redis.from_url(url), "bench-blocking", expire=30))
+
+
+LOCKS: dict[Make, str] = {
+    _ours: "cronsensus, with a token",
+    _theirs: "redis-py's Lock, which polls each 0.1 s",
+    _theirs_quick: "redis-py's Lock with sleep=0.001",
+    _blocking: "python-redis-lock",
+}
+
+
 # --- nobody else wants it ---------------------------------------------------------------------------------------------
 
 
-def _uncontended(url: str, *, batches: int, each: int = 200) -> list[Row]:
-    """Acquire and release, in batches of each in turns; the medians of batches are compared."""
-    ours, theirs = _ours(url), _theirs(url)
-    took: dict[str, list[float]] = {"ours": [], "theirs": []}
+def _uncontended(url: str, network: Network | None, *, batches: int, each: int) -> dict[Make, tuple[float, float]]:
+    """Acquire and release, in batches of each in turns; return the median of the batches, and the round trips."""
+    locks = {make: make(url) for make in LOCKS}
+    took: dict[Make, list[float]] = {make: [] for make in LOCKS}
+    trips = dict.fromkeys(LOCKS, 0)
     for number in range(batches + 1):
-        for name, lock in (("ours", ours), ("theirs", theirs)):
+        for make, lock in locks.items():
+            before = network.round_trips() if network else 0
             begun = time.perf_counter()
             for _ in range(each):
                 with lock:
                     pass
+            seconds = time.perf_counter() - begun
             if number:  # the first of each connects
-                took[name].append((time.perf_counter() - begun) / each)
-    mine, others = statistics.median(took["ours"]), statistics.median(took["theirs"])
-    return [
-        Row("lock", "acquire and release on Redis, with a token", f"{mine * 1e6:.0f} µs"),
-        Row("lock", "the same by redis-py's Lock, without one", f"{others * 1e6:.0f} µs"),
-        Row("lock", "how many of ours in the time of one of redis-py's", f"{others / mine:.2f}", "≥ 0.9",
-            others / mine >= 0.9),
-    ]  # fmt: skip
+                took[make].append(seconds / each)
+                trips[make] += network.round_trips() - before if network else 0
+    return {make: (statistics.median(took[make]), trips[make] / batches / each) for make in LOCKS}
 
 
 # --- 16 want it -------------------------------------------------------------------------------------------------------
 
 
-def _handed_over(url: str, *, rounds: int) -> list[Row]:
-    """In each round each process wants it once, at the same instant; look from each release to the next acquire."""
-    gaps = {make.__name__: _gaps(make, url, rounds) for make in (_ours, _theirs)}
-    mine, others = gaps["_ours"], gaps["_theirs"]
-    ratio = quantile(others, 0.5) / quantile(mine, 0.5)
-    return [
-        Row("lock", f"from release to the next acquire among {PROCESSES} processes, p50 of {len(mine)}",
-            milliseconds(quantile(mine, 0.5)), "≤ 3 ms", quantile(mine, 0.5) <= 0.003),
-        Row("lock", "the same, p99", milliseconds(quantile(mine, 0.99))),
-        Row("lock", "the same by redis-py's Lock, p50", milliseconds(quantile(others, 0.5))),
-        Row("lock", "the same by redis-py's Lock, p99", milliseconds(quantile(others, 0.99))),
-        Row("lock", "how many times faster than redis-py's, p50", f"{ratio:.1f}", "≥ 10", ratio >= 10),
-        Row("lock", "how many times faster than redis-py's, mean",
-            f"{statistics.mean(others) / statistics.mean(mine):.1f}"),
-    ]  # fmt: skip
-
-
-def _gaps(make: Callable[[str], AnyLock], url: str, rounds: int) -> list[float]:
+def _gaps(make: Make, url: str, rounds: int) -> list[float]:
     start, answers = _spawned.Barrier(PROCESSES), _spawned.Queue()
     workers = [
         _spawned.Process(target=_work, args=(make, url, rounds, start, answers), daemon=True) for _ in range(PROCESSES)
@@ -121,7 +169,7 @@ def _gaps(make: Callable[[str], AnyLock], url: str, rounds: int) -> list[float]:
     return gaps
 
 
-def _work(make: Callable[[str], AnyLock], url: str, rounds: int, start: Barrier, answers: Queue[Any]) -> None:
+def _work(make: Make, url: str, rounds: int, start: Barrier, answers: Queue[Any]) -> None:
     lock, held = make(url), []
     for _ in range(rounds):
         start.wait()

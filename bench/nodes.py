@@ -21,10 +21,12 @@ APPS = Path(__file__).parent / "apps"
 class Cluster:
     """Nodes on a fresh place, and a folder for what they leave. Ends only what it started."""
 
-    def __init__(self, folder: Path, app: str, url: str) -> None:
+    def __init__(self, folder: Path, app: str, url: str, way: str) -> None:
+        """Make the place at ``url``; nodes reach it by ``way``."""
         self.folder = folder
         self.app = app
         self.url = url
+        self.way = way
         self.evidence = folder / "evidence.txt"
         self.evidence.touch()
         self.nodes: list[subprocess.Popen[bytes]] = []
@@ -34,18 +36,19 @@ class Cluster:
     def environment(self, more: dict[str, str]) -> dict[str, str]:
         """Return the environment of a node."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
-        return {**kept, "CRONSENSUS_URL": self.url, "EVIDENCE": str(self.evidence), "PYTHONPATH": str(APPS), **more}
+        return {**kept, "CRONSENSUS_URL": self.way, "EVIDENCE": str(self.evidence), "PYTHONPATH": str(APPS), **more}
 
-    def start(self, environment: dict[str, str] | None = None, *, concurrency: int = 20) -> subprocess.Popen[bytes]:
-        """Start a node and return at once."""
+    def start(
+        self, environment: dict[str, str] | None = None, *, concurrency: int | None = 20
+    ) -> subprocess.Popen[bytes]:
+        """Start a node and return at once. ``concurrency=None``: its default."""
         command = [
             sys.executable,
             "-m",
             "cronsensus",
             "run",
             f"{self.app}:scheduler",
-            "--concurrency",
-            str(concurrency),
+            *([] if concurrency is None else ["--concurrency", str(concurrency)]),
         ]
         with (self.folder / f"node{len(self.nodes)}.log").open("wb") as log:
             node = subprocess.Popen(
@@ -54,7 +57,7 @@ class Cluster:
         self.nodes.append(node)
         return node
 
-    def wait_for_sessions(self, count: int, seconds: float = 30) -> None:
+    def wait_for_sessions(self, count: int, seconds: float = 120) -> None:
         """Wait until so many nodes have a session, and the jobs are declared."""
         wait_until(lambda: len(self.store.sessions()) >= count, seconds, f"{count} nodes on {self.url}")
         wait_until(lambda: bool(self.store.jobs(limit=1)), seconds, f"jobs in {self.url}")
@@ -83,7 +86,8 @@ class Cluster:
 def cluster(app: str, places: Places) -> Iterator[Cluster]:
     """Give a cluster on a fresh place, and take it away afterwards."""
     with tempfile.TemporaryDirectory(prefix="cronsensus-bench-") as folder:
-        made = Cluster(Path(folder), app, places.fresh())
+        url = places.fresh()
+        made = Cluster(Path(folder), app, url, places.by_way(url))
         try:
             yield made
         finally:

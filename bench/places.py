@@ -8,10 +8,15 @@ import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import psutil
+
+from bench.network import Network
+from tests.servers.server import Server
 
 KINDS = ("sqlite", "postgres", "mysql", "redis")
 
@@ -22,6 +27,10 @@ class Places(ABC):
     kind: str
     counts = "not counted"
     """How statements are counted, in words."""
+    network: Network | None = None
+    """What is between nodes and the server; the benches themselves are beside it."""
+    server: int | None = None
+    """The pid of the server."""
 
     @abstractmethod
     def fresh(self) -> str:
@@ -30,6 +39,29 @@ class Places(ABC):
     def sent(self, url: str) -> int:
         """Return how many statements clients have sent to a place since it was made, this one not counted."""
         raise NotImplementedError(url)
+
+    def by_way(self, url: str) -> str:
+        """Return the URL for nodes, who may be further away than the benches."""
+        return self.network.by_way(url) if self.network else url
+
+    def where(self) -> str:
+        """Say on what, and how far away."""
+        return self.kind + (f", {self.network.milliseconds:g} ms away" if self.network else "")
+
+    def round_trips(self) -> int:
+        """Return how often clients have asked the server and waited, by way of the network; 0: there is none."""
+        return self.network.round_trips() if self.network else 0
+
+    def processor(self) -> float:
+        """Return the seconds of processor time that the server's processes have taken; NaN: it is no process."""
+        if self.server is None:
+            return float("nan")
+        parent = psutil.Process(self.server)
+        spent = sum(parent.cpu_times()[:4])  # with those of its children that have ended
+        for child in parent.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                spent += sum(child.cpu_times()[:2])
+        return float(spent)
 
 
 class Files(Places):
@@ -155,9 +187,9 @@ class Redis(Places):
         return self._server.rpartition("/")[0] + f"/{next(self._numbers)}"
 
     def executed(self) -> int:
-        """Return INFO commandstats' sum of calls: those inside scripts, too. Of the whole server."""
+        """Return INFO commandstats' sum of calls: those inside scripts, too, and not those of the benches."""
         stats: dict[str, dict[str, Any]] = self._client.info("commandstats")
-        return sum(each["calls"] for name, each in stats.items() if name != "cmdstat_info")
+        return sum(each["calls"] for name, each in stats.items() if name not in {"cmdstat_info", "cmdstat_monitor"})
 
     def watch(self, url: str, seconds: float) -> tuple[int, int]:
         """Return how many commands clients send in so many seconds, and how many scripts execute.
@@ -179,29 +211,39 @@ class Redis(Places):
 
 
 @contextlib.contextmanager
-def open_places(kind: str) -> Iterator[Places]:
-    """Start a server, with defaults that wait for the disk; end it afterwards."""
+def open_places(kind: str, milliseconds: float = 0) -> Iterator[Places]:
+    """Start a server, with defaults that wait for the disk, so far away from nodes; end it afterwards."""
     if kind == "sqlite":
         folder = Path(tempfile.mkdtemp(prefix="cronsensus-bench-"))
         try:
             yield Files(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    elif kind == "postgres":
+        return
+    with _server(kind) as server:
+        kinds: dict[str, Callable[[str], Places]] = {"postgres": Postgres, "mysql": Mysql, "redis": Redis}
+        places = kinds[kind](server.url)
+        places.server = server.pid
+        places.network = Network(server.url, milliseconds) if milliseconds else None
+        try:
+            yield places
+        finally:
+            if places.network:
+                places.network.close()
+
+
+def _server(kind: str) -> Server:
+    if kind == "postgres":
         from tests.servers.postgres import PostgresServer
 
-        with PostgresServer(
+        return PostgresServer(
             settings={"shared_preload_libraries": "pg_stat_statements", "synchronous_commit": "on", "fsync": "on"}
-        ) as postgres:
-            yield Postgres(postgres.url)
-    elif kind == "mysql":
+        )
+    if kind == "mysql":
         from tests.servers.mysql import mysql_or_mariadb
 
-        with mysql_or_mariadb() as mariadb:
-            yield Mysql(mariadb.url)
-    else:
-        from tests.servers.redis import RedisServer
+        return mysql_or_mariadb()
+    from tests.servers.redis import RedisServer
 
-        # As docs/stores.md advises: an append-only file, synced each second, which is Redis's default for one.
-        with RedisServer(settings={"appendfsync": "everysec", "databases": "256"}) as server:
-            yield Redis(server.url)
+    # As docs/stores.md advises: an append-only file, synced each second, which is Redis's default for one.
+    return RedisServer(settings={"appendfsync": "everysec", "databases": "256"})

@@ -6,15 +6,18 @@ import argparse
 import importlib
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from bench.options import Options
+from bench.peers.field import LIBRARIES
 from bench.places import KINDS, open_places
 from bench.table import Row, Table, machine, markdown, say
 
-BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "herd", "crowd", "stored", "idle", "lock")
-BESIDE_PEERS = ("cadence", "takeover", "drain")
+BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "herd", "enqueue", "crowd", "stored", "idle", "lock")
+BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
 
 
 def main() -> int:
@@ -23,7 +26,21 @@ def main() -> int:
     parser.add_argument("benches", nargs="*", default=None, help=", ".join(BENCHES))
     parser.add_argument("--store", choices=KINDS, default="sqlite", help="where: a server is started for it")
     parser.add_argument("--peers", action="store_true", help=f"beside other libraries: {', '.join(BESIDE_PEERS)}")
-    parser.add_argument("--jobs", type=int, help="how many jobs `stored` stores: 1000000 on postgres")
+    parser.add_argument(
+        "--network-ms",
+        type=_distances,
+        default=(0.0,),
+        metavar="MS[,MS…]",
+        help="milliseconds of a round trip to the server: 0,1,10 measures thrice",
+    )
+    parser.add_argument("--jobs", type=int, help="how many jobs `stored` stores (1000000 on postgres), `drain` drains")
+    parser.add_argument("--seconds", type=int, help="for how long `cadence` measures each library (60)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help="how often `drain` measures each (3), `takeover` kills ours (20), `lock` hands each lock around (60)",
+    )
+    parser.add_argument("--only", type=_words, default=(), metavar="LIBRARY[,…]", help="with --peers: these and ours")
     parser.add_argument("--quick", action="store_true", help="a short look; its figures are not for quoting")
     options = parser.parse_args()
     known = BESIDE_PEERS if options.peers else BENCHES
@@ -32,19 +49,45 @@ def main() -> int:
         parser.error(f"no such bench: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if options.peers and options.store not in {"postgres", "redis"}:
         parser.error(f"peers run on postgres and on redis; add --store to --peers, not {options.store}")
+    if options.store == "sqlite" and any(options.network_ms):
+        parser.error("a file is nowhere else; add --store to --network-ms")
+    if strangers := set(options.only) - set(LIBRARIES):
+        parser.error(f"no such library: {', '.join(sorted(strangers))}; there are {', '.join(LIBRARIES)}")
     # Being told to end must not leave nodes and peers behind: what is open is closed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    told = Options(
+        quick=options.quick, jobs=options.jobs, seconds=options.seconds, rounds=options.rounds, only=options.only
+    )
     results: list[Row | Table] = []
-    with open_places(options.store) as places:
-        for name in options.benches or known:
-            say(f"{name} on {options.store} …")
-            module = importlib.import_module(f"bench.peers.{name}" if options.peers else f"bench.{name}")
-            more = {"jobs": options.jobs} if name == "stored" else {}
-            measured = module.bench(places, quick=options.quick, **more)
-            say(markdown(measured))
-            results += measured
+    for milliseconds in options.network_ms:
+        with open_places(options.store, milliseconds) as places:
+            for name in options.benches or known:
+                say(f"{name} on {places.where()} …")
+                module = importlib.import_module(f"bench.peers.{name}" if options.peers else f"bench.{name}")
+                measured = (
+                    [_at_a_distance(each, places.where()) for each in module.bench(places, told)]
+                    if milliseconds
+                    else module.bench(places, told)
+                )
+                say(markdown(measured))
+                results += measured
     print(f"\n{machine()}, {options.store}{' (quick)' if options.quick else ''}\n\n{markdown(results)}")
     return 0 if all(each.ok is not False for each in results if isinstance(each, Row)) else 1
+
+
+def _at_a_distance(result: Row | Table, where: str) -> Row | Table:
+    """Return a result with the distance in its name. Goals are for nodes beside their server."""
+    if isinstance(result, Table):
+        return result
+    return replace(result, bench=f"{result.bench} on {where}", goal="", ok=None)
+
+
+def _distances(text: str) -> tuple[float, ...]:
+    return tuple(float(each) for each in text.split(","))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 if __name__ == "__main__":

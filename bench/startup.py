@@ -6,14 +6,15 @@ import subprocess
 import sys
 import time
 
+from bench.options import Options
 from bench.places import Places
 from bench.table import Row, milliseconds, quantile
 
 
-def bench(places: Places, *, quick: bool) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Measure beside an interpreter that does nothing, in turns."""
     del places
-    times = 5 if quick else 20
+    times = 5 if options.quick else 20
     commands = {
         "nothing": [sys.executable, "-c", "pass"],
         "import": [sys.executable, "-c", "import cronsensus"],

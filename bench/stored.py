@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import psutil
 
 from bench.nodes import Cluster, cluster, wait_until
+from bench.options import Options
 from bench.places import Places, Postgres
 from bench.table import Row, milliseconds, quantile, say
 from cronsensus import at, cron
@@ -60,10 +61,10 @@ class Among:
     up: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def bench(places: Places, *, quick: bool, jobs: int | None = None) -> list[Row]:
+def bench(places: Places, options: Options) -> list[Row]:
     """Compare a node among few jobs with one among very many."""
-    seconds = 10 if quick else 60
-    many = jobs or (10_000 if quick else 100_000)
+    seconds = 10 if options.quick else 60
+    many = options.jobs or (10_000 if options.quick else 100_000)
     few = _among(places, FEW, max(10, seconds // 2))
     lots = _among(places, many, seconds)
     each = (lots.memory - few.memory) / many

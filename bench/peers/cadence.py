@@ -6,21 +6,23 @@ import time
 from dataclasses import replace
 
 from bench import cadence
-from bench.cadence import NODES, Cadence, commands_each_second, judge, spent
+from bench.cadence import NODES, Cadence, judge
+from bench.cost import Meter
 from bench.nodes import wait_until
+from bench.options import Options
 from bench.peers.environments import CannotInstall
-from bench.peers.field import PEERS, Peer, PeerFailed, team
+from bench.peers.field import Peer, PeerFailed, field, team
 from bench.places import Places
 from bench.table import Row, Table, milliseconds, quantile, say
 
 
-def bench(places: Places, *, quick: bool) -> list[Row | Table]:
+def bench(places: Places, options: Options) -> list[Row | Table]:
     """Measure the same for all, by what the jobs themselves write down."""
-    seconds = 15 if quick else 60
+    seconds = options.seconds or (15 if options.quick else 60)
     measured: dict[str, Cadence | str] = {}
     own, _, wrong = cadence.ours(places, seconds)
     measured["cronsensus"] = own
-    peers = [peer for peer in PEERS if peer.ticks and places.kind in peer.stores]
+    peers = [peer for peer in field(places.kind, options) if peer.ticks]
     for peer in peers:
         try:
             measured[peer.title()] = _measure(places, peer, seconds)
@@ -37,26 +39,34 @@ def bench(places: Places, *, quick: bool) -> list[Row | Table]:
         rows.append(Row("cadence", "p50 / p99 ahead of every peer", f"{milliseconds(p50)} / {milliseconds(p99)}",
                         f"< {milliseconds(best50)} / {milliseconds(best99)}", ahead))  # fmt: skip
         rivals = {
-            peer.title(): each.commands
+            peer.title(): each.cost
             for peer in peers
             if peer.library in {"procrastinate", "arq", "saq", "apscheduler4"}
             and isinstance(each := measured[peer.title()], Cadence)
+            and each.cost
         }
-        if rivals:
-            least = min(rivals.values())
-            rows.append(Row("cadence", "statements for each occurrence, fewer than " + ", ".join(rivals),
-                            f"{own.commands:.1f}", f"< {least:.1f}", own.commands < least))  # fmt: skip
-    columns = ("", "duplicates", "missed", "p50", "p99", "max", f"statements for each second, {NODES} nodes")
+        if rivals and own.cost:
+            fewer = "for each occurrence, fewer than " + ", ".join(rivals)
+            for what, mine, theirs in (
+                ("statements that clients send", own.cost.sent, [cost.sent for cost in rivals.values()]),
+                ("statements that the server executes", own.cost.executed, [cost.executed for cost in rivals.values()]),
+            ):
+                rows.append(
+                    Row("cadence", f"{what} {fewer}", f"{mine:.1f}", f"< {min(theirs):.1f}", mine < min(theirs))
+                )
+    columns = ("", "duplicates", "missed", "p50", "p99", "max", "sent", "executed", "round trips", "server")
     note = (
-        f"{NODES} nodes each, {seconds} s each, one after the other on the same {places.kind}. "
-        f"Statements are counted by {places.counts}."
+        f"{NODES} nodes each, {seconds} s each, one after the other on the same {places.where()}. For each second, all "
+        f"nodes together: statements sent ({places.counts}), statements executed (on Redis with those inside scripts), "
+        "round trips (counted by the network between nodes and server, where there is one), processor time of the "
+        "server."
     )
-    return [Table(f"One job each second on {places.kind}", columns, lines, (note,)), *rows]
+    return [Table(f"One job each second on {places.where()}", columns, lines, (note,)), *rows]
 
 
 def _measure(places: Places, peer: Peer, seconds: int) -> Cadence:
     url = places.fresh()
-    with team(peer, url) as members:
+    with team(peer, places.by_way(url), near=url) as members:
         for _ in range(NODES):
             members.start("ticking")
         for _ in range(peer.schedulers):
@@ -66,18 +76,20 @@ def _measure(places: Places, peer: Peer, seconds: int) -> Cadence:
         except TimeoutError:
             raise PeerFailed(f"did not tick within 40 s: {members.last_words()}") from None
         time.sleep(10)  # as ours
-        begun = time.time()
-        count = 0 if places.kind == "redis" else places.sent(url)
+        begun, meter = time.time(), Meter(places, url)
         time.sleep(seconds)
         ended = time.time()
-        commands, inside = commands_each_second(places, url, (count, begun), min(seconds, 20))
+        cost = meter.read()
         time.sleep(2)
-        return replace(judge(members.lines("ticks"), begun, ended), commands=commands, inside=inside)
+        return replace(judge(members.lines("ticks"), begun, ended), cost=cost)
 
 
 def _line(name: str, measured: Cadence | str) -> tuple[str, ...]:
     if isinstance(measured, str):
-        return name, measured, *[""] * 5
-    late = measured.late
+        return name, measured, *[""] * 8
+    late, cost = measured.late, measured.cost
+    assert cost is not None
     times = (milliseconds(quantile(late, q)) for q in (0.5, 0.99, 1.0))
-    return name, str(measured.twice), str(measured.missed), *times, spent(measured)
+    trips = f"{cost.round_trips:.1f}" if cost.round_trips else ""
+    costs = f"{cost.sent:.1f}", f"{cost.executed:.1f}", trips, f"{cost.milliseconds:.1f} ms"
+    return name, str(measured.twice), str(measured.missed), *times, *costs

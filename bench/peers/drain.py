@@ -2,81 +2,132 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench import drain
-from bench.drain import WORKERS
+from bench.drain import OURS, SECONDS, WORKERS, probe, rate_of, size
+from bench.options import Options
 from bench.peers.environments import CannotInstall
-from bench.peers.field import PEERS, Peer, PeerFailed, team
+from bench.peers.field import Peer, PeerFailed, field, team
 from bench.places import Places
-from bench.steady import Drained, Stuck, drained
-from bench.table import Row, Table, quantile, say
+from bench.steady import Drained, Stuck, TooFew, drained, with_enough
+from bench.table import Row, Table, say
 
 TIMES = {"postgres": 5.0, "redis": 1.5}
 """How many times the fastest peer ours has to reach."""
+HIGHEST = 512
+"""The search for a peer's best concurrency ends there."""
 
 
-OURS = {"noop": f"cronsensus, async, {drain.CONCURRENCY} at a time", "plain": "cronsensus, the same on threads"}
-
-
-def bench(places: Places, *, quick: bool) -> list[Row | Table]:
-    """Measure all in turns, thrice, and compare the medians; of a peer, only the best concurrency has another turn."""
-    jobs, rounds = (2_400, 1) if quick else (12_000, 3)
-    drains: dict[str, list[Drained]] = {}
+def bench(places: Places, options: Options) -> list[Row | Table]:
+    """Find the best concurrency of each peer; measure all in turns, several times, and compare the medians."""
+    rounds = options.rounds or (1 if options.quick else 3)
+    sizes = {way: size(drain.ours(places, probe(options), way).rate, options) for way in OURS}
+    drains: dict[str, list[Drained]] = {way.name: [] for way in OURS}
     failed: dict[str, str] = {}
+    chosen: list[tuple[Peer, int, int]] = []
+    for peer in field(places.kind, options):
+        if not peer.drains:
+            continue
+        try:
+            best, rate = _best(places, peer, options)
+        except (CannotInstall, PeerFailed, Stuck) as error:
+            failed[peer.title()] = str(error)
+        else:
+            chosen.append((peer, best, size(rate, options)))
+            drains[_name(peer, best)] = []
     limits: list[dict[int, float]] = []
-    field = [(peer, peer.drains) for peer in PEERS if peer.drains and places.kind in peer.stores]
     for _ in range(rounds):
-        for job, name in OURS.items():
-            drains.setdefault(name, []).append(drain.ours(places, jobs, job))
-            say(f"  {name}: {drains[name][-1]}")
-        for number, (peer, concurrencies) in enumerate(field):
-            for concurrency in concurrencies[-1:] if quick else concurrencies:
-                name = _name(peer, concurrency)
-                try:
-                    drains.setdefault(name, []).append(_measure(places, peer, jobs, concurrency))
-                except (CannotInstall, PeerFailed, Stuck) as error:
-                    failed[name] = str(error)
-                say(f"  {name}: {drains.get(name, [])[-1:] or failed[name]}")
-            best = max(concurrencies, key=lambda each: _rate(drains.get(_name(peer, each))))
-            field[number] = peer, (best,)
-        limits.append(drain.raw(places, jobs))
-    rate = _rate(drains[OURS["noop"]])
-    lines = [_line(name, each, rate, failed.get(name, "")) for name, each in drains.items()]
+        for way, jobs in sizes.items():
+            drains[way.name].append(drain.ours(places, jobs, way))
+            say(f"  {way.name}: {drains[way.name][-1]}")
+        for peer, concurrency, jobs in chosen:
+            name = _name(peer, concurrency)
+            try:
+                drains[name].append(_measured(places, peer, jobs, concurrency))
+            except (PeerFailed, Stuck) as error:
+                failed[name] = str(error)
+            say(f"  {name}: {drains[name][-1:] or failed[name]}")
+        limits.append(drain.raw(places, options))
+    rate = rate_of(drains[OURS[0].name])
+    names = {way.name for way in OURS}
+    lines = [_line(name, each, 0 if name in names else rate, failed.get(name, "")) for name, each in drains.items()]
+    lines += [_line(name, [], rate, reason) for name, reason in failed.items() if name not in drains]
     rows = drain.share_of_raw(limits, rate)
-    if fastest := max((_rate(each) for name, each in drains.items() if name not in OURS.values()), default=0.0):
+    if fastest := max((rate_of(each) for name, each in drains.items() if name not in names), default=0.0):
         goal = TIMES[places.kind]
         rows.append(Row("drain", "ratio to the fastest peer", f"{rate / fastest:.1f} times", f"≥ {goal:g} times",
                         rate / fastest >= goal))  # fmt: skip
     note = (
-        f"{jobs:,} jobs, enqueued before {WORKERS} worker processes are started; the clock starts when both have run "
-        "one: the third column says how many are left then. Ours ends when the ledger has all of them; a peer when the "
-        "last job's body has run. In turns; the median of several rounds."
+        f"Enqueued before {WORKERS} worker processes are started; the clock starts when both have run one. Ours ends "
+        "when the ledger has all of them; a peer when the last job's body has run. Of each peer the best concurrency "
+        f"of those tried, twice as many each time until that is no better; then in turns, {rounds} rounds, with as "
+        f"many jobs as take it about {SECONDS} s; medians. Round trips are those of all processes."
     )
-    columns = ("", "jobs a second", "counted", "rounds", "ours to it")
-    return [Table(f"Draining on {places.kind}", columns, lines, (note,)), *rows]
+    columns = ("", "jobs a second", "jobs", "rounds", "round trips a job", "ours to it")
+    return [Table(f"Draining on {places.where()}", columns, lines, (note,)), *rows]
+
+
+def _best(places: Places, peer: Peer, options: Options) -> tuple[int, float]:
+    """Return the best concurrency, and its rate: neither half nor twice as much is better, unless it is an end.
+
+    Raises:
+        CannotInstall, PeerFailed, Stuck: at the first that was tried.
+    """
+    rates: dict[int, float] = {}
+
+    def attempt(concurrency: int) -> None:
+        try:
+            rates[concurrency] = _measured(places, peer, probe(options), concurrency).rate
+        except (PeerFailed, Stuck) as error:
+            if not rates:
+                raise
+            say(f"  {_name(peer, concurrency)}: {error}")
+            rates[concurrency] = 0.0
+        say(f"  {_name(peer, concurrency)}: {rates[concurrency]:,.0f}/s")
+
+    for concurrency in peer.drains[-1:] if options.quick else peer.drains:
+        attempt(concurrency)
+    while not options.quick:
+        best = max(rates, key=lambda each: rates[each])
+        if best == max(rates) and best * 2 <= HIGHEST:
+            attempt(best * 2)
+        elif best == min(rates) and best > 1:
+            attempt(best // 2)
+        else:
+            break
+    best = max(rates, key=lambda each: rates[each])
+    return best, rates[best]
 
 
 def _name(peer: Peer, concurrency: int) -> str:
     return f"{peer.title()}, {concurrency} at a time"
 
 
-def _rate(drains: list[Drained] | None) -> float:
-    return quantile([each.rate for each in drains], 0.5) if drains else 0.0
-
-
 def _line(name: str, drains: list[Drained], rate: float, failure: str) -> tuple[str, ...]:
     if not drains:
-        return name, failure, "", "", ""
-    counted = f"{min(each.measured for each in drains):,}"
-    ratio = "" if name in OURS.values() else f"{rate / _rate(drains):.1f} times"
-    return name, f"{_rate(drains):,.0f}", counted, f"{len(drains)}{f'; {failure}' if failure else ''}", ratio
+        return name, failure, *[""] * 4
+    ratio = f"{rate / rate_of(drains):.1f} times" if rate else ""
+    trips = f"{drains[-1].round_trips:.2f}" if drains[-1].round_trips else ""
+    rounds = f"{len(drains)}{f'; {failure}' if failure else ''}"
+    return name, f"{rate_of(drains):,.0f}", f"{drains[-1].jobs:,}", rounds, trips, ratio
+
+
+def _measured(places: Places, peer: Peer, jobs: int, concurrency: int) -> Drained:
+    return with_enough(lambda jobs: _measure(places, peer, jobs, concurrency), jobs)
 
 
 def _measure(places: Places, peer: Peer, jobs: int, concurrency: int) -> Drained:
-    with team(peer, places.fresh(), concurrency=concurrency) as members:
-        members.run("fill", str(jobs))
+    near = places.fresh()
+    with team(peer, places.by_way(near), concurrency=concurrency, near=near) as members:
+        members.fill(jobs)
+        before = places.round_trips()
         for _ in range(WORKERS):
             members.start("node")
         try:
-            return drained(members.folder, WORKERS, jobs, seconds=120)
+            measured = drained(members.folder, WORKERS, jobs, seconds=120)
+        except TooFew:
+            raise
         except Stuck as stuck:
             raise Stuck(f"{stuck}; {members.last_words()}") from None
+        return replace(measured, round_trips=(places.round_trips() - before) / jobs)

@@ -1,69 +1,121 @@
-"""kill -9 of the node that runs: ours as from another host, and peers with their defaults, who all wait meanwhile."""
+"""kill -9 of the node that runs: ours as from another host, and peers, who all wait meanwhile.
+
+Each peer thrice: with its defaults; as its documentation says for those who want a dead node's run to begin again; and
+so with its host gone, too: its connections stay open at the server.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from bench.nodes import wait_until
+from bench.options import Options
 from bench.peers.environments import CannotInstall
-from bench.peers.field import PEERS, Peer, PeerFailed, Team, team
+from bench.peers.field import Peer, PeerFailed, Team, field, kill_session, team
 from bench.places import Places
 from bench.table import Row, Table, quantile, say
-from bench.takeover import from_another_host, takeovers
+from bench.takeover import DARK, from_another_host, takeovers, with_its_host
+from tests.servers.proxy import Proxy
 
 NODES = 2
+PATIENCE = 360
+"""Seconds: beyond arq's 310, its default time limit and ten more."""
+AT_A_TIME = 3
+"""Teams that start, so that no process is late because of all the others."""
 
 
-def bench(places: Places, *, quick: bool) -> list[Row | Table]:
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A peer, how it is set up, and whether its host dies with it."""
+
+    peer: Peer
+    careful: bool
+    dark: bool
+
+
+def bench(places: Places, options: Options) -> list[Row | Table]:
     """Kill the peers' nodes, measure ours while they wait, and see what became of theirs."""
-    patience, rounds = (20, 2) if quick else (300, 20)
-    killed: dict[str, tuple[Team, float] | str] = {}
-    with contextlib.ExitStack() as teams:
-        for peer in PEERS:
-            if peer.takes_over and places.kind in peer.stores:
-                try:
-                    killed[peer.title()] = _kill(teams.enter_context(team(peer, places.fresh())), peer)
-                except (CannotInstall, PeerFailed) as error:
-                    killed[peer.title()] = str(error)
-                say(f"  {peer.title()}: {'killed' if not isinstance(killed[peer.title()], str) else 'failed'}")
+    patience, rounds = (80, 2) if options.quick else (PATIENCE, 20)
+    rounds = options.rounds or rounds
+    peers = [peer for peer in field(places.kind, options) if peer.takes_over]
+    cases = [
+        Case(peer, careful, dark)
+        for peer in peers
+        for careful, dark in ((False, False), (True, False), (True, True))
+        if peer.careful or not careful
+    ]
+    with contextlib.ExitStack() as teams, ThreadPoolExecutor(AT_A_TIME) as starting:
+        killed = list(starting.map(lambda case: _try(teams, places, case), cases))
         own = takeovers(places, rounds, evidence="server")
-        lines: list[tuple[str, ...]] = [
-            (f"cronsensus, {rounds} times", f"{quantile(own, 0.5):.2f} s", f"{quantile(own, 0.99):.2f} s")
-        ]
-        for name, each in killed.items():
-            lines.append((name, *((each, "") if isinstance(each, str) else _fate(*each, patience))))
+        dark = takeovers(places, min(rounds, DARK), evidence="server", dark=True)
+        fates = [each if isinstance(each, str) else _fate(*each, patience) for each in killed]
+    lines: list[tuple[str, ...]] = [
+        (f"cronsensus, {rounds} times; its host too, {len(dark)} times", *[_range(own)] * 2, _range(dark))
+    ]
+    for peer in peers:
+        # Without settings for it there is one case, and one fate.
+        of = [fate for case, fate in zip(cases, fates, strict=True) if case.peer is peer]
+        lines.append((peer.title(), *of, *[""] * (3 - len(of))))
     note = (
-        f"The killed node is one of {NODES} (ours: 3), with its whole process group; each library with its defaults, "
-        "ours with a lease of 10 s and no pid to look at. Peers once each, all at the same time, "
-        f"for {patience} s."
+        f"The killed node is one of {NODES} (ours: 3), with all of its processes. Ours with a lease of 10 s and no pid "
+        f"to look at, p50 / p99; peers once each, all at the same time, for {patience} s. At least once: "
+        + "; ".join(f"{peer.name}: {peer.careful}" for peer in peers if peer.careful)
+        + ". The host, too: before the kill its network is gone, and the server hears of no end."
     )
-    return [Table(f"kill -9 of the node that runs, on {places.kind}: its job begins again after",
-                  ("", "p50", "p99"), lines, (note,)), *from_another_host(places, own)]  # fmt: skip
+    columns = ("", "defaults", "set to run at least once", "the same, and its host is gone")
+    return [
+        Table(
+            f"kill -9 of the node that runs, on {places.where()}: its job begins again after", columns, lines, (note,)
+        ),
+        *from_another_host(places, own),
+        *with_its_host(dark),
+    ]
 
 
-def _kill(members: Team, peer: Peer) -> tuple[Team, float]:
+def _range(seconds: list[float]) -> str:
+    return f"{quantile(seconds, 0.5):.2f} / {quantile(seconds, 0.99):.2f} s"
+
+
+def _try(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team, float] | str:
+    try:
+        killed = _kill(teams, places, case)
+    except (CannotInstall, PeerFailed) as error:
+        say(f"  {case.peer.title()}: {error}")
+        return str(error)
+    say(f"  {case.peer.title()}{', careful' if case.careful else ''}{', with its host' if case.dark else ''}: killed")
+    return killed
+
+
+def _kill(teams: contextlib.ExitStack, places: Places, case: Case) -> tuple[Team, float]:
     """Let a long job begin, kill the node that runs it, and return when that was (monotonic seconds)."""
-    nodes = {node.pid for node in (members.start("node") for _ in range(NODES))}
-    time.sleep(5)  # both are up, so that one can take over at once if it wants to
+    near = places.fresh()
+    url = places.by_way(near)
+    members = teams.enter_context(team(case.peer, url, concurrency=2, near=near, careful=case.careful))
+    ways = [teams.enter_context(Proxy(url)) for _ in range(NODES)] if case.dark else [None] * NODES
+    nodes = {members.start("node", url=way.url if way else None).pid: way for way in ways}
+    time.sleep(8)  # both are up, so that one can take over at once if it wants to
     members.run("long")
     try:
-        wait_until(lambda: bool(members.lines("begun")), 40, f"the job of {peer.name} to begin")
+        wait_until(lambda: bool(members.lines("begun")), 40, f"the job of {case.peer.name} to begin")
     except TimeoutError:
         raise PeerFailed(f"did not begin within 40 s: {members.last_words()}") from None
-    group = os.getpgid(int(members.lines("begun")[0][0]))
-    if group not in nodes:
-        raise PeerFailed("runs its job outside of the process groups that it was started in")
+    leader = os.getsid(int(members.lines("begun")[0][0]))
+    if leader not in nodes:
+        raise PeerFailed("runs its job outside of the sessions that it was started in")
     time.sleep(1)
-    os.killpg(group, signal.SIGKILL)
+    if way := nodes[leader]:
+        way.black_hole()
+    kill_session(leader)
     return members, time.monotonic()
 
 
-def _fate(members: Team, at: float, patience: float) -> tuple[str, str]:
+def _fate(members: Team, at: float, patience: float) -> str:
     """Wait as long as is left of the patience, and say when the job began again."""
     with contextlib.suppress(TimeoutError):
         wait_until(lambda: len(members.lines("begun")) > 1, max(0.0, at + patience - time.monotonic()), "a takeover")
     begun = members.lines("begun")
-    return (f"{float(begun[1][1]) - at:.1f} s", "") if len(begun) > 1 else (f"not within {patience:.0f} s", "")
+    return f"{float(begun[1][1]) - at:.1f} s" if len(begun) > 1 else f"not within {patience:.0f} s"
