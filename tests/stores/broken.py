@@ -262,6 +262,24 @@ class OwnLeaseClock(BrokenStore):
         return SystemClock().monotonic()
 
 
+class LeasesEndLate(BrokenStore):
+    """A session lives in the very moment in which its lease ends, while others bury it."""
+
+    rejected_by = "test_a_session_lives_until_the_microsecond_before_its_lease_ends_and_is_dead_in_that_one"
+
+    def _alive(self, session: SessionRow) -> bool:
+        return session.ended_at is None and self._monotonic() <= session.until
+
+
+class LocksEndLate(BrokenStore):
+    """A lock is held in the very moment in which its time ends."""
+
+    rejected_by = "test_a_lock_is_held_until_the_microsecond_before_its_time_ends_and_is_free_in_that_one"
+
+    def _held(self, lock: LockRow) -> bool:
+        return self._monotonic() == lock.until or super()._held(lock)
+
+
 # --- claiming ---------------------------------------------------------------------------------------------------------
 
 

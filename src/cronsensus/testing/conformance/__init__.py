@@ -58,6 +58,7 @@ pytest.register_assert_rewrite(
 from cronsensus.testing.conformance.acquiring import Acquiring  # noqa: E402
 from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
 from cronsensus.testing.conformance.defining import Defining  # noqa: E402
+from cronsensus.testing.conformance.edges import Edges  # noqa: E402
 from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
 from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
@@ -78,6 +79,7 @@ __all__ = [
     "Acquiring",
     "Claiming",
     "Defining",
+    "Edges",
     "Enqueuing",
     "Finishing",
     "Firing",
@@ -116,6 +118,7 @@ class StoreConformance(
     Pruning,
     Forgetting,
     Reading,
+    Edges,
     Racing,
 ):
     """Every test of a store. Subclass it and write ``make_store``."""
