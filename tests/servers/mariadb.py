@@ -59,8 +59,6 @@ class MariadbServer(Server):
             "bind-address": "127.0.0.1",
             "socket": str(self.folder / "socket"),
             "pid-file": str(self.folder / "pid"),
-            # A server that starts removes what looks like temporary tables from there: those of others in /tmp, too.
-            "tmpdir": str(self.folder),
             "default-time-zone": "+05:45",  # who forgets to ask for UTC is found out
             "max-connections": "300",
             "innodb-buffer-pool-size": "128M",

@@ -238,8 +238,11 @@ class Server(ABC):
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else "(no log)"
 
     def _environment(self) -> dict[str, str]:
-        # Nobody's own settings (PGDATA, MYSQL_…) steer it, and messages are in one language.
-        return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.folder), "LC_ALL": "C"}
+        # Nobody's own settings (PGDATA, MYSQL_…) steer it, and messages are in one language. What is temporary lies in
+        # its folder: a MariaDB that starts, also one that makes tables for another, removes what looks like temporary
+        # tables from where its own would lie.
+        home = str(self.folder)
+        return {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": home, "LC_ALL": "C"}
 
     def _family(self) -> list[psutil.Process]:
         return guardian.servers_in(self.folder) if self.is_running else []

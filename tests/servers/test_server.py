@@ -70,6 +70,18 @@ def test_it_is_killed_started_again_frozen_and_thawed(kind: type[Server]) -> Non
     assert servers_in(folder) == []
 
 
+def test_a_mariadb_that_is_made_and_started_leaves_the_temporary_tables_of_others_alone() -> None:
+    server = made(lambda: MariadbServer(durable=False))
+    others = Path("/tmp") / f"#sql-temptable-{server.folder.name}.MAI"
+    others.touch()
+    os.chown(others, server.folder.stat().st_uid, server.folder.stat().st_gid)
+    try:
+        with server:
+            assert others.exists()
+    finally:
+        others.unlink(missing_ok=True)
+
+
 @every_kind
 def test_it_goes_with_a_test_process_that_is_killed(kind: type[Server]) -> None:
     made(kind).end()  # is it on this machine?
