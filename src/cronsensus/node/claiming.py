@@ -6,7 +6,7 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -53,6 +53,8 @@ class Claiming:
         self._registry = registry
         self._telling = telling
         self._answers_lost = False
+        self.on_forgotten: Callable[..., None] = lambda *_, **__: None
+        """Told by which sign the store was found to have lost a moment."""
 
     @property
     def free(self) -> int:
@@ -128,6 +130,9 @@ class Claiming:
         received_at = self._clock.monotonic()
         lease.claimed(asked, self._settings.lease)
         for claim in claims:
+            if self._holding.said.over(claim.id, lease.session):
+                why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
+                self.on_forgotten(why, claim.claimed_at)
             if claim.due_at <= claim.claimed_at:
                 self._holding.begin(claim, lease)
             else:

@@ -109,11 +109,11 @@ class Conductor:
         )
         self._claiming = Claiming(store, clock, settings, self.holding, registry=registry, telling=telling)
         self.reconciling = Reconciling(clock, self.holding, self._claiming, wake=wake, ask=ask_again)
-        self._firing = Firing(store, clock, self._claiming, self._waking, telling)
+        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
+        self._firing = Firing(store, clock, self._claiming, self._waking, telling, on_decided=self.watch.decided)
         self._resting = Resting(store, clock, settings, evidence=evidence)
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
-        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
-        self.reconciling.on_forgotten = lambda why: self.watch.forgot(None, why)
+        self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
         self._troubles = 0
         self._backlog_seen = False
         self._looked_at = -1e9

@@ -7,7 +7,7 @@ its runs wait in ``holding`` for their moment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -59,12 +59,22 @@ class Fired(NamedTuple):
 class Firing:
     """Plans what is due, carries it out, and starts what this node takes of that."""
 
-    def __init__(self, store: Store, clock: Clock, claiming: Claiming, waking: Waking, telling: Telling) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        claiming: Claiming,
+        waking: Waking,
+        telling: Telling,
+        *,
+        on_decided: Callable[[Sequence[Plan], datetime], None] = lambda *_: None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._claiming = claiming
         self._waking = waking
         self._telling = telling
+        self._on_decided = on_decided
         self._lead = Lead()
         self._decided: datetime | None = None
         self._sharing = Sharing()
@@ -160,6 +170,7 @@ class Firing:
         won = [each for each, ok in zip(plans, answers, strict=True) if ok]
         created = sum(len(each.occurrences) for each in won)
         lost = len(plans) - len(won)
+        self._on_decided(won, glance.now)
         self._telling.fired(won, lost=lost)
         coming = [each.next_due for each in won if each.next_due is not None]
         coming += [one.due_at for each in won for one in each.occurrences if one.due_at > glance.now]

@@ -6,7 +6,8 @@ nothing: they come with what a node asks anyway.
 
 ==================================================== ==================================================================
 a renewal counts fewer renewals than this node did   the store lost a moment, after the last one that it still counts
-a job's watermark is lower than this node saw it     the store lost a moment: watermarks only grow
+a job's watermark is lower than this node knows it   the store lost a moment: watermarks only grow
+a run is given here whose end here was accepted      the store lost a moment: final states have no exit
 the node holds other runs than the store believes    the store lost a moment; see ``reconciling``
 the store has another identity, or none              it was emptied, or is another one
 ==================================================== ==================================================================
@@ -27,7 +28,9 @@ from cronsensus.instants import format_instant
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import Identity, Loss
+from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal
+from cronsensus.node.said import KEPT
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -61,7 +64,8 @@ class StoreWatch:
         self._session = ""
         self._beats: OrderedDict[int, datetime] = OrderedDict()
         """When this node's renewals were, by their number."""
-        self._watermarks: OrderedDict[tuple[int, str], datetime] = OrderedDict()
+        self._watermarks: OrderedDict[tuple[int, str], tuple[datetime, datetime]] = OrderedDict()
+        """Each with a time at which the store had it, or was just about to."""
         self._to_tell: list[Loss] = []
         self._last: Loss | None = None
         self._emptied = False
@@ -119,22 +123,44 @@ class StoreWatch:
             self._found_lost(since, renewal.now, why)
 
     def looked(self, jobs: Iterable[JobState], now: datetime) -> None:
-        """Compare watermarks with what they were: they only grow."""
+        """Compare watermarks with what they were, and with what was decided here: they only grow."""
         for job in jobs:
             key = (job.id, job.spec.name)
-            seen = self._watermarks.get(key)
-            self._watermarks[key] = job.watermark
+            known = self._watermarks.get(key)
+            self._watermarks[key] = job.watermark, now
             self._watermarks.move_to_end(key)
-            if seen is not None and job.watermark < seen:
-                self.forgot(now, f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further")
+            if known is not None and job.watermark < known[0]:
+                why = f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further"
+                self.forgot(why, now, at=known[1])
         while len(self._watermarks) > MOST_WATERMARKS:
             self._watermarks.popitem(last=False)
 
-    def forgot(self, now: datetime | None, why: str) -> None:
-        """Take in a sign that another part of the node found; ``now``: by the store's clock."""
+    def decided(self, plans: Iterable[Plan], now: datetime) -> None:
+        """Note how far this node decided jobs after ``now``: its own plans, which the store has carried out.
+
+        No look need show it: where each occurrence is fired ahead of its time, none is due any more.
+        """
+        for each in plans:
+            key = (each.job_id, each.job)
+            self._watermarks[key] = each.watermark, now
+            self._watermarks.move_to_end(key)
+
+    def forgot(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
+        """Take in a sign that another part of the node found.
+
+        Args:
+            why: the sign.
+            now: when it was found, by the store's clock; ``None``: just after the last renewal.
+            at: a time just before what was forgotten; ``None``: it is an end, of those that are kept.
+        """
         with self._lock:
-            since = next(reversed(self._beats.values()), None)
-        self._found_lost(since, now, why)
+            if not self._beats:
+                return
+            until = now or next(reversed(self._beats.values()))
+            at = until - timedelta(seconds=KEPT) if at is None else min(at, until)
+            # Not simply the last one: it may be younger than the loss.
+            since = max((beat for beat in self._beats.values() if beat <= at), default=at)
+        self._found_lost(since, until, why)
 
     def trouble(self, error: StoreError) -> None:
         """Take in why the store cannot be used: tables that are gone were there when this node began."""

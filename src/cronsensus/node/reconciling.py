@@ -81,7 +81,7 @@ class Reconciling:
         self._set_right: dict[Key, float] = {}
         self._judged_at = -1e9
         self._asked_for_at = -1e9
-        self.on_forgotten: Callable[[str], None] = lambda _: None
+        self.on_forgotten: Callable[..., None] = lambda *_, **__: None
         """Told by which sign the store was found to have lost a moment."""
 
     def begin(self) -> None:
@@ -149,7 +149,9 @@ class Reconciling:
     def _stop(self, key: Key) -> None:
         claim = self._holding.disown(key, FORGOTTEN)
         if claim is not None:
-            self.on_forgotten(f"it does not know that this node claimed occurrence {claim.id} of {claim.job!r}")
+            self.on_forgotten(
+                f"it does not know that this node claimed occurrence {claim.id} of {claim.job!r}", at=claim.claimed_at
+            )
             _log.warning(
                 "occurrence %d of %r (attempt %d) is stopped: %s", claim.id, claim.job, claim.attempt, FORGOTTEN
             )

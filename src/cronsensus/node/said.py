@@ -45,6 +45,7 @@ class Said:
         self._ends: dict[Key, _Said] = {}
         self._order: deque[tuple[float, Key]] = deque()
         self._text = 0
+        self._over: dict[int, Outcome] = {}
 
     def __contains__(self, key: Key) -> bool:
         """Whether the end of this run is still known."""
@@ -60,6 +61,8 @@ class Said:
         self.take(key)
         said = _Said(now, what, _length(what))
         self._ends[key] = said
+        if isinstance(what, Outcome) and what.state.final:
+            self._over[key[0]] = what
         self._order.append((now, key))
         self._text += said.text
         while self._order and (now - self._order[0][0] > KEPT or self._text > MOST_TEXT):
@@ -73,12 +76,19 @@ class Said:
         found = self._ends.get(key)
         return None if found is None else found.at
 
+    def over(self, occurrence: int, session: str) -> bool:
+        """Whether the store has accepted from this session that an occurrence is over for good."""
+        found = self._over.get(occurrence)
+        return found is not None and found.session == session
+
     def take(self, key: Key) -> Outcome | Back | None:
         """Return the end of a run, and keep it no more."""
         found = self._ends.pop(key, None)
         if found is None:
             return None
         self._text -= found.text
+        if self._over.get(key[0]) is found.what:
+            del self._over[key[0]]
         return found.what
 
 
