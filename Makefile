@@ -7,8 +7,11 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Round trips to the servers of make far, milliseconds
 FAR ?= 1 10 40 100
+# make faults: how long each fault is done, and the round trip, milliseconds
+SECONDS ?= 600
+DISTANCE ?= 10
 
-.PHONY: help setup servers demo test far check lint types layers snippets bench mutants simulate coverage lock clean
+.PHONY: help setup servers demo test far faults check lint types layers snippets bench mutants simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -33,6 +36,11 @@ far: setup servers ## Run the tests of servers again, 1, 10, 40 and 100 ms away 
 	CRONSENSUS_TEST_FAR=$$far $(BIN)/python -m pytest -n auto --dist worksteal --timeout 900 \
 	tests/far tests/lock tests/once tests/stores/test_postgres.py tests/stores/test_mysql.py tests/stores/test_redis.py \
 	tests/faults/test_bad_network.py -k 'postgres or mysql or redis' $(ARGS) || status=1; done; exit $$status
+
+faults: setup servers ## Do each fault to real servers for 10 minutes, 10 ms away (about an hour)
+	@CRONSENSUS_TEST_FAR=$(DISTANCE) CRONSENSUS_TEST_FAULT_SECONDS=$(SECONDS) \
+	$(BIN)/python -m pytest -n auto --dist worksteal --timeout $$(($(SECONDS) + 1200)) -rP \
+	tests/faults/test_bad_network.py tests/faults/test_full.py tests/faults/test_nodes_away.py tests/faults/test_server_away.py $(ARGS)
 
 check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs
 

@@ -55,6 +55,7 @@ class Cluster:
     url: str = ""
     route: str = ""
     apps: Path = HERE
+    patience: float = PATIENCE
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     every_process: list[subprocess.Popen[bytes]] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -123,8 +124,9 @@ class Cluster:
         self.lines += new
         return new
 
-    def until(self, happened: Callable[[], object], what: str, within: float = PATIENCE) -> None:
+    def until(self, happened: Callable[[], object], what: str, within: float | None = None) -> None:
         """Look until something has happened."""
+        within = within or self.patience
         deadline = time.monotonic() + within
         while not happened():
             assert time.monotonic() < deadline, f"after {within:.0f} s still not: {what}\n{self.logs[-3000:]}"
@@ -169,7 +171,7 @@ class Cluster:
         """Ask all nodes to leave; return how they left."""
         for process in self.processes.values():
             process.terminate()
-        return [process.wait(PATIENCE) for process in self.processes.values()]
+        return [process.wait(self.patience) for process in self.processes.values()]
 
     def judge(self, until: datetime) -> Verdict:
         """Compare ledger, triggers and file, after all nodes have left."""

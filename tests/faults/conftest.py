@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +18,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import PATIENCE, Cluster
 from tests.faults.watching import LEASE, NAMES
-from tests.servers.fixtures import mysql_connection
+from tests.servers.fixtures import from_afar, mysql_connection
 from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
 from tests.servers.programs import ServiceMissing
@@ -99,22 +100,29 @@ def server(kind: Kind) -> Iterator[Server]:
 
 
 @pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Return what makes three nodes, each by its own way to the store; they are gone when the test is over."""
+def make_cluster(tmp_path: Path, distance: float) -> Iterator[Callable[..., Cluster]]:
+    """Return what makes three nodes, each by its own way to the store; they are gone when the test is over.
+
+    Where the tests are far from their servers, the distance lies between the node and what is done to its way.
+    """
     made: list[Cluster] = []
+    ways = contextlib.ExitStack()
 
     def make(url: str, routes: Mapping[str, str] = MappingProxyType({})) -> Cluster:
-        cluster = Cluster(tmp_path, f"{LEASE:g}s", "fault_jobs:scheduler", url, apps=HERE)
+        cluster = Cluster(
+            tmp_path, f"{LEASE:g}s", "fault_jobs:scheduler", url, apps=HERE, patience=max(PATIENCE, 10 * LEASE)
+        )
         made.append(cluster)
         for name in NAMES:
-            cluster.route = routes.get(name, url)
+            cluster.route = ways.enter_context(from_afar(routes.get(name, url), distance))
             cluster.start(name)
         cluster.await_all()
         return cluster
 
     yield make
-    for cluster in made:
-        cluster.end_all()
+    with ways:
+        for cluster in made:
+            cluster.end_all()
 
 
 @pytest.fixture

@@ -8,6 +8,10 @@ import threading
 
 from cronsensus import JobDefaults, Run, Scheduler, every
 from cronsensus.cli.demo.trace import TRACE, Trace
+from cronsensus.durations import parse_duration
+
+LEASE = parse_duration(os.environ.get("CRONSENSUS_LEASE") or "1s")
+"""It is long where the server is far away, and then all takes longer."""
 
 # Faults are the weather here: no occurrence is given up because it met too many.
 scheduler = Scheduler(defaults=JobDefaults(catch_up="all", overlap="allow", max_crashes=1000))
@@ -17,21 +21,21 @@ def around(run: Run):
     return Trace(os.environ[TRACE], scheduler.node_name).around(run)
 
 
-@scheduler.job(every("200ms"))
+@scheduler.job(every(LEASE / 5))
 def tick(run: Run) -> None:
     """A thread that does not look at its lease: what it records too late has to be refused."""
     with around(run):
         threading.Event().wait(0.1)
 
 
-@scheduler.job(every("500ms"))
+@scheduler.job(every(LEASE / 2))
 async def pulse(run: Run) -> None:
     """A coroutine that is nearly always running somewhere, and is cancelled when the lease cannot be trusted."""
     with around(run):
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(1.5 * LEASE.total_seconds())
 
 
-@scheduler.job(every("1s"), overlap="queue")
+@scheduler.job(every(LEASE), overlap="queue")
 def serial(run: Run) -> None:
     """One at a time, whatever happens."""
     with around(run):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.cluster import Cluster
 from tests.faults.conftest import KINDS, Closable, Kind, prepare
 from tests.faults.watching import (
     AWAY,
     NAMES,
     Fault,
+    again_and_again,
     log_of,
     said_once,
     settle_and_judge,
@@ -49,21 +51,24 @@ def test_no_connection_is_to_be_had(kind: Kind, narrow: Server, make_cluster):
     with Proxy(narrow.url) as proxy:
         cluster = make_cluster(narrow.url, dict.fromkeys(NAMES, proxy.url))
         until_all_work(cluster)
-        until_busy(cluster)
-        away = Fault()
-        proxy.refuse()
-        hoard(kind, narrow, taken)
-        proxy.pass_on()
-        for _passed in cluster.for_seconds(AWAY):
-            cluster.look()
-            hoard(kind, narrow, taken)  # the server may have noticed only now that a client is gone
-        away.end()
-        for connection in taken:
-            connection.close()
-        until_all_work(cluster)
+        faults: list[Fault] = []
+        for _number in again_and_again():
+            until_busy(cluster)
+            faults.append(Fault())
+            proxy.refuse()
+            hoard(kind, narrow, taken)
+            proxy.pass_on()
+            for _passed in cluster.for_seconds(AWAY):
+                cluster.look()
+                hoard(kind, narrow, taken)  # the server may have noticed only now that a client is gone
+            faults[-1].end()
+            while taken:
+                taken.pop().close()
+            until_all_work(cluster)
         settle_and_judge(cluster)
 
-    stopped_for(cluster, away)
+    for fault in faults:
+        stopped_for(cluster, fault)
     for node in NAMES:
         said_once(cluster, node)
 
@@ -92,21 +97,30 @@ def fill(disk: Path) -> None:
 def test_the_disk_of_postgresql_is_full(crammed: Server, make_cluster):
     cluster = make_cluster(crammed.url)
     until_all_work(cluster)
-    cluster.enqueue(300)
+    orders = 0
+    for _number in again_and_again():
+        orders += 300
+        cluster.enqueue(300)
+        before = [complaints(cluster, name) for name in NAMES]
 
-    def all_said_so() -> bool:
-        fill(crammed.folder)
-        cluster.look()
-        return all("so nothing is started until it can" in log_of(cluster, name) for name in NAMES)
+        def all_said_so(before: list[int] = before) -> bool:
+            fill(crammed.folder)
+            cluster.look()
+            return all(complaints(cluster, name) > said for name, said in zip(NAMES, before, strict=True))
 
-    cluster.until(all_said_so, "every node met the full disk")
-    for _passed in cluster.for_seconds(AWAY):
-        fill(crammed.folder)
-        cluster.look()
-    (crammed.folder / "ballast").unlink()
-    if not crammed.is_running:
-        crammed.start()  # it may give up where it cannot write its log; then somebody starts it again
-    until_all_work(cluster)
+        cluster.until(all_said_so, "every node met the full disk")
+        for _passed in cluster.for_seconds(AWAY):
+            fill(crammed.folder)
+            cluster.look()
+        (crammed.folder / "ballast").unlink()
+        if not crammed.is_running:
+            crammed.start()  # it may give up where it cannot write its log; then somebody starts it again
+        until_all_work(cluster)
     settle_and_judge(cluster)
     assert "No space left on device" in crammed.log.read_text(), "the fault did not bite"
-    assert cluster.orders == 300
+    assert cluster.orders == orders
+
+
+def complaints(cluster: Cluster, node: str) -> int:
+    """Return how often a node said that the store cannot be used."""
+    return log_of(cluster, node).count("so nothing is started until it can")
