@@ -12,7 +12,9 @@ from bench.table import Row, milliseconds, quantile
 from cronsensus import Scheduler
 
 NODES = 2
-TIMES, QUICK_TIMES = 100, 20
+TIMES, QUICK_TIMES = 60, 20
+SETTLED = 6
+"""Seconds that nodes have after they are up."""
 WARM = 5
 """The first ones connect, and are not counted."""
 
@@ -32,7 +34,7 @@ def ours(places: Places, times: int) -> list[float]:
         for _ in range(NODES):
             nodes.start(concurrency=None)
         nodes.wait_for_sessions(NODES)
-        time.sleep(10)  # as in cadence
+        time.sleep(SETTLED)
         dice = random.Random(1)
         client = Scheduler(nodes.way)
         try:

@@ -81,6 +81,7 @@ def _measure(places: Places, peer: Peer, seconds: int) -> Cadence:
         ended = time.time()
         cost = meter.read()
         time.sleep(2)
+        members.kill()
         return replace(judge(members.lines("ticks"), begun, ended), cost=cost)
 
 

@@ -130,4 +130,5 @@ def _measure(places: Places, peer: Peer, jobs: int, concurrency: int) -> Drained
             raise
         except Stuck as stuck:
             raise Stuck(f"{stuck}; {members.last_words()}") from None
+        members.kill()
         return replace(measured, round_trips=(places.round_trips() - before) / jobs)

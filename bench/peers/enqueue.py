@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench import enqueue
-from bench.enqueue import NODES, QUICK_TIMES, TIMES, WARM
+from bench.enqueue import NODES, QUICK_TIMES, SETTLED, TIMES, WARM
 from bench.nodes import wait_until
 from bench.options import Options
 from bench.peers.environments import CannotInstall
@@ -46,7 +46,7 @@ def _measure(places: Places, peer: Peer, times: int) -> list[float]:
     with team(peer, places.by_way(near), concurrency=peer.drains[0], near=near) as members:
         for _ in range(NODES):
             members.start("node")
-        time.sleep(10)  # as ours
+        time.sleep(SETTLED)
         members.run("trickle", str(WARM + times))
         try:
             wait_until(lambda: len(members.lines("arrived")) >= WARM + times, 30, "the last to begin")
@@ -54,4 +54,5 @@ def _measure(places: Places, peer: Peer, times: int) -> list[float]:
             raise PeerFailed(
                 f"{len(members.lines('arrived'))} of {WARM + times} began: {members.last_words()}"
             ) from None
+        members.kill()
         return [float(line[0]) for line in members.lines("arrived")[WARM:]]

@@ -167,6 +167,13 @@ class Team:
         file = self.folder / name
         return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 
+    def kill(self) -> None:
+        """Kill all of it, when there is nothing more to learn: some take seconds to leave."""
+        for process in self.processes:
+            if process.returncode is None:
+                kill_session(process.pid)
+                process.wait()
+
     def close(self) -> None:
         """Ask each group to end; kill what does not, with what has left its group and not its session."""
         # Not one that was waited for: its number may be another's by now.
@@ -177,9 +184,7 @@ class Team:
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline and not all(_has_ended(process.pid) for process in left):
             time.sleep(0.05)
-        for process in left:
-            kill_session(process.pid)
-            process.wait()
+        self.kill()
 
 
 def _has_ended(pid: int) -> bool:

@@ -53,6 +53,9 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
         own = takeovers(places, rounds, evidence="server")
         dark = takeovers(places, min(rounds, DARK), evidence="server", dark=True)
         fates = [each if isinstance(each, str) else _fate(*each, patience) for each in killed]
+        for each in killed:
+            if not isinstance(each, str):
+                each[0].kill()
     lines: list[tuple[str, ...]] = [
         (f"cronsensus, {rounds} times; its host too, {len(dark)} times", *[_range(own)] * 2, _range(dark))
     ]
