@@ -82,14 +82,14 @@ PEERS = (
          careful="acks_late, reject_on_worker_lost, visibility_timeout of 60 s, unacked_restore_interval of 1 s"),
     Peer("Celery, threads", "celery", "celery", ("redis",), drains=(8, 32), options={"POOL": "threads"}),
     Peer("RQ", "rq", "rq", ("redis",), drains=(1, 2), takes_over=True,
-         careful="Retry(max=3), job_monitoring_interval of 3 s, maintenance_interval of 5 s"),
+         careful="Retry(max=3), job_monitoring_interval of 3 s, maintenance_interval of 5 s, worker_ttl of 30 s"),
     Peer("RQ, without forks", "rq", "rq", ("redis",), drains=(1, 2), options={"WORKER": "simple"}),
     Peer("huey", "huey", "huey", ("redis", "postgres"), drains=(1, 8, 32), takes_over=True),
     Peer("Dramatiq", "dramatiq", "dramatiq", ("redis",), drains=(8, 32), takes_over=True,
          careful="heartbeat_timeout of 10 s, maintenance at one of 10 commands"),
     Peer("DBOS", "dbos", "dbos", ("postgres",), drains=(50, 100)),
     Peer("taskiq (streams)", "taskiq", "taskiq", ("redis",), drains=(10, 100), takes_over=True,
-         careful="idle_timeout of 60 s"),
+         careful="idle_timeout of 60 s, unacknowledged_lock_timeout of 10 s"),
     Peer("taskiq (list)", "taskiq", "taskiq", ("redis",), drains=(10, 100), options={"BROKER": "list"}),
 )  # fmt: skip
 LIBRARIES = sorted({peer.library for peer in PEERS})
@@ -104,7 +104,7 @@ class Team:
     """A peer's processes, each leading a group of its own, on one place. Ends only what it started."""
 
     def __init__(
-        self, peer: Peer, url: str, folder: Path, *, concurrency: int, near: str | None, careful: bool
+        self, peer: Peer, url: str, folder: Path, *, concurrency: int, near: str | None, careful: bool, pace: float
     ) -> None:
         self.peer = peer
         self.folder = folder
@@ -118,6 +118,7 @@ class Team:
             "BENCH_BEGUN": str(int(time.time())),
             "EVIDENCE": str(folder),
             "CONCURRENCY": str(concurrency),
+            "PACE": str(pace),
             "PYTHONPATH": str(APPS),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
@@ -201,7 +202,7 @@ def kill_session(leader: int) -> None:
 
 @contextlib.contextmanager
 def team(
-    peer: Peer, url: str, *, concurrency: int = 10, near: str | None = None, careful: bool = False
+    peer: Peer, url: str, *, concurrency: int = 10, near: str | None = None, careful: bool = False, pace: float = 0.2
 ) -> Iterator[Team]:
     """Give a peer's team with its tables made, and take it away afterwards.
 
@@ -211,9 +212,10 @@ def team(
         concurrency: of each node.
         near: where what is not measured finds it; default: there too.
         careful: with the settings that ``Peer.careful`` tells of.
+        pace: the seconds between jobs that trickle in, about.
     """
     with tempfile.TemporaryDirectory(prefix="cronsensus-bench-", ignore_cleanup_errors=True) as folder:
-        made = Team(peer, url, Path(folder), concurrency=concurrency, near=near, careful=careful)
+        made = Team(peer, url, Path(folder), concurrency=concurrency, near=near, careful=careful, pace=pace)
         try:
             made.prepare()
             yield made

@@ -13,6 +13,8 @@ AT_LEAST_ONCE = "AT_LEAST_ONCE" in os.environ
 """Be set up as the library's documentation says for those who want the run of a dead node to begin again."""
 LONG = 50 if AT_LEAST_ONCE else 600
 """Seconds of a long run. Where a library can only count from its begin, it is told that 60 s are too long."""
+PACE = float(os.environ.get("PACE", "0.2"))
+"""Seconds between jobs that trickle in, about."""
 CONCURRENCY = int(os.environ.get("CONCURRENCY", "10"))
 _open: dict[str, int] = {}
 
@@ -45,7 +47,7 @@ def paced(count: int) -> Iterator[float]:
     """Wait a little while before each of so many jobs is to be enqueued, and give the time of that (monotonic)."""
     dice = random.Random(1)
     for _ in range(count):
-        time.sleep(dice.uniform(0.1, 0.3))  # no rhythm with which a poll could keep step
+        time.sleep(dice.uniform(PACE / 2, PACE * 1.5))  # no rhythm with which a poll could keep step
         yield time.monotonic()
 
 

@@ -31,7 +31,7 @@ if __name__ == "__main__":
     queue = Queue("default", connection=redis)
     match sys.argv[1:]:
         case ["node"] if evidence.AT_LEAST_ONCE:
-            Worker([queue], connection=redis, job_monitoring_interval=3, maintenance_interval=5).work(
+            Worker([queue], connection=redis, job_monitoring_interval=3, maintenance_interval=5, worker_ttl=30).work(
                 logging_level="WARNING"
             )
         case ["node"]:

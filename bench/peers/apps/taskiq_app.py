@@ -13,7 +13,9 @@ from taskiq_redis import ListQueueBroker, RedisStreamBroker
 if os.environ.get("BROKER") == "list":
     broker = ListQueueBroker(evidence.URL)
 else:
-    broker = RedisStreamBroker(evidence.URL, **({"idle_timeout": 60_000} if evidence.AT_LEAST_ONCE else {}))
+    broker = RedisStreamBroker(
+        evidence.URL, **({"idle_timeout": 60_000, "unacknowledged_lock_timeout": 10} if evidence.AT_LEAST_ONCE else {})
+    )
 scheduler = TaskiqScheduler(broker, [LabelScheduleSource(broker)])
 
 
