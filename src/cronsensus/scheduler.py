@@ -459,7 +459,8 @@ class Scheduler(Startups, Definitions):
     def _new_session(self) -> SessionSpec:
         from importlib.metadata import version
 
-        from cronsensus.node.evidence import host_identity, own_start
+        from cronsensus.node.evidence import own_start
+        from cronsensus.stores.boot import host_identity
 
         return SessionSpec(
             id=new_id(),

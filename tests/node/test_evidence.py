@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+import time
 from datetime import timedelta
 
 import pytest
 
+from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import SessionSpec, SessionView
-from cronsensus.node.evidence import host_identity, is_dead, is_gone, own_start, started_at
+from cronsensus.node.evidence import is_dead, is_gone, own_start, started_at
+from cronsensus.stores import boot
+from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
 
 
@@ -76,3 +80,73 @@ def test_a_process_that_does_not_see_itself_judges_nobody(ended, monkeypatch):
     monkeypatch.setattr("cronsensus.node.evidence.started_at", lambda pid: None)
     assert own_start() == 0
     assert not is_gone(host_identity(), ended, 1)
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_time_namespace(tmp_path, monkeypatch):
+    """Let this process be in a time namespace with these offsets."""
+
+    def say(offsets: str, *, of_children: bool = False) -> None:
+        (tmp_path / "offsets").write_text(offsets)
+        monkeypatch.setattr(boot, "_OFFSETS", tmp_path / "offsets")
+        if of_children:
+            monkeypatch.setattr(boot, "_namespace", lambda kind: f"{kind}:[1]")
+        forget()
+
+    def forget() -> None:
+        boot.host_identity.cache_clear()
+        boot._offset.cache_clear()
+
+    yield say
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.parametrize("name", ["monotonic", "1"])
+def test_processes_in_all_time_namespaces_read_one_monotonic_clock(name, in_time_namespace):
+    in_time_namespace(f"{name} -500 250000000\nboottime 0 0\n")
+    before = time.monotonic()
+    assert 499 < boot.HostClock().monotonic() - before < 560
+    in_time_namespace("monotonic           0         0\nboottime            0         0\n")
+    assert 0 <= boot.HostClock().monotonic() - before < 60
+
+
+def test_start_times_as_read_in_another_time_namespace_are_not_compared(in_time_namespace):
+    in_time_namespace("monotonic 0 0\nboottime 0 0\n")
+    outside = host_identity()
+    assert outside.count("/") == 1, "as earlier releases name it"
+    own = session_of(os.getpid(), (started_at(os.getpid()) or 0) + 7, host=outside)
+    assert is_dead(own)
+    in_time_namespace("monotonic 0 0\nboottime 7 0\n")
+    assert host_identity() != outside
+    assert not is_dead(own)
+
+
+def test_process_that_cannot_tell_its_own_offset_trusts_no_clock_and_no_start_time(in_time_namespace):
+    outside = host_identity()
+    in_time_namespace("monotonic 5 0\nboottime 5 0\n", of_children=True)
+    with pytest.raises(StoreUnavailable, match="open the store in a child process"):
+        boot.HostClock().monotonic()
+    assert host_identity() != outside
+
+
+def test_forked_child_looks_in_which_namespaces_it_is(monkeypatch):
+    outside = host_identity()
+    monkeypatch.setattr(boot, "_namespace", lambda kind: f"{kind}:[7]")
+    assert host_identity() == outside, "asked once"
+    boot._in_child()
+    assert host_identity() == f"{boot.boot_id()}/pid:[7]/time:[7]"
+    monkeypatch.undo()
+    boot._in_child()
+    assert host_identity() == outside
+
+
+def test_boot_that_was_only_worked_out_does_not_make_one_host_of_two(monkeypatch):
+    monkeypatch.setattr(boot, "boot_id", lambda: "booted-1977")
+    boot.host_identity.cache_clear()
+    assert host_identity().startswith(f"{os.uname().nodename}-booted-1977/")
+    monkeypatch.undo()
+    boot.host_identity.cache_clear()

@@ -40,9 +40,10 @@ from cronsensus.lock.waiting import Room, RoomSeat
 from cronsensus.lock.watching import Watch
 from cronsensus.lock.working import submit
 from cronsensus.model.job import check_name
-from cronsensus.node.evidence import host_identity, is_gone, started_at
+from cronsensus.node.evidence import is_gone, started_at
 from cronsensus.node.executors.deadlines import Deadline
 from cronsensus.stores.base import Store
+from cronsensus.stores.boot import host_identity
 from cronsensus.stores.lines import Line
 
 LOOK_AGAIN = 0.25

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Collection
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,22 +19,9 @@ import psutil
 
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.stores.base import Glance
+from cronsensus.stores.boot import host_identity
 
 _LINUX = sys.platform == "linux"
-
-
-@cache
-def host_identity() -> str:
-    """Return what names this process table: the boot id and the pid namespace."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        boot = f"{os.uname().nodename if hasattr(os, 'uname') else 'host'}-{int(psutil.boot_time()) // 60}"
-    try:
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        namespace = "pid"
-    return f"{boot}/{namespace}"
 
 
 def started_at(pid: int) -> int | None:

@@ -28,11 +28,12 @@ from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.evidence import host_identity, own_start
+from cronsensus.node.evidence import own_start
 from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
 from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.node.leaving import within
 from cronsensus.stores.base import Store
+from cronsensus.stores.boot import host_identity
 
 _log = Logger("cronsensus.node")
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-from cronsensus.node.evidence import host_identity, started_at
+from cronsensus.node.evidence import started_at
+from cronsensus.stores.boot import host_identity
 
 _FURTHEST = 50
 

@@ -7,7 +7,6 @@ verbs find out, and say what is wrong.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -81,15 +80,16 @@ def _sqlite(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
     import sqlite3
     from urllib.parse import quote
 
-    from cronsensus.stores.sql.sqlite import boot, errors
+    from cronsensus.stores.boot import HostClock, boot_id
+    from cronsensus.stores.sql.sqlite import errors
     from cronsensus.stores.sql.sqlite.url import read_url
 
     path = read_url(url).path
     if errors.is_read_only(path):
         raise OSError("read-only")
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
-        now = round(time.monotonic() * 1_000_000)  # noqa: TID251 - the clock of SQLite's leases is the host's
-        words = {"epoch": _quoted(boot.boot_id()), "now": str(now), "function": "function"}
+        now = round(HostClock().monotonic() * 1_000_000)
+        words = {"epoch": _quoted(boot_id()), "now": str(now), "function": "function"}
         yield lambda text: driver.execute(text).fetchall(), {"namespace": _quoted(namespace), **words}
 
 

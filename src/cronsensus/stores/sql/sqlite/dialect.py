@@ -17,11 +17,11 @@ from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.boot import HostClock, boot_id
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sqlite import errors
-from cronsensus.stores.sql.sqlite.boot import boot_id
 from cronsensus.stores.sql.sqlite.handover import Handover
 from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, shape_of
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
@@ -46,8 +46,9 @@ class SqliteDialect(Dialect):
         """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
         super().__init__()
         self.url = url
-        self._clock: Clock = clock or SystemClock()
-        self._epoch = boot_id() if isinstance(self._clock, SystemClock) else "injected"
+        is_hosts = clock is None or isinstance(clock, SystemClock)
+        self._clock: Clock = HostClock() if clock is None or is_hosts else clock
+        self._epoch = boot_id() if is_hosts else "injected"
         self._handover = Handover(url.path, pause)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         self.wakes = True

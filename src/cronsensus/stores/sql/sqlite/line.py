@@ -19,11 +19,11 @@ import threading
 import weakref
 from pathlib import Path
 
-from cronsensus.clock import SystemClock
+from cronsensus.stores.boot import HostClock
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
-_STEADY = SystemClock()
+_STEADY = HostClock()
 _all: weakref.WeakSet[PipeLine] = weakref.WeakSet()
 
 

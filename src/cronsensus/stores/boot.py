@@ -1,0 +1,116 @@
+"""What tells one boot of a host, one process table and one monotonic clock from another. Floor 3.
+
+Numbers of a process mean nothing where another one begins to count elsewhere. Containers of one kernel may differ in
+each of these: LXC and systemd-nspawn give each a boot id of its own, most give each a pid namespace, and a time
+namespace moves the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from cronsensus.clock import SystemClock
+from cronsensus.errors import StoreUnavailable
+
+_LINUX = Path("/proc/sys/kernel/random/boot_id")
+_OTHERS = ("kern.bootsessionuuid", "kern.boot_id")
+"""What macOS and FreeBSD call it."""
+_WAVERS_BY = 900
+"""Seconds: a boot time worked out from two clocks wavers a little, and few hosts boot twice in a quarter of an hour."""
+_WORKED_OUT = "booted-"
+_NAMESPACES = Path("/proc/self/ns")
+_OFFSETS = Path("/proc/self/timens_offsets")
+_CLOCKS = {"1": "monotonic", "7": "boottime"}
+"""How Linux 5.6 names them."""
+
+
+@cache
+def boot_id() -> str:
+    """Return the same text in every process of one boot, and another one in the next.
+
+    Two containers on one kernel may have two.
+    """
+    with contextlib.suppress(OSError):
+        return _LINUX.read_text(encoding="ascii").strip()
+    for name in _OTHERS:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            asked = subprocess.run(  # noqa: S603 - fixed words
+                ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=True
+            )
+            if asked.stdout.strip():
+                return asked.stdout.strip()
+    import psutil
+
+    return f"{_WORKED_OUT}{round(psutil.boot_time() / _WAVERS_BY)}"
+
+
+@cache
+def host_identity() -> str:
+    """Return what names this process table: boot id and pid namespace, and the offset by which it tells start times.
+
+    A process sees when another one started by the clock of its own time namespace.
+    """
+    boot = boot_id()
+    if boot.startswith(_WORKED_OUT):  # which two hosts may have in common
+        boot = f"{os.uname().nodename if hasattr(os, 'uname') else 'host'}-{boot}"
+    identity = f"{boot}/{_namespace('pid') or 'pid'}"
+    offset = _offset("boottime")
+    if offset is None:
+        return f"{identity}/{_namespace('time')}"
+    return f"{identity}/{offset}" if offset else identity
+
+
+class HostClock(SystemClock):
+    """The host's clocks, the monotonic one as processes in all time namespaces read it."""
+
+    def monotonic(self) -> float:
+        """Return the kernel's own ``CLOCK_MONOTONIC``.
+
+        Raises:
+            StoreUnavailable: this process has set up a time namespace for its children, and hides by that its own.
+        """
+        offset = _offset("monotonic")
+        if offset is None:
+            raise StoreUnavailable(
+                "this process called unshare(CLONE_NEWTIME), so it cannot tell any more by how much its own monotonic "
+                "clock is shifted; open the store in a child process, or before the call"
+            )
+        return super().monotonic() - offset if offset else super().monotonic()
+
+
+@cache
+def _offset(clock: str) -> float | None:
+    """Return the seconds by which this process's ``clock`` is ahead of the kernel's; ``None``: it cannot tell."""
+    own = _namespace("time")
+    if own != _namespace("time_for_children"):
+        return None  # the file speaks of the children's
+    try:
+        lines = _OFFSETS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0  # a system without time namespaces
+    for line in lines:
+        name, seconds, nanoseconds = line.split()
+        if _CLOCKS.get(name, name) == clock:
+            return int(seconds) + int(nanoseconds) / 1_000_000_000
+    return 0.0
+
+
+def _namespace(kind: str) -> str | None:
+    try:
+        return str((_NAMESPACES / kind).readlink())
+    except OSError:
+        return None
+
+
+def _in_child() -> None:
+    """Look again in a forked child: it is in the namespaces that its parent has set up for children."""
+    host_identity.cache_clear()
+    _offset.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
