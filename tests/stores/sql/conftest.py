@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,9 +42,10 @@ def a_session(id):
 class Child:
     """A process that runs a script; ``hear`` what it says, ``say`` what it waits for."""
 
-    def __init__(self, script: str, url: str) -> None:
+    def __init__(self, script: str, url: str, by: Sequence[str] = ()) -> None:
+        """Start a process on ``url``; ``by`` the command that starts it, if one has to."""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PREAMBLE + textwrap.dedent(script), url],
+            [*by, sys.executable, "-c", PREAMBLE + textwrap.dedent(script), url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

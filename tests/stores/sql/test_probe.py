@@ -12,6 +12,7 @@ import pytest
 from cronsensus.model.job import JobSpec
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.sql.probe import probe
+from cronsensus.stores.sql.sqlite import epoch
 from cronsensus.testing.conformance.scene import a_session
 from cronsensus.triggers import every
 
@@ -87,3 +88,18 @@ def test_probe_loads_no_sqlalchemy(url: str, store: Store):
     done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "ok: the store answers, 1 live node\n"
+
+
+def test_living_sessions_of_another_container_are_found_and_those_of_an_earlier_boot_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    store = open_store(url, namespace="it's")
+    store.migrate()
+    store.open_session(a_session("one"), lease=LEASE)
+    monkeypatch.setattr(epoch, "boot_id", lambda: "another")
+    found = probe(url, "it's")
+    assert found is not None
+    assert [one.id for one in found.living] == ["one"]
+    store.close()
+    assert probe(url, "it's") is None

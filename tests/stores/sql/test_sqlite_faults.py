@@ -32,7 +32,7 @@ from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.stores.sql.sqlite import dialect as dialect_module
+from cronsensus.stores.sql.sqlite import epoch as epoch_module
 from cronsensus.stores.sql.sqlite import store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.version import VERSION
@@ -233,6 +233,7 @@ def test_a_copy_in_a_read_only_directory_can_be_looked_at(own_place, open_sqlite
             assert [one.job for one in copy.occurrences(OccurrenceFilter())] == ["queue"]
             assert isinstance(complaint(copy.check), StoreReadOnly)
             assert isinstance(complaint(lambda: copy.enqueue([Item(job="queue")])), StoreReadOnly)
+            assert copy.describe()["lease_clock"].endswith("(this process may only read)")
     finally:
         own_place.chmod(0o755)
 
@@ -563,7 +564,8 @@ def test_a_lease_of_another_boot_has_run_out(open_sqlite, monkeypatch):
     store.open_session(a_session("s1"), lease=LEASE)
     grant = store.lock("name", "me", ttl=LEASE)
     assert grant is not None
-    monkeypatch.setattr(dialect_module, "boot_id", lambda: "after the next boot")
+    store.close()
+    monkeypatch.setattr(epoch_module, "boot_id", lambda: "after-the-next-boot")
     later = open_sqlite()
     with pytest.raises(LeaseLost):
         later.claim("s1", 1, {"f"}, lease=LEASE)

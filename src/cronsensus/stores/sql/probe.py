@@ -80,17 +80,24 @@ def _sqlite(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
     import sqlite3
     from urllib.parse import quote
 
-    from cronsensus.stores.boot import HostClock, boot_id
+    from cronsensus.stores.boot import HostClock
     from cronsensus.stores.sql.sqlite import errors
+    from cronsensus.stores.sql.sqlite.epoch import Epoch, turn
     from cronsensus.stores.sql.sqlite.url import read_url
 
-    path = read_url(url).path
+    parsed = read_url(url)
+    path = parsed.path
     if errors.is_read_only(path):
         raise OSError("read-only")
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)) as driver:
-        now = round(HostClock().monotonic() * 1_000_000)
-        words = {"epoch": _quoted(boot_id()), "now": str(now), "function": "function"}
-        yield lambda text: driver.execute(text).fetchall(), {"namespace": _quoted(namespace), **words}
+        epoch = Epoch(path, may_be_remote=parsed.allow_network_fs)
+        epoch.enter(lambda: turn(driver))
+        try:
+            now = round(HostClock().monotonic() * 1_000_000)
+            words = {"epoch": _quoted(epoch.text), "now": str(now), "function": "function"}
+            yield lambda text: driver.execute(text).fetchall(), {"namespace": _quoted(namespace), **words}
+        finally:
+            epoch.leave()
 
 
 @contextmanager

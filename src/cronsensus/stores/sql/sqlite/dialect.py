@@ -17,11 +17,12 @@ from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.instants import to_micros
 from cronsensus.stores.base import StoreCapabilities
-from cronsensus.stores.boot import HostClock, boot_id
+from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sqlite import errors
+from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.handover import Handover
 from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, shape_of
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
@@ -36,6 +37,7 @@ _RETURNING_SINCE = (3, 35, 0)
 _TAKE_TOKENS = TAKE_TOKENS.returning(counters.c.value)
 
 
+_INJECTED = "injected"
 _NOT_TEXT = "Could not decode to UTF-8"
 
 
@@ -48,7 +50,7 @@ class SqliteDialect(Dialect):
         self.url = url
         is_hosts = clock is None or isinstance(clock, SystemClock)
         self._clock: Clock = HostClock() if clock is None or is_hosts else clock
-        self._epoch = boot_id() if is_hosts else "injected"
+        self.epoch = Epoch(url.path, may_be_remote=url.allow_network_fs) if is_hosts else None
         self._handover = Handover(url.path, pause)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         self.wakes = True
@@ -85,8 +87,12 @@ class SqliteDialect(Dialect):
         self._set_busy_timeout(connection, driver, 0)
         self._check_same_file(connection)
         self._handover.step_back()
-        if _try_to_begin(driver):
-            return
+        if not _try_to_begin(driver):
+            self._wait_to_begin(driver)
+        if self.epoch is not None:
+            self.epoch.mend()
+
+    def _wait_to_begin(self, driver: sqlite3.Connection) -> None:
         deadline = PATIENCE.monotonic() + self.url.busy_timeout
         with self._handover.waiting() as wait:
             while not _try_to_begin(driver):
@@ -117,7 +123,8 @@ class SqliteDialect(Dialect):
 
     def read_clocks(self, connection: Connection) -> Reading:  # noqa: ARG002 - they are not the database's
         """Read the host's clocks."""
-        return Reading(to_micros(self._clock.now()), round(self._clock.monotonic() * 1_000_000), self._epoch)
+        epoch = _INJECTED if self.epoch is None else self.epoch.text
+        return Reading(to_micros(self._clock.now()), round(self._clock.monotonic() * 1_000_000), epoch)
 
     def monotonic(self) -> float:
         """Return the clock by which leases are judged."""
@@ -208,9 +215,16 @@ class SqliteDialect(Dialect):
             "synchronous": self.url.synchronous,
             "busy_timeout": self.url.busy_timeout,
             "clock": type(self._clock).__name__,
-            "lease_clock": f"monotonic, of boot {self._epoch}",
+            "lease_clock": f"monotonic, {self._describe_epoch()}",
             "wake_ups": "named pipes beside the file" if self.wakes else "none here: nodes look by themselves",
         }
+
+    def _describe_epoch(self) -> str:
+        if self.epoch is None:
+            return _INJECTED
+        if self.epoch.why_not:
+            return f"of boot {self.epoch.text} ({self.epoch.why_not})"
+        return f"of epoch {self.epoch.text}"
 
 
 def _try_to_begin(driver: sqlite3.Connection) -> bool:

@@ -73,6 +73,11 @@ def tell(pipe: Path) -> bool:
     return True
 
 
+def share_as(path: Path, owner: os.stat_result) -> None:
+    """Let those use a file beside the database who may use the database."""
+    _give(path, owner, stat.S_IMODE(owner.st_mode) & 0o666)
+
+
 def _give(path: Path, owner: os.stat_result, mode: int) -> None:
     with contextlib.suppress(PermissionError):  # only root gives things away, or a member of the group
         os.chown(path, owner.st_uid if os.geteuid() == 0 else -1, owner.st_gid)

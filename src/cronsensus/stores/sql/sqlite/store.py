@@ -19,6 +19,7 @@ from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
+from cronsensus.stores.sql.sqlite.epoch import turn
 from cronsensus.stores.sql.sqlite.line import PipeLine, call_next
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.sqlite.wake import Wake
@@ -86,6 +87,8 @@ class SqliteStore(SqlStore):
         self._closing.set()
         self._wake.close()
         super().close()
+        if self._sqlite.epoch is not None:
+            self._sqlite.epoch.leave()
 
     def wait(self, timeout: float) -> bool:
         """Wait for a hint."""
@@ -160,6 +163,8 @@ class SqliteStore(SqlStore):
             driver.execute(f"PRAGMA synchronous={url.synchronous}")
             driver.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
             driver.execute("PRAGMA temp_store=memory")
+            if self._sqlite.epoch is not None:
+                self._sqlite.epoch.enter(lambda: turn(driver))
         except BaseException:
             driver.close()
             raise

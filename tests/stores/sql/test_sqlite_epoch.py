@@ -1,0 +1,569 @@
+"""Containers with boot ids and clocks of their own share one database, and only what is dead is taken for dead."""
+
+import errno
+import fcntl
+import logging
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronsensus import Scheduler
+from cronsensus.clock import ManualClock
+from cronsensus.errors import StoreBusy, StoreFull, StoreUnavailable
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item, OccurrenceFilter
+from cronsensus.model.states import State
+from cronsensus.stores.boot import boot_id
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.sqlite import epoch as epoch_module
+from cronsensus.stores.sql.sqlite.epoch import Epoch
+from cronsensus.testing.conformance.scene import a_session
+from cronsensus.triggers import every
+from tests.stores.sql.conftest import Child
+
+LEASE = timedelta(seconds=600)
+OpenSqlite = Callable[..., SqliteStore]
+RunChild = Callable[..., Child]
+
+
+@pytest.fixture
+def boot(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let this process be in a container with another boot id."""
+
+    def is_now(text: str) -> None:
+        monkeypatch.setattr(epoch_module, "boot_id", lambda: text)
+
+    is_now("boot-b")
+    return is_now
+
+
+def text_of(place: Path) -> str:
+    return (place / "jobs.db-epoch").read_text().partition("\n")[0]
+
+
+def is_held(place: Path) -> bool:
+    with (place / "jobs.db-epoch").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+# --- two containers ---------------------------------------------------------------------------------------------------
+
+IN_A = """
+from cronsensus.stores.sql.sqlite import epoch
+if {boot!r}:
+    epoch.boot_id = lambda: {boot!r}
+store = SqliteStore(url)
+store.migrate()
+store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+store.open_session(a_session("in a"), lease=10 * LEASE)
+owned = store.lock("owned", "a", ttl=10 * LEASE, session="in a")
+free = store.lock("free", "a", ttl=10 * LEASE)
+store.enqueue([Item(job="queue", key="k")])
+[claim] = store.claim("in a", 1, {{"f"}}, lease=10 * LEASE)
+say("ready")
+hear()
+say([view.state for view in store.sessions() if view.id == "in b"])
+say(store.lock("of b", "a", ttl=LEASE) is None)
+say(store.renew("in a", lease=10 * LEASE).alive)
+say(store.extend(owned, ttl=10 * LEASE) and store.extend(free, ttl=10 * LEASE))
+say(store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted)
+hear()
+"""
+
+
+def buried(store: SqliteStore) -> list[str]:
+    """Return what a process of another container takes for dead of what one of ``IN_A`` holds."""
+    found = [f"session {view.id}" for view in store.sessions() if view.state == "dead"]
+    found += [f"run {one.key}" for one in store.reclaim()]
+    return found + [f"lock {name}" for name in ("owned", "free") if store.lock(name, "b", ttl=LEASE) is not None]
+
+
+def look_at_each_other(store: SqliteStore, other: Child) -> None:
+    """Find that neither takes anything of the other's for dead."""
+    store.open_session(a_session("in b"), lease=LEASE)
+    assert store.lock("of b", "b", ttl=LEASE, session="in b") is not None
+    assert buried(store) == []
+    assert store.claim("in b", 1, {"f"}, lease=LEASE) == []
+    left = next(view.expires_in for view in store.sessions() if view.id == "in a")
+    assert LEASE / 2 < left <= LEASE, "what is left of it by the clock of the other one"
+    other.say()
+    assert [other.hear() for _ in range(5)] == ["['alive']", "True", "True", "True", "True"]
+
+
+def test_two_containers_with_boot_ids_of_their_own_take_nothing_of_each_other_for_dead(open_sqlite, run_child, boot):
+    other = run_child(IN_A.format(boot="boot-a"))
+    assert other.hear() == "ready"
+    look_at_each_other(open_sqlite(migrated=False), other)
+
+
+def test_by_boot_ids_alone_they_do(open_sqlite, run_child, boot, monkeypatch):
+    def by_boot_id(self: Epoch, turn: object) -> None:
+        self.text = "boot-b"
+
+    monkeypatch.setattr(Epoch, "enter", by_boot_id)
+    other = run_child(IN_A.format(boot="boot-a"))
+    assert other.hear() == "ready"
+    assert buried(open_sqlite(migrated=False)) == ["session in a", "run k", "lock owned", "lock free"]
+
+
+NODE = """
+import threading
+from cronsensus import Scheduler
+from cronsensus.stores import boot
+from cronsensus.stores.sql.sqlite import epoch
+boot.boot_id = epoch.boot_id = lambda: "boot-a"
+scheduler = Scheduler(url, node="a")
+ended = threading.Event()
+
+@scheduler.job(name="long")
+def long():
+    say("begun")
+    say(hear())
+    ended.set()
+
+scheduler.start()
+long.enqueue(key="k")
+ended.wait()
+scheduler.stop()
+"""
+
+
+def test_run_in_one_container_ends_once_while_a_node_of_another_looks_on(url, boot, run_child, open_sqlite):
+    other = run_child(NODE)
+    assert other.hear() == "begun"
+    looks = threading.Semaphore(0)
+    begun: list[str] = []
+    with closing_scheduler(Scheduler(url, node="b")) as scheduler:
+        scheduler.job(name="long")(lambda: begun.append("long"))
+        scheduler.job(name="often", trigger=every("100ms"), overlap="allow")(looks.release)
+        scheduler.start()
+        for _ in range(15):  # more than a second of rounds, each of which takes over what is dead
+            assert looks.acquire(timeout=60)
+        other.say("on")
+        assert other.hear() == "on"
+        assert other.process.wait(60) == 0
+    store = open_sqlite(migrated=False)
+    [found] = store.occurrences(OccurrenceFilter(job="long"))
+    assert (found.state, found.attempt, found.crashes, begun) == (State.SUCCEEDED, 1, 0, [])
+    assert [(run.node, run.end) for run in store.runs(found.id)] == [("a", "succeeded")]
+    assert {view.state for view in store.sessions(ended=True)} == {"closed"}
+
+
+@contextmanager
+def closing_scheduler(scheduler: Scheduler) -> Iterator[Scheduler]:
+    try:
+        yield scheduler
+    finally:
+        scheduler.stop()
+
+
+# --- real namespaces --------------------------------------------------------------------------------------------------
+
+CLOCK = ["--time", "--monotonic=1000000", "--boottime=2000000"]
+CONTAINER = ["unshare", "--mount", "--fork", "--kill-child", *CLOCK]
+
+
+@pytest.fixture
+def run_in_container(url: str, place: Path) -> Iterator[RunChild]:
+    """Start processes in mount and time namespaces of their own, with boot ids of their own, if that may be done."""
+    (place / "boot").write_text("11111111-2222-3333-4444-555555555555\n")
+    inside = f"mount --bind '{place}/boot' /proc/sys/kernel/random/boot_id && exec \"$@\""
+    command = [*CONTAINER, "sh", "-c", inside, "sh"]
+    try:
+        tried = subprocess.run([*command, "true"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as error:
+        pytest.skip(f"no namespaces can be made here: {error}")
+    if tried.returncode:
+        pytest.skip(f"no namespaces can be made here: {tried.stderr.strip()}")
+    children: list[Child] = []
+
+    def run(script: str) -> Child:
+        children.append(Child(script, url, command))
+        return children[-1]
+
+    yield run
+    for child in children:
+        child.end()
+
+
+def test_real_container_and_its_host_take_nothing_of_each_other_for_dead(open_sqlite, run_in_container):
+    inside = run_in_container(IN_A.format(boot=""))
+    assert inside.hear() == "ready"
+    look_at_each_other(open_sqlite(migrated=False), inside)
+
+
+# --- the end of an epoch ----------------------------------------------------------------------------------------------
+
+
+def test_holder_that_is_killed_ends_its_epoch_with_the_next_that_opens(open_sqlite, run_child, boot, place):
+    holder = run_child(IN_A.format(boot="boot-a"))
+    assert holder.hear() == "ready"
+    assert (text_of(place), is_held(place)) == ("boot-a", True)
+    holder.process.send_signal(signal.SIGKILL)
+    holder.process.wait()
+    assert not is_held(place)
+    store = open_sqlite(migrated=False)
+    assert buried(store) == ["session in a", "run k", "lock owned", "lock free"]
+    assert text_of(place) == "boot-b"
+
+
+def test_epoch_goes_on_while_any_handle_of_any_process_is_open(open_sqlite, run_child, boot, place):
+    first = run_child("store = SqliteStore(url)\nstore.migrate()\nsay('open')\nhear()")
+    assert first.hear() == "open"
+    own = text_of(place)
+    one, two = open_sqlite(), open_sqlite()
+    first.end()
+    one.close()
+    assert is_held(place)
+    boot("boot-c")
+    three = open_sqlite()
+    two.close()
+    three.close()
+    assert (text_of(place), is_held(place)) == (own, False)
+    open_sqlite()
+    assert (text_of(place), is_held(place)) == ("boot-c", True)
+
+
+def test_where_nothing_changed_the_epoch_is_the_boot_id_as_in_earlier_releases(open_sqlite, place):
+    store = open_sqlite()
+    store.open_session(a_session("s1"), lease=LEASE)
+    assert text_of(place) == boot_id()
+    store.close()
+    assert open_sqlite().renew("s1", lease=LEASE).alive, "also when all were away for a while"
+
+
+RACE = """
+from cronsensus.stores.sql.sqlite import epoch
+epoch.boot_id = lambda: {boot!r}
+say("ready")
+for number in range({rounds}):
+    hear()
+    store = SqliteStore(f"{{url}}.{{number}}")
+    store.open_session(a_session({boot!r}), lease=LEASE)
+    say("open")
+    hear()
+    say(sorted(view.id for view in store.sessions() if view.state == "alive"))
+"""
+
+
+def test_those_who_open_first_at_the_same_instant_are_in_one_epoch(url, open_sqlite, run_child):
+    rounds, names = 6, ["boot-a", "boot-b", "boot-c"]
+    for number in range(rounds):
+        open_sqlite(at=f"{url}.{number}", clock=ManualClock()).close()  # tables, and no epoch yet
+    children = [run_child(RACE.format(boot=name, rounds=rounds)) for name in names]
+    for child in children:
+        assert child.hear() == "ready"
+    for _ in range(rounds):
+        for expected in ("open", str(names)):
+            for child in children:
+                child.say()
+            assert [child.hear() for child in children] == [expected] * 3
+
+
+DIES = """
+import signal
+from cronsensus.stores.sql.sqlite import epoch
+epoch.boot_id = lambda: "boot-a"
+calls = 0
+
+def dying(call, step):
+    def called(*args):
+        global calls
+        calls += 1
+        if calls == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args)
+    return called
+
+step, ended = 0, None
+while hear():
+    step = 1 if ended == 0 else step + 1
+    child = os.fork()
+    if not child:
+        for name in ("_try_lock", "_read", "_write", "share_as"):
+            setattr(epoch, name, dying(getattr(epoch, name), step))
+        for name in ("fstat", "rename", "ftruncate"):
+            setattr(os, name, dying(getattr(os, name), step))
+        SqliteStore(url).now()
+        os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    say(ended)
+"""
+
+
+def test_whoever_dies_while_it_begins_an_epoch_leaves_nothing_in_the_way(place, open_sqlite, run_child, boot):
+    open_sqlite(clock=ManualClock()).close()
+    dying = run_child(DIES)
+    for stale in ("", "boot-z\nof an earlier boot\n"):
+        ends = [""]
+        while ends[-1] != "0":
+            with suppress(FileNotFoundError):
+                (place / "jobs.db-epoch").unlink()
+            if stale:
+                (place / "jobs.db-epoch").write_text(stale)
+            dying.say()
+            ends.append(dying.hear())
+            if (place / "jobs.db-epoch").exists():
+                assert stat.S_IMODE((place / "jobs.db-epoch").stat().st_mode) == 0o644
+            store = open_sqlite(migrated=False)
+            store.now()
+            assert (text_of(place), is_held(place)) == ("boot-b", True), f"killed before call {len(ends) - 1}"
+            store.close()
+        assert len(ends) > 6
+        assert set(ends[1:-1]) == {"-9"}
+
+
+def test_a_text_of_unknown_age_is_neither_adopted_nor_locked_out_of_turn(place, open_sqlite, monkeypatch):
+    """Or one that waits held a lock, another took that for a sign of life, and adopted an epoch of the dead."""
+    open_sqlite(clock=ManualClock()).close()
+    (place / "jobs.db-epoch").write_text("boot-z\n")
+    locked: list[int] = []
+    lock = fcntl.flock
+
+    def note(file: int, kind: int) -> None:
+        locked.append(kind)
+        lock(file, kind)
+
+    monkeypatch.setattr(fcntl, "flock", note)
+    before: list[list[int]] = []
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        before.append(locked.copy())
+        yield
+
+    epoch = Epoch(place / "jobs.db")
+    epoch.enter(turn)
+    assert (before, epoch.text) == ([[]], boot_id())
+    epoch.leave()
+
+
+@pytest.mark.parametrize("said", ["boot-b\n", "boot-z\n"])
+def test_text_that_changes_just_before_it_is_locked_is_looked_at_again(said, place, open_sqlite, monkeypatch, boot):
+    """Another process found nobody alive, and began an epoch."""
+    open_sqlite(clock=ManualClock()).close()
+    (place / "jobs.db-epoch").write_text(said)
+    others = (place / "jobs.db-epoch").open()
+    lock = fcntl.flock
+
+    def first(file: int, kind: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        if said == "boot-b\n":
+            (place / "jobs.db-epoch").write_text("boot-a\n")
+            lock(others, fcntl.LOCK_SH)
+        else:  # somebody removes the file, and there will be another
+            (place / "jobs.db-epoch").unlink()
+        lock(file, kind)
+
+    monkeypatch.setattr(fcntl, "flock", first)
+    store = open_sqlite(migrated=False)
+    store.open_session(a_session("s1"), lease=LEASE)
+    assert store.describe()["lease_clock"] == f"monotonic, of epoch {text_of(place)}"
+    assert text_of(place) == ("boot-a" if said == "boot-b\n" else "boot-b")
+    others.close()
+    assert is_held(place)
+
+
+def test_while_another_has_its_turn_nothing_is_adopted(place, open_sqlite):
+    """It may have found nobody alive, and be about to say so."""
+    open_sqlite(clock=ManualClock()).close()
+    (place / "jobs.db-epoch").write_text("boot-z\n")
+    other = sqlite3.connect(place / "jobs.db", isolation_level=None)
+    with (place / "jobs.db-epoch").open() as file:
+        other.execute("BEGIN IMMEDIATE")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StoreBusy):
+            open_sqlite("?busy_timeout=50ms", migrated=False).now()
+    other.close()
+    open_sqlite(migrated=False).now()
+    assert text_of(place) == boot_id()
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+FORKS = """
+store = SqliteStore(url)
+store.migrate()
+
+def fork(name):
+    pipe = os.pipe()
+    if not os.fork():
+        if {uses}:
+            store.open_session(a_session(name), lease=LEASE)
+        os.write(pipe[1], b".")
+        hear()
+        say(name)
+        os._exit(0)
+    os.read(pipe[0], 1)
+
+fork("first")
+say("forked")
+os.wait()
+say("alone")
+hear()
+fork("second")
+say("forked")
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("uses", [False, True], ids=["a child that does nothing", "a child that uses the store"])
+def test_forked_child_lets_go_of_nothing_of_its_parent_and_holds_only_what_it_uses(uses, run_child, place):
+    parent = run_child(FORKS.format(uses=uses))
+    assert parent.hear() == "forked"
+    parent.say()
+    assert [parent.hear(), parent.hear()] == ["first", "alone"]
+    assert is_held(place), "after the end of a child"
+    parent.say()
+    assert parent.hear() == "forked"
+    parent.process.kill()
+    parent.process.wait()
+    assert is_held(place) is uses, "by a child that outlives its parent"
+    parent.say()
+    assert parent.hear() == "second"
+
+
+# --- a file that is not as it should be -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", b"\0" * 40, b"half a li", b"\n", b"x" * 200 + b"\n"],
+    ids=["empty", "zeros", "half", "no text", "too long"],
+)
+def test_text_that_says_nothing_is_written_anew_if_nobody_holds_it(damaged, place, open_sqlite):
+    (place / "jobs.db-epoch").write_bytes(damaged)
+    store = open_sqlite()
+    store.open_session(a_session("s1"), lease=LEASE)
+    assert text_of(place) == boot_id()
+    assert store.renew("s1", lease=LEASE).alive
+
+
+def test_text_that_was_damaged_under_its_holders_keeps_others_out(place, open_sqlite, run_child):
+    holder = run_child(IN_A.format(boot="boot-a"))
+    assert holder.hear() == "ready"
+    whole = (place / "jobs.db-epoch").read_text()
+    for damaged in ("", "half a li"):
+        (place / "jobs.db-epoch").write_text(damaged)
+        with pytest.raises(StoreUnavailable, match=r"emptied while processes use jobs\.db.*stop them all.*fuser"):
+            open_sqlite(migrated=False).now()
+    (place / "jobs.db-epoch").write_text(whole)
+    assert buried(open_sqlite(migrated=False)) == []
+
+
+def test_file_that_is_removed_while_in_use_comes_back_with_the_next_write(place, open_sqlite, run_child, boot):
+    holder = run_child(IN_A.format(boot="boot-a"))
+    assert holder.hear() == "ready"
+    one, two = open_sqlite(migrated=False), open_sqlite(migrated=False)
+    one.now()
+    two.now()
+    (place / "jobs.db-epoch").unlink()
+    one.enqueue([Item(job="queue")])
+    assert (text_of(place), is_held(place)) == ("boot-a", True)
+    three = open_sqlite(migrated=False)
+    assert buried(three) == []
+    for store in (one, two, three):
+        store.close()
+    assert not is_held(place), "its other processes have not written since"
+    holder.say()
+    assert [holder.hear() for _ in range(3)][2] == "True"
+    assert (text_of(place), is_held(place)) == ("boot-a", True)
+
+
+def test_handle_that_opens_where_the_file_was_removed_keeps_the_epoch_of_its_process(place, open_sqlite, boot):
+    one = open_sqlite()
+    one.now()
+    boot("boot-c")
+    (place / "jobs.db-epoch").unlink()
+    open_sqlite(migrated=False).now()
+    assert (text_of(place), is_held(place)) == ("boot-b", True)
+    one.now()
+
+
+def test_process_whose_epoch_was_replaced_by_another_writes_nothing_more(place, open_sqlite, run_child, boot):
+    store = open_sqlite()
+    store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+    (place / "jobs.db-epoch").unlink()
+    other = run_child(IN_A.format(boot="boot-a"))
+    assert other.hear() == "ready"
+    with pytest.raises(StoreUnavailable, match=r"names another epoch.*restart this process"):
+        store.enqueue([Item(job="queue")])
+    assert len(store.occurrences(OccurrenceFilter())) == 1, "that of the other one"
+
+
+def test_file_belongs_to_the_users_of_the_database(place, open_sqlite):
+    (place / "jobs.db").touch()
+    (place / "jobs.db").chmod(0o660)
+    open_sqlite()
+    assert stat.S_IMODE((place / "jobs.db-epoch").stat().st_mode) == 0o660
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_file_that_this_user_may_not_use_is_told_with_what_to_type(place, open_sqlite):
+    place.chmod(0o777)
+    open_sqlite(clock=ManualClock()).close()
+    (place / "jobs.db").chmod(0o666)
+    (place / "jobs.db-epoch").write_text("boot-z\n")
+    (place / "jobs.db-epoch").chmod(0o600)
+    os.seteuid(65534)
+    try:
+        for mode in (0o600, 0o644):  # cannot be read; cannot be written
+            os.seteuid(0)
+            (place / "jobs.db-epoch").chmod(mode)
+            os.seteuid(65534)
+            with pytest.raises(StoreUnavailable, match="chmod --reference="):
+                open_sqlite(migrated=False).now()
+    finally:
+        os.seteuid(0)
+
+
+# --- where it cannot be done ------------------------------------------------------------------------------------------
+
+
+def test_where_files_cannot_be_locked_boot_ids_decide_and_the_log_says_so_once(open_sqlite, monkeypatch, caplog):
+    def refuse(file: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with caplog.at_level(logging.WARNING, "cronsensus.stores"):
+        for _ in range(2):
+            store = open_sqlite()
+            store.open_session(a_session("s1"), lease=LEASE) if not store.sessions() else None
+            assert store.renew("s1", lease=LEASE).alive
+    assert caplog.text.count("locks on files do not work there") == 1
+    assert store.describe()["lease_clock"] == (
+        f"monotonic, of boot {boot_id()} (locks on files do not work there (No locks available))"
+    )
+
+
+def test_on_a_network_file_system_boot_ids_decide(open_sqlite, monkeypatch, place):
+    """Its server may keep a lock over the boot of a host, and so an epoch would go on that has ended."""
+    monkeypatch.setattr(epoch_module, "kind_of", lambda _: "nfs4")
+    store = open_sqlite("?allow_network_fs=1")
+    store.open_session(a_session("s1"), lease=LEASE)
+    assert not (place / "jobs.db-epoch").exists()
+    assert "(a network file system (nfs4))" in store.describe()["lease_clock"]
+
+
+def test_disk_that_is_full_is_told_as_such(open_sqlite, monkeypatch):
+    open_sqlite(clock=ManualClock()).close()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(epoch_module, "_write", refuse)
+    with pytest.raises(StoreFull):
+        open_sqlite(migrated=False).now()
