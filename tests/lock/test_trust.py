@@ -194,6 +194,19 @@ def test_a_lock_whose_answer_was_lost_blocks_nobody(scene):
     assert scene.other().acquire()
 
 
+def test_lost_answer_frees_nothing_of_another_process_of_the_same_name(scene):
+    """Two containers that share the host's name have a process 1 each; workers forked from one have its name, too."""
+    for gate in scene.gates:
+        gate._name = "host:1"
+    with scene.other() as theirs:
+        scene.orders["lock"] = "before"
+        with pytest.raises(StoreUnavailable):
+            scene.lock().acquire()
+        [view] = scene.store.locks(name="name")
+        assert (view.token, view.holder) == (theirs.token, "host:1/MainThread/1")
+        assert theirs.extend("1s")
+
+
 def test_a_lock_that_could_not_be_asked_for_is_not_held(scene):
     scene.orders["lock"] = "before"
     lock = scene.lock()

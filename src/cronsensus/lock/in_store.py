@@ -81,24 +81,26 @@ class StoreGate(Gate):
 
     def _try(self, wanted: Wanted, *, again: bool = True) -> Lease | None:
         holder = f"{self._name}/{threading.current_thread().name}/{next(self._numbers)}"[-400:]
+        asked: list[str] = []
         try:
-            return self._ask(wanted, holder)
+            return self._ask(wanted, holder, asked)
         except LeaseLost:
             # Somebody has taken this process for dead; it is not, and begins a new session.
             if not again:
                 raise
         except StoreError as error:
             # Most often the connection was cut off while it lay idle, and the store is there.
-            if not (self._undo(wanted.name, holder) and error.retryable and again):
+            if not (self._undo(wanted.name, holder, asked) and error.retryable and again):
                 raise
         except BaseException:  # out of a signal handler; the store may have granted it
-            submit(partial(self._undo, wanted.name, holder))
+            submit(partial(self._undo, wanted.name, holder, asked))
             raise
         return self._try(wanted, again=False)
 
-    def _ask(self, wanted: Wanted, holder: str) -> Lease | None:
+    def _ask(self, wanted: Wanted, holder: str, asked: list[str]) -> Lease | None:
         session = self._guest.come()
         try:
+            asked.append(session.session)
             asked_at = self.clock.monotonic()
             grant = self._guest.store.lock(
                 wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit
@@ -110,14 +112,16 @@ class StoreGate(Gate):
         finally:
             self._guest.go()
 
-    def _undo(self, name: str, holder: str) -> bool:
+    def _undo(self, name: str, holder: str, asked: list[str]) -> bool:
         """Free what may have been granted although the answer was lost, or all would wait until its TTL ends.
+
+        Only what a session that ``asked`` was granted: processes in two containers may have one host name and pid.
 
         Returns whether the store could be asked.
         """
         try:
             for view in self._views(name):
-                if view.holder == holder:
+                if view.holder == holder and view.session in asked:
                     grant = LockGrant(
                         name=name, holder=holder, token=view.token, place=view.place, session=view.session
                     )
