@@ -370,7 +370,7 @@ def test_text_that_changes_just_before_it_is_locked_is_looked_at_again(said, pla
 
     monkeypatch.setattr(fcntl, "flock", first)
     store = open_sqlite(migrated=False)
-    store.open_session(a_session("s1"), lease=LEASE)
+    store.now()
     assert store.describe()["lease_clock"] == f"monotonic, of epoch {text_of(place)}"
     assert text_of(place) == ("boot-a" if said == "boot-b\n" else "boot-b")
     others.close()
