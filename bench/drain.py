@@ -45,7 +45,7 @@ PROBE = 3_000
 """So many jobs tell how fast one is, roughly."""
 SECONDS = 4
 """How long one measurement should last."""
-FEWEST, MOST = 4_000, 100_000
+FEWEST, MOST = 1_000, 100_000
 RAW_JOBS = 120_000
 
 

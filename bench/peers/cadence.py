@@ -47,10 +47,11 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
         }
         if rivals and own.cost:
             fewer = "for each occurrence, fewer than " + ", ".join(rivals)
-            for what, mine, theirs in (
-                ("statements that clients send", own.cost.sent, [cost.sent for cost in rivals.values()]),
-                ("statements that the server executes", own.cost.executed, [cost.executed for cost in rivals.values()]),
-            ):
+            compared = [("statements that clients send", own.cost.sent, [cost.sent for cost in rivals.values()])]
+            if places.kind == "redis":
+                executed = [cost.executed for cost in rivals.values()]
+                compared.append(("commands that the server executes", own.cost.executed, executed))
+            for what, mine, theirs in compared:
                 rows.append(
                     Row("cadence", f"{what} {fewer}", f"{mine:.1f}", f"< {min(theirs):.1f}", mine < min(theirs))
                 )

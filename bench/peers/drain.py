@@ -17,6 +17,8 @@ TIMES = {"postgres": 5.0, "redis": 1.5}
 """How many times the fastest peer ours has to reach."""
 HIGHEST = 512
 """The search for a peer's best concurrency ends there."""
+PATIENCE = 40.0, 120.0
+"""Seconds to wait for a peer in that search, where a concurrency may be more than the server can bear, and after it."""
 
 
 def bench(places: Places, options: Options) -> list[Row | Table]:
@@ -44,7 +46,7 @@ def bench(places: Places, options: Options) -> list[Row | Table]:
         for peer, concurrency, jobs in chosen:
             name = _name(peer, concurrency)
             try:
-                drains[name].append(_measured(places, peer, jobs, concurrency))
+                drains[name].append(_measured(places, peer, jobs, concurrency, PATIENCE[1]))
             except (PeerFailed, Stuck) as error:
                 failed[name] = str(error)
             say(f"  {name}: {drains[name][-1:] or failed[name]}")
@@ -77,8 +79,10 @@ def _best(places: Places, peer: Peer, options: Options) -> tuple[int, float]:
     rates: dict[int, float] = {}
 
     def attempt(concurrency: int) -> None:
+        # Of one that is known to be slow, not more than take it a few seconds.
+        jobs = int(min(probe(options), max(rates.values(), default=probe(options)) * 2 * SECONDS))
         try:
-            rates[concurrency] = _measured(places, peer, probe(options), concurrency).rate
+            rates[concurrency] = _measured(places, peer, jobs, concurrency, PATIENCE[0]).rate
         except (PeerFailed, Stuck) as error:
             if not rates:
                 raise
@@ -113,11 +117,11 @@ def _line(name: str, drains: list[Drained], rate: float, failure: str) -> tuple[
     return name, f"{rate_of(drains):,.0f}", f"{drains[-1].jobs:,}", rounds, trips, ratio
 
 
-def _measured(places: Places, peer: Peer, jobs: int, concurrency: int) -> Drained:
-    return with_enough(lambda jobs: _measure(places, peer, jobs, concurrency), jobs)
+def _measured(places: Places, peer: Peer, jobs: int, concurrency: int, patience: float) -> Drained:
+    return with_enough(lambda jobs: _measure(places, peer, jobs, concurrency, patience), jobs)
 
 
-def _measure(places: Places, peer: Peer, jobs: int, concurrency: int) -> Drained:
+def _measure(places: Places, peer: Peer, jobs: int, concurrency: int, patience: float) -> Drained:
     near = places.fresh()
     with team(peer, places.by_way(near), concurrency=concurrency, near=near) as members:
         members.fill(jobs)
@@ -125,7 +129,7 @@ def _measure(places: Places, peer: Peer, jobs: int, concurrency: int) -> Drained
         for _ in range(WORKERS):
             members.start("node")
         try:
-            measured = drained(members.folder, WORKERS, jobs, seconds=120)
+            measured = drained(members.folder, WORKERS, jobs, seconds=patience)
         except TooFew:
             raise
         except Stuck as stuck:
