@@ -7,10 +7,13 @@ from datetime import timedelta
 import pytest
 import redis
 
+from cronsensus import logger
 from cronsensus.cli.checks import examine
+from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from cronsensus.model.occurrence import Item
-from cronsensus.stores.redis.health import Health, require_sound
+from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
+from cronsensus.testing.conformance.scene import a_session
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 
@@ -45,6 +48,33 @@ def test_a_server_that_throws_keys_away_is_refused(own_server: RedisServer, open
                 verb()
         client.config_set("maxmemory-policy", "noeviction")
     store.check()
+
+
+def test_a_node_says_once_that_its_server_began_to_throw_keys_away(
+    own_server: RedisServer, opening: Opening, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    store = opening(own_server.url, clock=clock)
+    store.open_session(a_session("s1"), lease=timedelta(days=1))
+
+    def said() -> list[str]:
+        for _ in range(2):
+            clock.advance(timedelta(seconds=LOOKED_AT_EVERY))
+            assert store.renew("s1", lease=timedelta(days=1)).alive
+        logger.flush(30)
+        found = [record.message for record in caplog.records if "maxmemory-policy" in record.message]
+        caplog.clear()
+        return found
+
+    with redis.Redis.from_url(own_server.url) as client:
+        assert said() == []
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        [message] = said()
+        assert "throws keys away when its memory is full (maxmemory-policy allkeys-lru)" in message
+        assert "type: CONFIG SET maxmemory-policy noeviction" in message
+        client.config_set("maxmemory-policy", "noeviction")
+        [message] = said()
+        assert "keeps what it was told again" in message
 
 
 def test_a_replica_is_refused_and_says_why(own_server: RedisServer, opening: Opening) -> None:

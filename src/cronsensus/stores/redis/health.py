@@ -6,10 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from cronsensus.clock import Clock
 from cronsensus.errors import StoreError, StoreReadOnly, StoreUnavailable
+from cronsensus.logger import Logger
 from cronsensus.stores.redis.link import Link
 
+_log = Logger("cronsensus.stores")
+
 OLDEST = (6, 2)
+KEEPS_ALL = "noeviction"
+LOOKED_AT_EVERY = 600.0
+"""Seconds between two looks of a node at its server's policy; an idle node asks for little else."""
 _UNKNOWN = "cannot be checked (the server does not allow CONFIG GET)"
 
 
@@ -64,6 +71,35 @@ class Health:
         return found
 
 
+class PolicyWatch:
+    """Says in the log of a node that works when its server begins to throw keys away: no verb would notice."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        """Take it that the server was looked at just now, by ``check``."""
+        self._link = link
+        self._clock = clock
+        self._looked_at = clock.monotonic()
+        self._policy = KEEPS_ALL
+
+    def look(self) -> None:
+        """Ask for the policy, if that was long ago; a server that does not answer now is no matter of this."""
+        if self._clock.monotonic() - self._looked_at < LOOKED_AT_EVERY:
+            return
+        self._looked_at = self._clock.monotonic()
+        try:
+            policy = _info(self._link, "memory").get("maxmemory_policy", KEEPS_ALL)
+        except StoreError:
+            return
+        if policy != self._policy:
+            self._policy = policy
+            if policy == KEEPS_ALL:
+                _log.aside.warning("%s keeps what it was told again (maxmemory-policy %s)", self._link.where, policy)
+            else:
+                _log.aside.critical(
+                    "%s. This node goes on; it would not start again", _throws_away(policy, self._link.where)
+                )
+
+
 def look(link: Link) -> Health:
     """Ask the server."""
     info = _info(link)
@@ -100,16 +136,20 @@ def require_sound(health: Health, where: str) -> None:
             f"{where} is a replica, which can be read but not written; name the master in the URL, or the Sentinels "
             "that know it: redis+sentinel://…/service"
         )
-    if health.policy is not None and health.policy != "noeviction":
-        raise StoreUnavailable(
-            f"{where} throws keys away when its memory is full (maxmemory-policy {health.policy}), and with them jobs, "
-            "results and locks; type: CONFIG SET maxmemory-policy noeviction (and in redis.conf: maxmemory-policy "
-            "noeviction), or use another server"
-        )
+    if health.policy is not None and health.policy != KEEPS_ALL:
+        raise StoreUnavailable(_throws_away(health.policy, where))
 
 
-def _info(link: Link) -> dict[str, str]:
-    text: bytes = link.command("INFO")
+def _throws_away(policy: str, where: str) -> str:
+    return (
+        f"{where} throws keys away when its memory is full (maxmemory-policy {policy}), and with them jobs, "
+        "results and locks; type: CONFIG SET maxmemory-policy noeviction (and in redis.conf: maxmemory-policy "
+        "noeviction), or use another server"
+    )
+
+
+def _info(link: Link, *sections: str) -> dict[str, str]:
+    text: bytes = link.command("INFO", *sections)
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value for name, found, value in lines if found}
 

@@ -10,6 +10,7 @@ from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.wire import length, takeover, write_session_spec
 
 
@@ -18,6 +19,8 @@ class SessionVerbs(Handle):
 
     Leases are not confirmed by replicas: one that a failover loses ends early, and tokens guard what it protected.
     """
+
+    _policy: PolicyWatch
 
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session; said again while it lives, it only sets the lease."""
@@ -30,6 +33,7 @@ class SessionVerbs(Handle):
         """Set the lease, if there still is one; the script looks whether the session holds runs."""
         idle = lease if idle_lease is None else idle_lease
         now, set_to, cancel, drain, held, beats, store = self._write("renew", session, length(lease), length(idle))
+        self._policy.look()
         return Renewal(
             alive=set_to is not False,
             lease=timedelta(microseconds=set_to or 0),

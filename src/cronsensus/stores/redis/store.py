@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from cronsensus.clock import Clock
+from cronsensus.clock import Clock, SystemClock
 from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store, StoreCapabilities
 from cronsensus.stores.redis.care import CareVerbs
 from cronsensus.stores.redis.defining import DefiningVerbs
+from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.link import Link
 from cronsensus.stores.redis.locks import LockVerbs
 from cronsensus.stores.redis.operating import OperatingVerbs
@@ -54,6 +55,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         meta = self._space.meta.decode()
         self._link = Link(self._url, self._space, route(self._url, meta))
         self._wake = Wake(self._space, route(self._url, meta), self._link)
+        self._policy = PolicyWatch(self._link, clock or SystemClock())
         self._begin_watching()
         self._begin_rounds()
 
