@@ -27,8 +27,8 @@ from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_
 from cronsensus.stores.unreadable import sound
 
 MOST_AT_ONCE = 5000
-"""Most definitions written in one step, which others wait for. More are written in several, the last of which retires:
-who dies in between has defined some, and defines the others when it says it again."""
+"""Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
+last ones retire: a node that dies in between has defined some, and defines the others when it says it again."""
 MOST_LOOKED_AT = 1000
 MOST_TRIES = 50
 _MICROSECOND = timedelta(microseconds=1)
@@ -110,13 +110,16 @@ class DefiningVerbs(Handle):
         names = list(declared)
         did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
         pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
-        for index, piece in enumerate(pieces):
-            last = index == len(pieces) - 1
+        retiring = complete
+        while pieces or retiring:
+            piece = pieces.pop(0) if pieces else []
+            last = not pieces
             found = self._put(
                 [declared[name] for name in piece], names if complete and last else None, release, by, retire_after
             )
             for act, some in found.items():
                 did[act] += some
+            retiring = complete and (not last or len(found["retired"]) == MOST_AT_ONCE)
         return PutResult(**{act: tuple(some) for act, some in did.items()})
 
     def _put(
@@ -129,10 +132,12 @@ class DefiningVerbs(Handle):
     ) -> dict[str, list[str]]:
         """Define some jobs in one step. ``complete`` are all names that are declared, if no others are to live."""
         for _ in range(MOST_TRIES):
-            look = self._look(release, [one.spec.name for one in declared] if complete is None else complete)
+            # A look at all names of a large release would take longer than a write may come after it.
+            few = complete is not None and len(complete) <= MOST_AT_ONCE
+            look = self._look(release, complete if complete and few else [one.spec.name for one in declared])
             if look is None:
                 continue
-            gone = [] if complete is None else self._gone(look, set(complete), release)
+            gone = [] if complete is None else self._gone(look, complete, release, all_seen=few)
             if gone is None:
                 continue
             did = _compare(look, declared, gone)
@@ -207,11 +212,12 @@ class DefiningVerbs(Handle):
             look.standing |= {name: _standing(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
         return look
 
-    def _gone(self, look: Look, names: set[str], release: str) -> list[Standing] | None:
-        """Return living jobs of code that are not among ``names``, oldest first; ``None``: look again."""
-        if look.code == sum(one.source == "code" and not one.retired for one in look.standing.values()):
+    def _gone(self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool) -> list[Standing] | None:
+        """Return living jobs of code that are not declared, as many as go in one step; ``None``: look again."""
+        if all_seen and look.code == sum(one.source == "code" and not one.retired for one in look.standing.values()):
             return []
-        missing = [name for name in self._read("code") if name not in names]
+        names = set(complete)
+        missing = [name for name in self._read("code") if name not in names][:MOST_AT_ONCE]
         other = self._look(release, missing)
         if other is None or other.generation != look.generation:
             return None
