@@ -332,6 +332,19 @@ def test_who_waited_for_its_turn_counts_those_who_came_meanwhile(open_postgres):
     assert alone() is None
 
 
+def test_who_waited_for_its_turn_until_its_session_was_ended_gets_no_lock(open_postgres):
+    store, other = open_postgres(), open_postgres()
+    store.open_session(a_session("s1"), lease=LONG)
+    turn = turn_of(store._place[0], store._place[1], "name")
+    with holding(store, f"SELECT pg_advisory_xact_lock({turn})"):
+        asked = in_thread(lambda: store.lock("name", "h", ttl=LONG, session="s1"))
+        until_somebody_waits(store, "advisory")
+        other.reclaim(["s1"])
+    assert isinstance(asked(), LeaseLost)
+    with psycopg.connect(others_url(store)) as connection:
+        assert connection.execute(f"SELECT count(*) FROM {store._url.schema}.cronsensus_locks").fetchone() == (0,)
+
+
 # --- pruning ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Literal
 
 import pytest
 from sqlalchemy import select
 
 from cronsensus.errors import LeaseLost
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
@@ -31,6 +32,7 @@ BRIEF = timedelta(seconds=1)
 """A lease that a verb waits longer than, and that no server ends a transaction for."""
 PROMPT = 2.0
 """Seconds. A wait for a lock would last for five."""
+OVERLAPS: tuple[Literal["allow", "skip"], ...] = ("allow", "skip")
 WAITED = 0.3
 """Seconds that a verb waits for a row here: much longer than it takes otherwise."""
 
@@ -150,3 +152,23 @@ def test_an_attempt_never_bears_an_earlier_time_than_the_end_of_the_one_before(
     first, second = sorted(other.runs(claim.id), key=lambda run: run.token)
     assert first.finished_at is not None
     assert first.finished_at <= second.started_at
+
+
+def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handles: tuple[SqlStore, SqlStore]) -> None:
+    """It is neither pending before, nor running after: two statements for the two states would both miss it."""
+    still, other = handles
+    policies = {
+        name: JobSpec(name="tick", function="job", policies=Policies.read({"overlap": name})) for name in OVERLAPS
+    }
+    other.put_jobs([policies["allow"]], release="r1")
+    other.trigger("tick", by="ann")
+    claims = {one.job: one for one in still.claim("still", 9, ("job",), lease=LEASE)}
+    failed = Outcome(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
+    with ThreadPoolExecutor(1) as pool:
+        with still._writing() as tx:
+            finishing.finish(tx, [failed])
+            switched = pool.submit(lambda: other.put_jobs([policies["skip"]], release="r1"))
+            assert not wait([switched], WAITED).done, "it did not wait"
+        assert switched.result().changed == ("tick",)
+    other.trigger("tick", by="ann")
+    assert [one.job for one in other.claim("other", 9, ("job",), lease=LEASE)].count("tick") == 1

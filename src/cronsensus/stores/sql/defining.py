@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, exists, literal_column, select, update
+from sqlalchemy import and_, bindparam, exists, literal_column, select, union_all, update
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import DuplicateJob, StoreUnavailable
@@ -72,11 +72,17 @@ _REDEFINE = (
     )
 )  # fmt: skip
 _SERIAL = _o.origin.in_(sorted(origin.value for origin in SERIAL_ORIGINS))
-_SET_SERIAL = tuple(
+# In one statement, which sees each of them in exactly one state, however they change meanwhile.
+_ACTIVE_OF_JOBS = union_all(
+    *(
+        select(_o.id).where(_o.namespace == bindparam("space"), state, OF_JOBS, _SERIAL, _o.serial != bindparam("to"))
+        for state in (LISTED_PENDING, LISTED_RUNNING)
+    )
+)
+_SET_SERIAL = (
     update(occurrences)
-    .where(_o.namespace == bindparam("space"), state, OF_JOBS, _SERIAL)
-    .values(serial=bindparam("is_serial"))
-    for state in (LISTED_PENDING, LISTED_RUNNING)
+    .where(_o.id.in_(bindparam("ids", expanding=True)), _o.finished_at.is_(None))
+    .values(serial=bindparam("to"))
 )
 
 
@@ -296,8 +302,8 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
         raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
     tx.change_many(INSERT_ERAS, new_eras)
     for is_serial, ids in serial.items():
-        for statement in _SET_SERIAL:
-            tx.change_in(statement, "ids", ids, space=tx.namespace, is_serial=is_serial)
+        active = [row.id for row in tx.rows_in(_ACTIVE_OF_JOBS, "ids", ids, space=tx.namespace, to=is_serial)]
+        tx.change_in(_SET_SERIAL, "ids", sorted(active), to=is_serial)
 
 
 def _numbered(row: AnyRow) -> AnyRow:

@@ -207,6 +207,7 @@ jobs = Table(
         mysql=("namespace", "source", "retired_at", "id"),
     ),
     *_partial("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
+    *_partial("cronsensus_jobs_retired", "namespace", "retired_at", where="retired_at IS NOT NULL"),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
 )
@@ -311,13 +312,6 @@ _partial(
     where="state = 'running'",
     listed=True,
     mysql=(_of.namespace, _of.state, _of.session, _of.job_id),
-)
-_partial(
-    "cronsensus_occurrences_cancelling",
-    _of.namespace,
-    _of.session,
-    where="state = 'running' AND cancel_reason IS NOT NULL",
-    mysql=(),
 )
 _partial(
     "cronsensus_occurrences_serial",

@@ -29,7 +29,8 @@ l.epoch = {epoch} AND l.lease_until > {clock} AND (l.session IS NULL OR EXISTS (
         AND o.ended_at IS NULL AND o.epoch = {epoch} AND o.lease_until > {clock}))
 """
 # Who holds it is seen as it was when the statement began, which may have been before others had their turn. So what
-# counts is asked again after the turn has come, by a function that sees the rows as they are then (m0002_additions).
+# counts is asked again after the turn has come, by a function that sees the rows as they are then (m0002_additions). So
+# is whether the session lives.
 # An overdue row is replaced only if its own time is over, by the row as it is once nobody else is changing it. Where it
 # is its session's time that is over, the statement takes nothing: that session may be renewing its lease right now.
 _TAKE = """
@@ -52,7 +53,7 @@ WITH me AS (
     SELECT $1::text, $2::text, free.place, $3::text, $4::text, {token},
         {clock}, {clock} + $5::bigint, $6::int, {epoch}
     FROM turn, free
-    WHERE {schema}.cronsensus_lock_has_room(turn.come, $1::text, $2::text, $6::int, {epoch}, {clock})
+    WHERE {schema}.cronsensus_lock_has_room(turn.come, $1::text, $2::text, $6::int, {epoch}, {clock}, $4::text)
     ON CONFLICT (namespace, name, place) DO UPDATE SET
         holder = excluded.holder, session = excluded.session, token = excluded.token,
         acquired_at = excluded.acquired_at, lease_until = excluded.lease_until, most = excluded.most,
