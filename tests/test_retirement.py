@@ -1,7 +1,9 @@
 """A release that lacks a job: its waiting work is kept and told of, and another application is noticed."""
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,31 @@ def test_work_of_a_job_that_a_release_lacks_is_kept_and_told_with_its_number(
     view = store.job("mail")
     assert view is not None
     assert view.waiting_until is None
+
+
+def test_a_release_that_lacks_many_jobs_asks_the_store_once_what_waits(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    names = [f"mail {number}" for number in range(30)]
+    release(store, *names, "tick")
+    Scheduler(store).enqueue("mail 7")
+    asked: list[str] = []
+
+    def counted(verb: str) -> Callable[..., Any]:
+        real = getattr(store, verb)
+
+        def ask(*args: Any, **more: Any) -> Any:
+            asked.append(verb)
+            return real(*args, **more)
+
+        return ask
+
+    for verb in ("occurrences", "pending_of", "counts"):
+        monkeypatch.setattr(store, verb, counted(verb))
+    release(store, "tick")
+    assert asked == ["pending_of"]
+    assert "1 run of it is waiting" in caplog.text
+    assert "and 19 more" in caplog.text
 
 
 def test_work_is_cancelled_at_once_with_retire_after_zero(store: MemoryStore):

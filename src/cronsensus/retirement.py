@@ -9,13 +9,10 @@ from datetime import timedelta
 
 from cronsensus.durations import format_duration
 from cronsensus.logger import Logger
-from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.model.states import State
 from cronsensus.stores.base import PutResult, Store
 
 _log = Logger("cronsensus.scheduler")
 
-_COUNTED = 1000
 _NAMED = 10
 _COMMON = 0.2
 """Two releases of one application have more of their jobs in common than this share."""
@@ -23,16 +20,18 @@ _COMMON = 0.2
 
 def tell_of_retired(store: Store, put: PutResult, retire_after: timedelta) -> None:
     """Log the jobs that were just retired; as a warning, with the number of runs, where some of their work waits."""
+    if not put.retired:
+        return
+    waiting = store.pending_of(put.retired)
     quiet = []
     for name in put.retired:
-        waiting = _waiting(store, name)
-        if not waiting:
+        if name not in waiting:
             quiet.append(name)
             continue
         _log.warning(
             "job %r is retired, because no running release declares it; %s, kept for %s in case a "
             "release declares it again, and then cancelled (at once: scheduler.remove_job(%r))",
-            name, waiting, format_duration(retire_after), name,
+            name, _in_words(waiting[name]), format_duration(retire_after), name,
         )  # fmt: skip
     if quiet:
         more = len(quiet) - _NAMED
@@ -40,13 +39,8 @@ def tell_of_retired(store: Store, put: PutResult, retire_after: timedelta) -> No
         _log.warning("retired, because no running release declares them: %s%s", ", ".join(quiet[:_NAMED]), rest)
 
 
-def _waiting(store: Store, job: str) -> str:
-    """Return how many occurrences of a job wait, in words; empty if none does."""
-    where = OccurrenceFilter(job=job, states=(State.PENDING,))
-    found = len(store.occurrences(where, limit=_COUNTED))
-    if found == _COUNTED:
-        return f"{_COUNTED:,} runs of it or more are waiting"
-    return "" if not found else "1 run of it is waiting" if found == 1 else f"{found} runs of it are waiting"
+def _in_words(count: int) -> str:
+    return "1 run of it is waiting" if count == 1 else f"{count:,} runs of it are waiting"
 
 
 def warn_of_strangers(namespace: str, put: PutResult) -> None:

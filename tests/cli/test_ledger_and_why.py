@@ -135,6 +135,20 @@ def test_pruned_times_are_not_taken_for_a_fault(cluster: Any) -> None:
     assert "was pruned up to" in why(cluster, "2026-11-20 12:01")
 
 
+def test_what_an_era_that_was_pruned_ruled_is_neither_judged_nor_explained(cluster: Any) -> None:
+    cluster.every("tick", "1m", keep="1d")
+    cluster.join()
+    cluster.advance(60)
+    cluster.run_once()
+    cluster.every("tick", "7m", keep="1d")
+    cluster.advance(3 * 86400)
+    cluster.fire()
+    cluster("db", "prune")
+    assert len(cluster.store.eras("tick")) == 1
+    assert "was pruned up to" in why(cluster, "2026-11-20 12:00:30")
+    assert cluster("audit").code == 0
+
+
 def test_a_stretch_without_nominal_times_says_where_they_are(cluster: Any) -> None:
     cluster.every("tick", "1h")
     answer = cluster("ledger", "tick")

@@ -877,6 +877,52 @@ class PrunesAheadOfTheWatermark(BrokenStore):
             job.watermark = watermark
 
 
+class ForgetsWhatErasOwe(BrokenStore):
+    """An era goes when it has been over for long, whether its times were decided or not."""
+
+    rejected_by = "test_an_era_stays_while_it_owes_something"
+
+    @staticmethod
+    def _owes_nothing_until(job: JobRow, time: datetime) -> bool:
+        return True
+
+
+class ForgetsErasAndNotTheirTimes(BrokenStore):
+    """The watermark stays before the first era that is left, which then gives the times before it."""
+
+    rejected_by = "test_a_job_whose_old_eras_went_fires_at_the_times_of_the_last_one_only"
+
+    @staticmethod
+    def _raise_watermark(job: JobRow, time: datetime) -> None:
+        pass
+
+
+class ForgetsJobsThatHaveRuns(BrokenStore):
+    """A job goes before what it ran."""
+
+    rejected_by = "test_a_retired_job_stays_while_something_of_it_is_kept"
+
+    @staticmethod
+    def _is_forgettable(job: JobRow, before: datetime) -> bool:
+        return job.retired_at is not None and job.retired_at < before
+
+
+class ForgetsJobsThatLive(BrokenStore):
+    """A job goes a year after it was retired, also when it came back."""
+
+    rejected_by = "test_a_job_that_came_back_is_not_forgotten"
+
+    def _redefine(self, job: JobRow, spec: JobSpec, digest: str, payload: str) -> None:
+        self._once_retired = getattr(self, "_once_retired", {})
+        if job.retired_at is not None:
+            self._once_retired[job.id] = job.retired_at
+        super()._redefine(job, spec, digest, payload)
+
+    def _is_forgettable(self, job: JobRow, before: datetime) -> bool:
+        retired_at = getattr(self, "_once_retired", {}).get(job.id, job.retired_at)
+        return retired_at is not None and retired_at < before and not (job.keys or job.ranges)
+
+
 # --- keys that are used anew ------------------------------------------------------------------------------------------
 
 

@@ -90,6 +90,8 @@ class Inquiry:
         trigger = self._view.spec.trigger
         if self._view.retired_at is not None and self._view.retired_at <= self._at:
             answer.sentences.append(f"No: {self._job} was retired {exact(self._view.retired_at, self._zone)}.")
+        elif self._view.horizon is not None and self._at <= self._view.horizon:
+            answer.sentences += self._pruned(self._view.horizon)
         elif born is not None and self._at <= born and trigger is not None and _fires_at(trigger, self._at):
             answer.sentences += [
                 f"No: {self._job} was first declared {exact(born, self._zone)}, and a job starts after that.",
@@ -225,8 +227,7 @@ class Inquiry:
     def _no_verdict(self, answer: Answer) -> None:
         view, say = self._view, answer.sentences.append
         if view.horizon is not None and self._at <= view.horizon:
-            say(f"Nobody can say any more: the ledger was pruned up to {exact(view.horizon, self._zone)}.")
-            say(f"Runs are kept for {brief(view.spec.policies.keep)} (keep).")
+            answer.sentences += self._pruned(view.horizon)
             return
         if self._at > self._now:
             answer.verdict = "future"
@@ -245,6 +246,13 @@ class Inquiry:
         say(f"Not yet: it was due {relative(self._at, self._now)}, and no node has fired it.")
         answer.sentences += who_was_there(self._store, self._now, self._zone) or [
             "Nodes are alive: they will look within moments."
+        ]
+
+    def _pruned(self, horizon: datetime) -> list[str]:
+        keep = brief(self._view.spec.policies.keep)
+        return [
+            f"Nobody can say any more: the ledger was pruned up to {exact(horizon, self._zone)}.",
+            f"Runs are kept for {keep} (keep).",
         ]
 
     def _paused_now(self) -> str:

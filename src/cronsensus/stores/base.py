@@ -44,6 +44,10 @@ from cronsensus.stores.lines import Line
 from cronsensus.stores.transacting import RunTransaction, no_transactions
 
 AT_ONCE = timedelta(0)
+REMEMBERED = timedelta(days=366)
+"""For how long ``prune`` leaves retired jobs, releases that were replaced, and entries of the trail."""
+HISTORY_KEPT = timedelta(days=1)
+"""For how long at least ``prune`` leaves eras and pauses that are over, however short the job's ``keep`` is."""
 MOST_AHEAD = timedelta(seconds=1)
 """The furthest that ``fire_and_claim`` looks ahead. What comes back is due when it was, and within this at the latest,
 where the clock was set back meanwhile."""
@@ -624,6 +628,11 @@ class Store(ABC):
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
         that what was pruned can still never run again; an occurrence above the watermark stays, because its key is
         what keeps ``fire`` from making it a second time.
+
+        Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and ``HISTORY_KEPT`` at
+        least, and owe nothing; horizon and watermark rise to the end of an era that goes. After ``REMEMBERED`` go: a
+        retired job of which nothing else is left, with its eras and pauses; entries of the trail; and a release, if
+        another one has been known for so long that came after it, and no session of it lives. None of these count.
         """
 
     @abstractmethod
@@ -715,6 +724,13 @@ class Store(ABC):
     @abstractmethod
     def counts(self, *, limit: int = 10_000) -> Counts:
         """Return bounded counts."""
+
+    @abstractmethod
+    def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
+        """Return how many occurrences of these jobs, retired or not, are pending; jobs with none are left out.
+
+        One count for all of them. It is not bounded: what is counted are entries of an index.
+        """
 
     @abstractmethod
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:

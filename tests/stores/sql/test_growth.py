@@ -3,8 +3,13 @@
 import sqlite3
 from datetime import timedelta
 
+import pytest
+
 from cronsensus.clock import ManualClock
-from cronsensus.stores.sql.pruning import AT_ONCE, SESSIONS_KEPT, TRAIL_KEPT
+from cronsensus.model.job import JobSpec
+from cronsensus.stores.base import REMEMBERED
+from cronsensus.stores.sql import pruning_jobs
+from cronsensus.stores.sql.pruning import AT_ONCE, SESSIONS_KEPT
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import a_session
 
@@ -50,7 +55,7 @@ def test_the_trail_is_kept_for_a_year(tmp_path):
     store.open_session(a_session("s1"), lease=LEASE)
     store.drain("s1", by="ann", why="old")
     multiply(tmp_path / "jobs.db", "trail", ("id",), AT_ONCE + 7)
-    clock.advance(TRAIL_KEPT - LEASE)
+    clock.advance(REMEMBERED - LEASE)
     store.prune()
     assert count(tmp_path / "jobs.db", "trail") == AT_ONCE + 8
     clock.advance(2 * LEASE)
@@ -59,3 +64,61 @@ def test_the_trail_is_kept_for_a_year(tmp_path):
     store.prune()
     assert [entry.why for entry in store.trail()] == ["new"]
     store.close()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    store = SqliteStore(f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+    store.migrate()
+    yield store
+    store.close()
+
+
+def a_job(name, *args):
+    return JobSpec(name=name, function="f", source="runtime", args=args)
+
+
+def test_one_prune_forgets_all_jobs_that_were_retired_a_year_ago(store, clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(pruning_jobs, "_RETIRED", pruning_jobs._RETIRED.limit(10))
+    monkeypatch.setattr(pruning_jobs, "AT_ONCE", 10)
+    names = [f"reminder {number}" for number in range(25)]
+    store.put_jobs([a_job(name) for name in names], release="r1")
+    for name in names:
+        store.retire(name, by="ann", why="")
+    clock.advance(REMEMBERED + LEASE)
+    store.prune()
+    assert [count(tmp_path / "jobs.db", table) for table in ("jobs", "eras", "pauses")] == [0, 0, 0]
+
+
+def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep(store, clock, tmp_path):
+    for release in range(100):
+        store.put_jobs([a_job("queue", release)], release=f"r{release}")
+        store.pause("queue", by="ann", why="")
+        clock.advance(timedelta(days=1))
+        store.resume("queue", by="ann", why="")
+        store.prune()
+    assert count(tmp_path / "jobs.db", "eras") <= 32
+    assert count(tmp_path / "jobs.db", "pauses") <= 31
+
+
+def test_releases_are_kept_for_a_year_and_the_first_for_ever(store, clock, tmp_path):
+    for release in range(100):
+        store.put_jobs([], release=f"r{release}")
+        clock.advance(timedelta(days=30))
+        store.prune()
+    assert count(tmp_path / "jobs.db", "releases") <= 15
+
+
+def test_locks_without_a_session_that_ran_out_leave_no_rows(store, tmp_path):
+    for number in range(3):
+        store.lock(f"order {number}", holder="h", ttl=LEASE)
+    store.lock("held", holder="h", ttl=timedelta(days=1))
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:
+        connection.execute("UPDATE cronsensus_locks SET lease_until = lease_until - 61000000 WHERE name <> 'held'")
+    store.prune()
+    assert count(tmp_path / "jobs.db", "locks") == 1

@@ -70,14 +70,10 @@ class JobVerbs(Handle):
                         self._space.record(self._now(), by, "define", name, "", did=act, release=release)
         return PutResult(**{act: tuple(names) for act, names in did.items()})
 
-    def _know_release(self, release: str) -> int:
-        """Return the place of a release in the order in which releases became known."""
-        return self._space.releases.setdefault(release, len(self._space.releases))
-
     def _is_superseded(self, release: str) -> bool:
-        place = self._know_release(release)
+        ours = self._space.know_release(release, self._now())
         return any(
-            self._takes_turns(session) and self._space.releases[session.spec.release] > place
+            self._takes_turns(session) and self._space.releases[session.spec.release] > ours
             for session in self._space.open.values()
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
@@ -12,6 +12,7 @@ from cronsensus.model.job import Era, JobState, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
+from cronsensus.stores.base import HISTORY_KEPT, REMEMBERED
 from cronsensus.stores.memory.handle import Handle
 from cronsensus.stores.memory.rounds import job_state
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
@@ -41,6 +42,10 @@ class CareVerbs(Handle):
             for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
                 if session.ended_at is not None and session.ended_at < now - SESSIONS_KEPT:
                     del self._space.sessions[session.spec.id]
+            for job in list(self._space.jobs.values()):
+                keep = now - job.spec.policies.keep if before is None else before
+                self._forget_history(job, min(keep, now - HISTORY_KEPT))
+            self._forget(now - REMEMBERED)
             return deleted
 
     def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
@@ -62,6 +67,51 @@ class CareVerbs(Handle):
         self._raise_horizon(job, [row.scheduled_for for row in rows if row.scheduled_for is not None])
         self._raise_horizon(job, [one.range.last for one in gone])
         return len(rows) + len(gone)
+
+    def _forget_history(self, job: JobRow, before: datetime) -> None:
+        """Delete the eras and pauses of a living job that were over by ``before`` and owe nothing."""
+        if job.retired_at is not None:
+            return
+        begun = [
+            index
+            for index, era in enumerate(job.eras)
+            if era.since < before and self._owes_nothing_until(job, era.since)
+        ]
+        if begun and begun[-1] > 0:
+            job.eras = job.eras[begun[-1] :]
+            self._raise_watermark(job, job.eras[0].since)
+            self._raise_horizon(job, [job.eras[0].since])
+        job.pauses = [
+            pause
+            for pause in job.pauses
+            if pause.end is None or pause.end >= before or not self._owes_nothing_until(job, pause.end)
+        ]
+
+    @staticmethod
+    def _owes_nothing_until(job: JobRow, time: datetime) -> bool:
+        return time <= job.watermark or job.next_due is None or time < job.next_due
+
+    @staticmethod
+    def _raise_watermark(job: JobRow, time: datetime) -> None:
+        """Raise it to where the first era begins: planning begins with that era, and before it nothing is owed."""
+        job.watermark = max(job.watermark, time)
+
+    @staticmethod
+    def _is_forgettable(job: JobRow, before: datetime) -> bool:
+        return job.retired_at is not None and job.retired_at < before and not (job.keys or job.ranges)
+
+    def _forget(self, before: datetime) -> None:
+        """Delete retired jobs, replaced releases, and entries of the trail that are older."""
+        space = self._space
+        for job in list(space.jobs.values()):
+            if self._is_forgettable(job, before):
+                space.forget_job(job)
+        living = {session.spec.release for session in space.open.values()}
+        replaced = max((one for one in space.releases.values() if one.known_since < before), default=None)
+        space.releases = {
+            name: one for name, one in space.releases.items() if replaced is None or one >= replaced or name in living
+        }
+        space.trail = [entry for entry in space.trail if entry.at >= before]
 
     def _raise_horizon(self, job: JobRow, times: Iterable[datetime]) -> None:
         """Never lower it."""
@@ -227,6 +277,12 @@ class Reads(Handle):
                 if (target is None or entry.target == target) and (after is None or entry.id < after)
             )
             return list(islice(found, limit))
+
+    def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
+        """Return how many occurrences of each job are pending."""
+        with self._changed:
+            found = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
+            return {name: count for name, count in found.items() if count}
 
     def identity(self) -> Identity:
         """Return which space this is."""

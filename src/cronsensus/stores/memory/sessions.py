@@ -30,7 +30,7 @@ class SessionVerbs(Handle):
             self._space.sessions[session.id] = self._space.open[session.id] = row
             if not session.guest:
                 self._space.turning[session.id] = row
-                self._space.releases.setdefault(session.release, len(self._space.releases))
+                self._space.know_release(session.release, self._now())
             return now
 
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:

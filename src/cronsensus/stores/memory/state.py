@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cronsensus.clock import Clock
 from cronsensus.instants import to_micros
@@ -181,6 +181,13 @@ class LockRow:
     most: int
 
 
+class Release(NamedTuple):
+    """When a release became known; they compare in that order."""
+
+    place: int
+    known_since: datetime
+
+
 class World:
     """Everything behind one URL: one lock, one clock, one counter of each kind, and the namespaces."""
 
@@ -227,7 +234,7 @@ class Space:
         """Sessions that nobody ended yet, alive or overdue."""
         self.turning: dict[str, SessionRow] = {}
         """Those of them that are no guests."""
-        self.releases: dict[str, int] = {}
+        self.releases: dict[str, Release] = {}
         self.locks: dict[tuple[str, int], LockRow] = {}
         self.lines: dict[str, dict[Any, None]] = {}
         """Who stands in line for a lock, in the order of coming; see ``MemoryLine``."""
@@ -242,6 +249,17 @@ class Space:
         self.jobs[job.spec.name] = self.jobs_by_id[job.id] = job
         self.names.add(job.spec.name)
         self.schedule(job)
+
+    def forget_job(self, job: JobRow) -> None:
+        """Delete a retired job that has no occurrences."""
+        del self.jobs[job.spec.name], self.jobs_by_id[job.id]
+        self.names.discard(job.spec.name)
+
+    def know_release(self, name: str, now: datetime) -> Release:
+        """Return a release, noting a new one."""
+        if name not in self.releases:
+            self.releases[name] = Release(self.world.next("release"), now)
+        return self.releases[name]
 
     def schedule(self, job: JobRow) -> None:
         """Work out a job's next due time anew, and index it if the job fires."""

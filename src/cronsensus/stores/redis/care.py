@@ -16,6 +16,9 @@ JOBS_AT_ONCE = 100
 DELETED_AT_ONCE = 200
 """Most occurrences and ranges that one script deletes, so that others do not wait long."""
 
+MOST_BATCHES = 50
+"""Steps in which one prune deletes ended sessions and old entries of the trail."""
+
 
 class CareVerbs(Handle):
     """What keeps a store sound and small."""
@@ -42,13 +45,14 @@ class CareVerbs(Handle):
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
         """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
         jobs: list[str] = self._read("prunable", before is not None)
-        deleted = position = 0
+        deleted = position = batches = 0
         while True:
             wanted = min(DELETED_AT_ONCE, limit - deleted)
-            gone, done, position = self._write("prune", jobs[:JOBS_AT_ONCE], micros(before), wanted, position)
+            gone, done, position, more = self._write("prune", jobs[:JOBS_AT_ONCE], micros(before), wanted, position)
             deleted += int(gone)
             jobs = jobs[done:]
-            if not jobs or deleted >= limit:
+            batches += 1
+            if deleted >= limit or not (jobs or (more and batches < MOST_BATCHES)):
                 return deleted
 
     def describe(self) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from cronsensus.stores.redis.wire import (
 )
 from cronsensus.stores.unreadable import read_one
 
+_JOBS_AT_ONCE = 1000
+
 RUNS_AT_ONCE = 200
 
 
@@ -143,6 +145,14 @@ class Reads(Handle):
         """Return bounded counts."""
         jobs, paused, pending, running, sessions = (min(limit, count) for count in self._read("counts"))
         return Counts(jobs=jobs, paused=paused, pending=pending, running=running, sessions=sessions, limit=limit)
+
+    def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
+        """Return how many occurrences of each job are pending; their lines are counted by the server."""
+        found: dict[str, int] = {}
+        for start in range(0, len(jobs), _JOBS_AT_ONCE):
+            some = list(jobs[start : start + _JOBS_AT_ONCE])
+            found |= {name: count for name, count in zip(some, self._read("pending_of", some), strict=True) if count}
+        return found
 
     def identity(self) -> Identity | None:
         """Return which store this is; there is none before its first session."""

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from cronsensus.instants import LATEST_MICROS, to_micros
+from cronsensus.stores.base import REMEMBERED
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, trail, verdicts
 from cronsensus.stores.sql.transaction import Transaction
@@ -34,8 +35,6 @@ _o, _j, _v, _s, _t = occurrences.c, jobs.c, verdicts.c, sessions.c, trail.c
 _MICROSECOND = timedelta(microseconds=1)
 SESSIONS_KEPT = timedelta(days=1)
 """For how long ended sessions stay."""
-TRAIL_KEPT = timedelta(days=366)
-"""For how long entries of the audit trail stay."""
 AT_ONCE = 1000
 MOST_BATCHES = 50
 """Batches of ended sessions and of old entries that one prune deletes, each in a transaction of its own."""
@@ -194,7 +193,7 @@ def find_further(tx: Transaction) -> Over:
 
 
 def _old_trail(tx: Transaction) -> list[int]:
-    before = tx.now - TRAIL_KEPT // _MICROSECOND
+    before = tx.now - REMEMBERED // _MICROSECOND
     return [row.id for row in tx.rows(_OLDEST_TRAIL, space=tx.namespace) if sound(row.at) and row.at < before]
 
 

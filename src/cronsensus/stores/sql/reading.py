@@ -18,7 +18,7 @@ from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
 from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_views
-from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, instant, is_id
+from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, OF_JOBS, instant, is_id
 from cronsensus.stores.sql.schema import along, listed
 from cronsensus.stores.sql.schema import jobs as jobs_table
 from cronsensus.stores.sql.schema import locks as locks_table
@@ -77,6 +77,15 @@ _TRAIL = (
     .limit(bindparam("limit"))
 )
 _TRAIL_OF = _TRAIL.where(_t.target == bindparam("of"))
+
+_IDS_BY_NAME = select(_j.id, _j.name).where(
+    _j.namespace == bindparam("space"), _j.name.in_(bindparam("names", expanding=True))
+)
+_PENDING_OF = (
+    select(_o.job_id, func.count().label("waiting"))
+    .where(_o.namespace == bindparam("space"), LISTED_PENDING, OF_JOBS)
+    .group_by(_o.job_id)
+)
 
 
 def _at_most(rows: Select[Any]) -> Any:
@@ -286,6 +295,13 @@ def counts(tx: Transaction, limit: int) -> Counts:
         sessions=row.sessions,
         limit=limit,
     )
+
+
+def pending_of(tx: Transaction, names: Sequence[str]) -> dict[str, int]:
+    """Return how many occurrences of each job are pending; one count for many jobs."""
+    named = {row.id: row.name for row in tx.rows_in(_IDS_BY_NAME, "names", names, space=tx.namespace)}
+    rows = tx.rows_in(_PENDING_OF, "ids", named, space=tx.namespace)
+    return {named[row.job_id]: row.waiting for row in rows}
 
 
 def trail(tx: Transaction, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:

@@ -45,6 +45,7 @@ from cronsensus.stores.sql import (
     operating,
     pausing,
     pruning,
+    pruning_jobs,
     reading,
     reading_jobs,
     retiring,
@@ -264,7 +265,7 @@ class SqlStore(SqlHandle):
     def _reclaim(self, session: str, *, presumed: bool) -> list[Takeover]:
         def reclaim(*, careful: bool) -> list[Takeover]:
             with self._writing() as tx:
-                return sessions.reclaim(tx, session, presumed=presumed, careful=careful)
+                return sessions.reclaim(tx, session, presumed=presumed, careful=careful, on_held_up=self._held_up.seen)
 
         return self._carefully(reclaim, f"session {session!r} cannot be ended")
 
@@ -366,12 +367,14 @@ class SqlStore(SqlHandle):
         with self._reading() as tx:
             over = pruning.find(tx, before, limit)
             overdue = retiring.has_overdue(tx)
-        if over.nothing and not overdue:
-            return 0
-        with self._writing() as tx:
-            if overdue:
-                retiring.cancel_overdue(tx)
-            deleted = pruning.prune(tx, over)
+            bygone = pruning_jobs.find(tx, before)
+        deleted = 0
+        if not over.nothing or overdue:
+            with self._writing() as tx:
+                if overdue:
+                    retiring.cancel_overdue(tx)
+                deleted = pruning.prune(tx, over)
+        self._forget(bygone, before)
         for _ in range(pruning.MOST_BATCHES):
             if not over.more:
                 break
@@ -380,6 +383,28 @@ class SqlStore(SqlHandle):
             with self._writing() as tx:
                 pruning.prune(tx, over)
         return deleted
+
+    def _forget(self, bygone: pruning_jobs.Bygone, before: datetime | None) -> None:
+        """Forget what is long over of jobs, each kind in a transaction of its own: each locks other rows."""
+        for _ in range(pruning.MOST_BATCHES):
+            if bygone.nothing:
+                return
+            if bygone.with_old_eras or bygone.pauses:
+                with self._writing() as tx:
+                    pruning_jobs.forget_history(tx, bygone, before)
+            if bygone.retired:
+                with self._writing() as tx:
+                    pruning_jobs.forget_retired(tx, bygone.retired)
+            if bygone.releases:
+                with self._writing() as tx:
+                    pruning_jobs.forget_releases(tx)
+            if bygone.locks:
+                with self._writing() as tx:
+                    pruning_jobs.forget_locks(tx)
+            if not bygone.more:
+                return
+            with self._reading() as tx:
+                bygone = pruning_jobs.find(tx, before)
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -463,6 +488,11 @@ class SqlStore(SqlHandle):
         """Return bounded counts."""
         with self._reading() as tx:
             return reading.counts(tx, limit)
+
+    def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
+        """Return how many occurrences of each job are pending."""
+        with self._reading() as tx:
+            return reading.pending_of(tx, jobs)
 
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail."""

@@ -11,7 +11,9 @@ from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
 from cronsensus.planning import plan as plan_of
+from cronsensus.stores.base import REMEMBERED
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.triggers import cron, every
 
 
 class Pruning(Scene):
@@ -152,6 +154,155 @@ class Pruning(Scene):
         self.store.prune()
         assert [] == self.store.sessions(ended=True)
         assert ("s1", "node of s1") == (self.look(done.id).session, self.runs(done.id)[0].node)
+
+    # --- what a job was ---------------------------------------------------------------------------------------------
+
+    def test_old_eras_go_with_the_times_that_they_ruled(self) -> None:
+        for args in ((1,), (2,), (3,)):
+            self.define(self.job("queue", trigger=None, args=args, keep="1d"))
+            self.clock.advance(DAY)
+        assert 0 == self.store.prune()
+        left = self.store.eras("queue")
+        assert [START + DAY, START + 2 * DAY] == [era.since for era in left]
+        self.clock.advance(SECOND)
+        self.store.prune()
+        assert left[1:] == self.store.eras("queue")
+        assert (START + 2 * DAY, START + 2 * DAY) == (self.view("queue").horizon, self.view("queue").watermark)
+
+    def test_a_job_whose_old_eras_went_fires_at_the_times_of_the_last_one_only(self) -> None:
+        self.define(self.job(trigger=None, keep="1d"))
+        self.clock.advance(DAY)
+        self.define(self.job(trigger=cron("0 12 1 * *"), keep="1d"))
+        due = self.view().next_due
+        assert due is not None
+        self.clock.advance(4 * DAY)
+        self.store.prune()
+        assert 1 == len(self.store.eras("job"))
+        assert due == self.view().next_due
+        self.clock.advance(due - self.clock.now())
+        assert [True] == self.round()
+        assert ([due], []) == (self.nominal(), self.store.ranges("job"))
+
+    def test_an_era_stays_while_it_owes_something(self) -> None:
+        self.define(self.job(keep="1d"))
+        self.store.pause("job", by="ann", why="")
+        self.clock.advance(HOUR)
+        self.define(self.job(trigger=every("2m"), keep="1d"))
+        self.clock.advance(10 * DAY)
+        self.store.prune()
+        assert [START, START + HOUR] == [era.since for era in self.store.eras("job")]
+        assert 1 == len(self.store.pauses("job"))
+        self.store.resume("job", by="ann")
+        self.store.prune()
+        assert [2, 1] == [len(self.store.eras("job")), len(self.store.pauses("job"))]
+        self.round()
+        self.clock.advance(2 * DAY)
+        self.store.prune()
+        assert [START + HOUR] == [era.since for era in self.store.eras("job")]
+
+    def test_eras_and_pauses_are_kept_for_a_day_at_least(self) -> None:
+        self.define(self.job(trigger=None, keep="1m"))
+        self.store.pause("job", by="ann", why="")
+        self.clock.advance(MINUTE)
+        self.store.resume("job", by="ann")
+        self.define(self.job(trigger=None, args=(1,), keep="1m"))
+        self.clock.advance(DAY - SECOND)
+        self.store.prune()
+        self.store.prune(self.store.now())
+        assert [2, 1] == [len(self.store.eras("job")), len(self.store.pauses("job"))]
+        self.clock.advance(MINUTE)
+        self.store.prune()
+        assert [1, 0] == [len(self.store.eras("job")), len(self.store.pauses("job"))]
+
+    def test_pauses_that_are_over_go_and_the_one_that_holds_stays(self) -> None:
+        self.queue(keep="1d")
+        for _ in range(3):
+            self.store.pause("queue", by="ann", why="")
+            self.clock.advance(HOUR)
+            self.store.resume("queue", by="ann")
+        self.store.pause("queue", by="ann", why="")
+        began = self.clock.now()
+        self.clock.advance(10 * DAY)
+        self.store.prune()
+        assert [(began, None)] == [(pause.start, pause.end) for pause in self.store.pauses("queue")]
+
+    # --- what is forgotten whole ------------------------------------------------------------------------------------
+
+    def test_a_job_that_was_retired_long_ago_is_forgotten(self) -> None:
+        self.define(self.job("gone"), self.job("stays"))
+        self.ran(1, job="gone")
+        self.store.pause("gone", by="ann", why="")
+        self.store.retire("gone", by="ann", why="")
+        self.clock.advance(REMEMBERED - HOUR)
+        self.store.prune()
+        assert self.store.job("gone") is not None
+        self.clock.advance(2 * HOUR)
+        self.store.prune()
+        assert self.store.job("gone") is None
+        assert ["stays"] == [job.spec.name for job in self.store.jobs(retired=True)]
+        assert [[], [], []] == [self.store.eras("gone"), self.store.pauses("gone"), self.store.ranges("gone")]
+        assert ("gone",) == self.define(self.job("gone")).created
+        assert (1, None) == (self.view("gone").revision, self.view("gone").horizon)
+        assert [self.clock.now()] == [era.since for era in self.store.eras("gone")]
+
+    def test_a_retired_job_stays_while_something_of_it_is_kept(self) -> None:
+        self.queue(keep="1000d")
+        self.session(lease=1000 * DAY)
+        done = self.done(lease=1000 * DAY)
+        self.store.retire("queue", by="ann", why="")
+        self.clock.advance(REMEMBERED + DAY)
+        self.store.prune()
+        assert [self.view("queue").spec.name] == [self.look(done.id).job]
+        self.clock.advance(1000 * DAY)
+        self.store.prune()
+        self.store.prune()
+        assert self.store.job("queue") is None
+
+    def test_a_job_that_came_back_is_not_forgotten(self) -> None:
+        self.queue()
+        self.store.retire("queue", by="ann", why="")
+        self.clock.advance(REMEMBERED - HOUR)
+        self.queue()
+        self.clock.advance(DAY)
+        self.store.prune()
+        assert self.view("queue").retired_at is None
+
+    def test_a_release_that_was_replaced_long_ago_is_new_when_it_comes_back(self) -> None:
+        for release in ("r0", "r1", "r2"):
+            self.define(release=release)
+        self.clock.advance(REMEMBERED + DAY)
+        self.store.prune()
+        self.session(release="r1")
+        assert ("job",) == self.define(self.job(args=(1,)), release="r2").superseded
+
+    def test_a_release_that_lives_keeps_its_place_however_old_it_is(self) -> None:
+        for release in ("r0", "r1", "r2"):
+            self.define(release=release)
+        self.session(release="r1", lease=1000 * DAY)
+        self.clock.advance(REMEMBERED + DAY)
+        self.store.prune()
+        assert ("job",) == self.define(self.job(args=(1,)), release="r2").changed
+
+    def test_the_last_release_is_never_forgotten(self) -> None:
+        for release in ("r0", "r1"):
+            self.define(release=release)
+        self.clock.advance(2 * REMEMBERED)
+        self.store.prune()
+        self.define(self.job("other"), release="r2")
+        self.session(release="r1")
+        assert ("job",) == self.define(self.job(args=(1,)), release="r2").changed
+
+    def test_the_trail_is_kept_for_a_year(self) -> None:
+        self.queue()
+        self.store.pause("queue", by="ann", why="old")
+        self.clock.advance(REMEMBERED - HOUR)
+        self.store.resume("queue", by="ann", why="young")
+        self.store.prune()
+        assert 2 == len(self.store.trail())
+        self.clock.advance(2 * HOUR)
+        self.store.prune()
+        assert ["young"] == [entry.why for entry in self.store.trail()]
+        assert ["young"] == [entry.why for entry in self.store.trail(target="queue")]
 
     # --- what can still never run again -----------------------------------------------------------------------------
 

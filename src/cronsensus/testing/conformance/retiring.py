@@ -27,6 +27,17 @@ class Retiring(Scene):
 
     # --- retired and revived jobs -----------------------------------------------------------------------------------
 
+    def test_what_waits_of_many_jobs_is_counted_at_once(self) -> None:
+        self.define(self.job("none"), self.job("one"), self.job("many"), self.job("others"))
+        self.session()
+        for job, count in (("one", 1), ("many", 5), ("others", 2)):
+            self.fill(count, job=job, priority=count)
+        self.fill(1, job="many", priority=9)
+        self.finish(self.take(limit=1))
+        self.store.put_jobs([], release="r1", complete=True, retire_after=HOUR)
+        assert {"one": 1, "many": 5} == self.store.pending_of(["none", "one", "many", "unknown"])
+        assert {} == self.store.pending_of([])
+
     def test_a_retired_job_stops_for_good(self) -> None:
         self.define()
         plan = self.plan(minute(1))

@@ -1,14 +1,44 @@
 -- When something of a job may next be pruned.
 
-local function look_for_pruning(job, keep, not_before)
+local HISTORY_KEPT, REMEMBERED = 86400000000, 366 * 86400000000 -- see base.py of the stores
+
+local function era_since(text)
+  return tonumber(cjson.decode(text)[1])
+end
+
+-- When the oldest era or pause that is over, or the job itself, may go; nil: there is none.
+local function oldest_history(job, keep, pruned)
+  local row = read(job_key(job), 'retired_at')
+  if row.retired_at then
+    return tonumber(row.retired_at) + REMEMBERED
+  end
+  local second = call('LRANGE', of_job(job, 'eras'), 1, 1)[1]
+  local pause = call('LRANGE', of_job(job, 'pauses'), 0, 0)[1]
+  local first = second and try(era_since, second)
+  local stop = pause and tonumber(string.match(pause, ' (%-?%d+)$'))
+  local over = first and stop and math.min(first, stop) or first or stop
+  if not over then
+    return nil
+  end
+  -- What a prune has left owes something still; it is not looked at with every call.
+  local due = over + math.max(keep, HISTORY_KEPT)
+  return pruned and due < now and now + 3600000000 or due
+end
+
+local function look_for_pruning(job, keep, pruned, not_before)
+  keep = tonumber(keep) or 0
   local id = call('ZRANGE', of_job(job, 'ids'), 0, 0)[1]
   local oldest = id and call('HGET', SPACE .. 'occurrence:' .. id, 'created')
   local last = call('ZRANGE', of_job(job, 'lasts'), 0, 0, 'WITHSCORES')[2]
-  if not oldest and not last then
-    call('ZREM', SPACE .. 'prunable', job)
-    return
+  local first = try(oldest_history, job, keep, pruned)
+  if oldest or last then
+    local one, other = tonumber(oldest) or now, tonumber(last) or now
+    local ended = math.min(one, other) + keep
+    first = math.min(first or ended, math.max(ended, not_before or ended))
   end
-  local one, other = tonumber(oldest) or now, tonumber(last) or now
-  local first = math.min(one, other) + (tonumber(keep) or 0)
-  call('ZADD', SPACE .. 'prunable', whole(math.min(math.max(first, not_before or first), LAST)), job)
+  if first then
+    call('ZADD', SPACE .. 'prunable', whole(math.min(first, LAST)), job)
+  else
+    call('ZREM', SPACE .. 'prunable', job)
+  end
 end

@@ -3,8 +3,16 @@
 
 local RELEASES = SPACE .. 'releases'
 
+-- What stands there is a time, and more than that of every other. An earlier version counted from 0: before all times.
 local function know_release(release)
-  call('HSETNX', RELEASES, release, call('HLEN', RELEASES))
+  if call('HEXISTS', RELEASES, release) == 1 then
+    return
+  end
+  local place = now
+  for _, other in ipairs(call('HVALS', RELEASES)) do
+    place = math.max(place, (tonumber(other) or 0) + 1)
+  end
+  call('HSET', RELEASES, release, whole(place))
 end
 
 -- Whether a session of a release that became known later is alive, and whether one of any other release is.
@@ -14,7 +22,7 @@ local function others_live(release)
   for _, session in ipairs(call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')) do
     local theirs = call('HGET', session_key(session), 'release')
     if theirs then -- a guest has none
-      later_one = later_one or tonumber(call('HGET', RELEASES, theirs)) > place
+      later_one = later_one or (tonumber(call('HGET', RELEASES, theirs)) or 0) > place
       other_one = other_one or theirs ~= release
     end
   end

@@ -40,4 +40,5 @@ local function retire(at, one)
   call('ZREM', SPACE .. 'code', name)
   call('SREM', SPACE .. 'paused', job)
   set_due(job, false, false)
+  look_for_pruning(job, call('HGET', key, 'keep'))
 end

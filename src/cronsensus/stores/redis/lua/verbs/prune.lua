@@ -1,7 +1,8 @@
 -- Deletes come first: a store without room refuses every other write, and this is how it gets room again.
 -- What is final has no exit and a horizon only rises, so two nodes that prune in the same instant do no harm.
--- needs: retiring pruning forgetting locks queues
+-- needs: retiring releases pruning forgetting locks queues history
 local HOUR, DAY, PAGE = 3600000000, 86400000000, 100
+local MOST_SESSIONS = 1000
 local MOST = 2000 -- so many are looked at in one call; the answer says where to go on
 
 local jobs, before, limit, skipped = unpack(args, 1, 4)
@@ -57,16 +58,23 @@ local function prune(job, kept)
   if not done or deleted >= limit then
     return kept
   end
+  if forget_job(job) then
+    return
+  end
+  try(forget_history, job, math.min(bound, now - HISTORY_KEPT))
   -- Where much has to stay for now, it is not looked at again with every call.
-  look_for_pruning(job, row.keep, kept >= PAGE and now + HOUR)
+  look_for_pruning(job, row.keep, true, kept >= PAGE and now + HOUR)
 end
 
+-- Returns whether there may be more of them.
 local function forget_sessions()
-  for _, session in ipairs(call('ZRANGEBYSCORE', SPACE .. 'ended', '-inf', '(' .. whole(now - DAY), 'LIMIT', 0, 1000)) do
+  local gone = call('ZRANGEBYSCORE', SPACE .. 'ended', '-inf', '(' .. whole(now - DAY), 'LIMIT', 0, MOST_SESSIONS)
+  for _, session in ipairs(gone) do
     call('DEL', SPACE .. 'session:' .. session)
     call('ZREM', SPACE .. 'sessions', session)
     call('ZREM', SPACE .. 'ended', session)
   end
+  return #gone == MOST_SESSIONS
 end
 
 -- Tokens are the space's own, so a lock that ran out need not be remembered. Those of a session go with it.
@@ -82,19 +90,6 @@ local function forget_locks()
   end
 end
 
--- The trail is kept for a year.
-local function forget_trail()
-  local TRAIL = SPACE .. 'trail'
-  for _, text in ipairs(call('ZRANGE', TRAIL, 0, PAGE - 1)) do
-    local entry = try(cjson.decode, text)
-    if not entry or not tonumber(entry[2]) or tonumber(entry[2]) >= now - 366 * DAY then
-      return
-    end
-    call('ZREM', TRAIL, text)
-    call('ZREM', TRAIL .. ':' .. entry[5], entry[1])
-  end
-end
-
 even_if_full()
 local pruned, position = 0, 0
 for index, job in ipairs(jobs) do
@@ -104,10 +99,11 @@ for index, job in ipairs(jobs) do
   end
   pruned = index
 end
-forget_sessions()
+local more = forget_sessions()
 forget_locks()
-forget_trail()
+more = forget_trail() or more
+forget_releases()
 for _, job in ipairs(call('ZRANGEBYSCORE', WAITING, '-inf', NOW, 'LIMIT', 0, 1)) do
   cancel_waiting(job)
 end
-return answer({ deleted, pruned, position or 0 })
+return answer({ deleted, pruned, position or 0, more })

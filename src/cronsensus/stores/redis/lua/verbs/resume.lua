@@ -1,11 +1,11 @@
--- needs: jobs
+-- needs: jobs pruning
 local name, by, why = unpack(args, 1, 3)
 local job, refusal = living(name)
 if not job then
   return refuse(refusal)
 end
 local key = job_key(job)
-local row = read(key, 'paused_at', 'pause_end', 'next_due')
+local row = read(key, 'paused_at', 'pause_end', 'next_due', 'keep')
 if not row.paused_at then
   return answer(false)
 end
@@ -15,5 +15,6 @@ call('HSET', key, 'pause_end', whole(math.max(tonumber(row.pause_end or stop), t
 call('HDEL', key, 'paused_at', 'paused_by', 'paused_why')
 call('SREM', SPACE .. 'paused', job)
 set_due(job, row.next_due, true)
+look_for_pruning(job, row.keep)
 record(by, 'resume', name, why, '{}')
 return answer(true)

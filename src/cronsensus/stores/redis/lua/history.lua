@@ -1,0 +1,107 @@
+-- How eras, pauses, retired jobs, releases and entries of the trail go.
+-- needs: retiring releases pruning
+
+local MOST_ENTRIES = 500
+local A_TIME = 1000000000000 -- of a release; smaller numbers are places of an earlier version
+
+-- Delete a retired job of which nothing is left, and say so.
+local function forget_job(job)
+  local key = job_key(job)
+  local row = read(key, 'name', 'retired_at', 'waiting_until')
+  local retired_at = tonumber(row.retired_at)
+  if not retired_at or retired_at >= now - REMEMBERED or row.waiting_until or not row.name then
+    return false
+  end
+  if call('EXISTS', of_job(job, 'keys'), of_job(job, 'ids'), of_job(job, 'ranges')) > 0 then
+    return false
+  end
+  local parts = { 'eras', 'pauses', 'ranges', 'lasts', 'keys', 'ids', 'nominal', 'serial', 'running', 'busy' }
+  for index, part in ipairs(parts) do
+    parts[index] = of_job(job, part)
+  end
+  call('DEL', key, unpack(parts))
+  call('HDEL', SPACE .. 'names', row.name)
+  call('ZREM', SPACE .. 'retired', row.name)
+  call('ZREM', SPACE .. 'prunable', job)
+  call('HINCRBY', META, 'definitions', 1)
+  return true
+end
+
+-- Delete the eras and pauses of a living job that were over before a time and owe nothing.
+local function forget_history(job, bound)
+  local key = job_key(job)
+  local row = read(key, 'watermark', 'next_due', 'retired_at', 'horizon')
+  local watermark, next_due = tonumber(row.watermark), tonumber(row.next_due)
+  if row.retired_at or (row.next_due and not next_due) then
+    return
+  end
+  local function owes_nothing_until(time)
+    return time <= watermark or not next_due or time < next_due
+  end
+  local eras = call('LRANGE', of_job(job, 'eras'), 0, -1)
+  local first, since = 1, nil
+  for index = 2, #eras do
+    local begins = era_since(eras[index])
+    if begins < bound and owes_nothing_until(begins) then
+      first, since = index, begins
+    end
+  end
+  if since then
+    -- Planning begins with the first era at the watermark: nothing lies between.
+    local horizon = tonumber(row.horizon)
+    call('HSET', key, 'watermark', whole(math.max(watermark, since)),
+      'horizon', whole(horizon and math.max(horizon, since) or since), 'eras', '[' .. table.concat(eras, ',', first) .. ']')
+    call('LTRIM', of_job(job, 'eras'), first - 1, -1)
+  end
+  local pauses, over = call('LRANGE', of_job(job, 'pauses'), 0, -1), 0
+  for index, pause in ipairs(pauses) do
+    local stop = tonumber(string.match(pause, ' (%-?%d+)$'))
+    if stop and stop < bound and owes_nothing_until(stop) then
+      over = index
+    else
+      break
+    end
+  end
+  call('LTRIM', of_job(job, 'pauses'), over, -1)
+end
+
+-- The trail is kept for a year. Returns whether there may be more that is older.
+local function forget_trail()
+  local TRAIL = SPACE .. 'trail'
+  local entries = call('ZRANGE', TRAIL, 0, MOST_ENTRIES - 1)
+  for _, text in ipairs(entries) do
+    local entry = try(cjson.decode, text)
+    if not entry or not tonumber(entry[2]) or tonumber(entry[2]) >= now - REMEMBERED then
+      return false
+    end
+    call('ZREM', TRAIL, text)
+    call('ZREM', TRAIL .. ':' .. entry[5], entry[1])
+  end
+  return #entries == MOST_ENTRIES
+end
+
+-- A release that another one replaced a year ago is forgotten, unless a session of it lives.
+local function forget_releases()
+  local all, replaced = call('HGETALL', RELEASES), nil
+  for index = 2, #all, 2 do
+    local place = tonumber(all[index]) or 0
+    if place > A_TIME and place < now - REMEMBERED and place > (replaced or 0) then
+      replaced = place
+    end
+  end
+  local old, found = {}, false
+  for index = 1, #all, 2 do
+    if replaced and (tonumber(all[index + 1]) or 0) < replaced then
+      old[all[index]], found = true, true
+    end
+  end
+  if not found then
+    return
+  end
+  for _, session in ipairs(call('ZRANGE', OPEN, 0, -1)) do
+    old[call('HGET', session_key(session), 'release') or ''] = nil
+  end
+  for release in pairs(old) do
+    call('HDEL', RELEASES, release)
+  end
+end

@@ -1,0 +1,104 @@
+"""What ended long ago is forgotten, however much of it there is."""
+
+from datetime import timedelta
+
+import pytest
+import redis
+
+from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec
+from cronsensus.stores.base import REMEMBERED
+from cronsensus.testing.conformance.scene import a_session
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def raw(redis_url):
+    with redis.Redis.from_url(redis_url.partition("?")[0]) as client:
+        yield client
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def store(opening, redis_url, clock):
+    return opening(redis_url, clock=clock)
+
+
+def key(store, name):
+    return store._space.meta.removesuffix(b"meta") + name.encode()
+
+
+def keys(store, raw):
+    """Return what keys there are, without the space's own name."""
+    space = key(store, "")
+    return sorted(name.removeprefix(space).decode() for name in raw.scan_iter(match=space + b"*", count=1000))
+
+
+def test_one_prune_forgets_all_sessions_that_ended_a_day_ago(store, raw, clock):
+    store.open_session(a_session("s1"), lease=DAY)
+    store.close_session("s1")
+    [(_, ended)] = raw.zrange(key(store, "ended"), 0, -1, withscores=True)
+    more = [f"x{number}" for number in range(2500)]
+    raw.zadd(key(store, "ended"), dict.fromkeys(more, ended))
+    raw.zadd(key(store, "sessions"), dict.fromkeys(more, 1))
+    clock.advance(DAY + DAY)
+    assert store.prune() == 0
+    assert (raw.zcard(key(store, "ended")), raw.zcard(key(store, "sessions"))) == (0, 0)
+
+
+def test_one_prune_forgets_all_entries_of_the_trail_that_are_a_year_old(store, raw, clock):
+    store.put_jobs([JobSpec(name=f"job {number}", function="f") for number in range(1200)], release="r1", by="ann")
+    clock.advance(REMEMBERED + DAY)
+    store.prune()
+    assert raw.zcard(key(store, "trail")) == 0
+
+
+def test_a_retired_job_leaves_no_key(store, raw, clock):
+    store.put_jobs([JobSpec(name="stays", function="f")], release="r1")
+    before = keys(store, raw)
+    names = {name: raw.hlen(key(store, name)) for name in ("names", "releases")}
+    store.put_jobs([JobSpec(name="gone", function="f")], release="r1")
+    store.put_jobs([JobSpec(name="gone", function="f", args=(1,))], release="r1")
+    store.pause("gone", by="ann", why="")
+    store.resume("gone", by="ann", why="")
+    store.retire("gone", by="ann", why="")
+    clock.advance(REMEMBERED + DAY)
+    store.prune()
+    assert keys(store, raw) == before
+    assert {name: raw.hlen(key(store, name)) for name in names} == names
+
+
+def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep(store, raw, clock):
+    for release in range(100):
+        store.put_jobs([JobSpec(name="queue", function="f", args=(release,))], release=f"r{release}")
+        store.pause("queue", by="ann", why="")
+        clock.advance(DAY)
+        store.resume("queue", by="ann", why="")
+        store.prune()
+    job = "job:" + raw.hget(key(store, "names"), "queue").decode()
+    assert raw.llen(key(store, f"{job}:eras")) <= 32
+    assert raw.llen(key(store, f"{job}:pauses")) <= 31
+    assert len(raw.hget(key(store, job), "eras")) < 2000
+
+
+def test_releases_are_kept_for_a_year(store, raw, clock):
+    for release in range(100):
+        store.put_jobs([], release=f"r{release}")
+        clock.advance(30 * DAY)
+        store.prune()
+    assert raw.hlen(key(store, "releases")) <= 15
+
+
+def test_a_release_of_an_earlier_version_is_older_than_all_times(store, raw, clock):
+    raw.hset(key(store, "releases"), mapping={"r0": 0, "r1": 1})
+    store.put_jobs([JobSpec(name="job", function="f")], release="r2")
+    store.open_session(a_session("s1", release="r2"), lease=DAY)
+    changed = [JobSpec(name="job", function="f", args=(1,))]
+    assert store.put_jobs(changed, release="r1").superseded == ("job",)
+    store.prune()
+    assert raw.hlen(key(store, "releases")) == 3
