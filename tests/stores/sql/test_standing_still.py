@@ -17,12 +17,13 @@ from typing import Literal
 import pytest
 from sqlalchemy import select
 
-from cronsensus.errors import LeaseLost
+from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql import claiming, finishing, sessions
+from cronsensus.stores.sql import held_up as telling
 from cronsensus.stores.sql.schema import sessions as table
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.scene import a_session
@@ -92,6 +93,48 @@ def test_nobody_waits_for_one_that_stands_still_while_it_finishes(handles: tuple
         assert {one.id for one in other.sessions()} == {"still", "other"}
     [taken] = other.reclaim(["still"])
     assert taken.id == second.id
+
+
+def test_nobody_waits_for_a_transaction_of_the_user_that_completed_a_run_and_stands_still(
+    handles: tuple[SqlStore, SqlStore], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    still, other = handles
+    claim = one_claim(still, "still")
+    connection = still._lending._connections.take()
+    try:
+        begun = connection.begin()
+        still.complete_in(connection, claim)
+        assert promptly(lambda: other.due().backlog)
+        assert promptly(lambda: other.renew("still", lease=LEASE).alive)
+        assert promptly(lambda: len(other.claim("other", 1, ("job",), lease=LEASE))) == 1
+        assert promptly(lambda: other.put_jobs([JobSpec(name="new", function="job")], release="r1").created) == ("new",)
+        assert promptly(other.prune) == 0
+        assert promptly(lambda: other.reclaim(["still"])) == []
+        assert "cannot be taken over" not in caplog.text
+        monkeypatch.setattr(telling, "TOLD_AFTER", 0.0)
+        assert promptly(lambda: [other.reclaim(["still"]) for _ in range(3)]) == [[], [], []]
+        assert caplog.text.count(f"run {claim.id} of it cannot be taken over: a transaction that is still open") == 1
+        begun.rollback()
+    finally:
+        connection.close()
+    [taken] = other.reclaim(["still"])
+    assert taken.id == claim.id
+
+
+def test_an_operator_waits_so_long_for_such_a_transaction_and_is_told_of_it(handles: tuple[SqlStore, SqlStore]) -> None:
+    still, _ = handles
+    url, _ = still._given
+    claim = one_claim(still, "still")
+    hasty = open_store(f"{url}{'&' if '?' in url else '?'}busy_timeout=1")
+    connection = still._lending._connections.take()
+    try:
+        connection.begin()
+        still.complete_in(connection, claim)
+        with pytest.raises(StoreBusy, match="another transaction held a lock for longer than 1 s; see whose"):
+            hasty.cancel(claim.id, by="ann", why="")
+    finally:
+        connection.close()
+        hasty.close()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.connections import Connections
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import Dialect, TryAgain
+from cronsensus.stores.sql.held_up import HeldUp
 from cronsensus.stores.sql.lending import Lending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
@@ -93,6 +94,7 @@ class SqlHandle(Store):
         self._definitions = Definitions()
         self._ended = threading.Event()
         self._clock_watch = ClockWatch()
+        self._held_up = HeldUp()
         self._lending = Lending(
             Connections(lend or connect, where=where), dialect, look=self._look, explained=self._errors_explained
         )

@@ -6,7 +6,7 @@ Once ended it never comes back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -286,7 +286,14 @@ def find_dead(tx: Transaction, presumed: Collection[str]) -> list[str]:
     return [row.id for row in rows]
 
 
-def reclaim(tx: Transaction, session: str, *, presumed: bool, careful: bool = False) -> list[Takeover]:
+def reclaim(
+    tx: Transaction,
+    session: str,
+    *,
+    presumed: bool,
+    careful: bool = False,
+    on_held_up: Callable[[str, Sequence[int]], None] = lambda *_: None,
+) -> list[Takeover]:
     """End one dead session and take over what it held.
 
     Safe when two nodes reclaim at the same instant, or the session is renewed: the UPDATE that ends it asks again
@@ -294,8 +301,13 @@ def reclaim(tx: Transaction, session: str, *, presumed: bool, careful: bool = Fa
 
     Waits for nobody: a node that stands still in a transaction keeps the rows that it locked, those of its session or
     of runs that it finishes. Then nothing is taken until the next look, and whoever looks has other things to do.
+    ``on_held_up`` is told of such runs.
     """
-    if not _is_at_hand(tx, session):
+    held_up = _not_at_hand(tx, session)
+    if held_up is None:
+        return []
+    if held_up:
+        on_held_up(session, held_up)
         return []
     parameters = {"session": session, "space": tx.namespace, "now": tx.now, "ended_as": "dead"}
     if tx.change(_END_OVERDUE, **parameters, why="lease ran out", **tx.clocks) == 1:
@@ -305,13 +317,16 @@ def reclaim(tx: Transaction, session: str, *, presumed: bool, careful: bool = Fa
     return []
 
 
-def _is_at_hand(tx: Transaction, session: str) -> bool:
-    """Lock an open session and its runs if nobody else has; with the session locked there will be no more of them."""
+def _not_at_hand(tx: Transaction, session: str) -> Sequence[int] | None:
+    """Lock an open session and its runs; return the runs that somebody else has locked. ``None``: the session is.
+
+    With the session locked there will be no more runs of it.
+    """
     mine = {"session": session, "space": tx.namespace}
     if tx.row(_AT_HAND, **mine) is None:
-        return False
-    locked = tx.rows(_HELD_AT_HAND, **mine)
-    return len(locked) >= len(tx.rows(_HELD_IDS, **mine))
+        return None
+    locked = {row.id for row in tx.rows(_HELD_AT_HAND, **mine)}
+    return [row.id for row in tx.rows(_HELD_IDS, **mine) if row.id not in locked]
 
 
 def close_session(tx: Transaction, session: str, *, careful: bool = False) -> list[Takeover]:
