@@ -902,8 +902,7 @@ class ForgetsJobsThatHaveRuns(BrokenStore):
 
     rejected_by = "test_a_retired_job_stays_while_something_of_it_is_kept"
 
-    @staticmethod
-    def _is_forgettable(job: JobRow, before: datetime) -> bool:
+    def _is_forgettable(self, job: JobRow, before: datetime) -> bool:
         return job.retired_at is not None and job.retired_at < before
 
 

@@ -55,7 +55,7 @@ BUDGET = {
     "unlock": 1,
     "put, all the same": 2,
     "put, all the same and complete": 3,
-    "prune nothing": 5,
+    "prune nothing": 10,
 }
 
 

@@ -96,8 +96,7 @@ class CareVerbs(Handle):
         """Raise it to where the first era begins: planning begins with that era, and before it nothing is owed."""
         job.watermark = max(job.watermark, time)
 
-    @staticmethod
-    def _is_forgettable(job: JobRow, before: datetime) -> bool:
+    def _is_forgettable(self, job: JobRow, before: datetime) -> bool:
         return job.retired_at is not None and job.retired_at < before and not (job.keys or job.ranges)
 
     def _forget(self, before: datetime) -> None:
