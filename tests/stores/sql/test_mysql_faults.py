@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pymysql
 import pytest
+from sqlalchemy.exc import InterfaceError
 
 from cronsensus.errors import (
     InvalidOption,
@@ -27,6 +28,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.mysql import MysqlStore, driver, errors
+from cronsensus.stores.sql.mysql import store as store_of_mysql
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.schema import releases
@@ -659,3 +661,39 @@ def test_it_describes_what_matters_and_no_secret(open_mysql, user):
     assert described["store"] == "mysql"
     assert {"innodb_flush_log_at_trx_commit", "sync_binlog", "version", "encrypted", "wake_ups"} <= described.keys()
     assert "geheim" not in repr(described)
+
+
+def test_a_connection_that_is_cut_while_another_is_being_opened_does_not_close_that_one(mysql_url, monkeypatch):
+    url = read_url(mysql_url)
+    first = store_of_mysql._wrapped(driver.open_connection(url), url.database)
+    opened = driver.open_connection(url)
+    told = opened.character_set_name
+
+    def meanwhile() -> Any:
+        if not first.invalidated:
+            driver_of(first)._force_close()
+            with pytest.raises(InterfaceError):
+                first.exec_driver_sql("SELECT 1")
+        return told()
+
+    monkeypatch.setattr(opened, "character_set_name", meanwhile)
+    with first, store_of_mysql._wrapped(opened, url.database) as second:
+        assert first.invalidated
+        assert second.exec_driver_sql("SELECT 1").scalar() == 1
+
+
+def test_a_connection_that_is_cut_before_it_can_be_used_is_told_as_such(mysql_url, monkeypatch):
+    store = open_store(mysql_url)
+    store.migrate()
+    store.close()
+
+    def cut_at_once(url: Any, **options: Any) -> driver.BoundedConnection:
+        opened = driver.open_connection(url, **options)
+        opened._force_close()
+        return opened
+
+    monkeypatch.setattr(store_of_mysql, "open_connection", cut_at_once)
+    store = open_store(mysql_url)
+    with pytest.raises(StoreUnavailable, match="the connection was lost"):
+        store.now()
+    store.close()

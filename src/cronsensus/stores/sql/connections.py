@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine, ExceptionContext, event
 
 from cronsensus.errors import StoreUnavailable
 
@@ -25,6 +25,20 @@ _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 _forking = threading.Lock()
 _forsaken: list[Connection] = []
 """Connections of a parent process: closing them here would let go of locks that the parent relies on."""
+
+
+def each_for_itself(engine: Engine) -> Engine:
+    """Return the engine of many stores' connections, told that one which is cut says nothing about the others.
+
+    SQLAlchemy would take them all for dead: also one that is being opened at that moment, which it closes in order to
+    open it anew. That costs another journey, and where an opened connection is handed to it, a closed one comes again.
+    """
+
+    def alone(context: ExceptionContext) -> None:
+        context.invalidate_pool_on_disconnect = False
+
+    event.listen(engine, "handle_error", alone)
+    return engine
 
 
 class Connections:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -9,12 +10,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 
+from pymysql.err import MySQLError
 from sqlalchemy import Connection, Engine, create_engine, update
 from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
 from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, open_for_jobs, run
@@ -47,7 +50,9 @@ def _engine_for(*, database: str, is_mariadb: bool) -> Engine:  # noqa: ARG001
     believes it from then on.
     """
     # Nothing is undone when a connection is closed: its end undoes all, and one that was cut off could only complain.
-    return create_engine("mysql+pymysql://", creator=_opened.get, poolclass=NullPool, pool_reset_on_return=None)
+    return each_for_itself(
+        create_engine("mysql+pymysql://", creator=_opened.get, poolclass=NullPool, pool_reset_on_return=None)
+    )
 
 
 class MysqlStore(SqlStore):
@@ -170,7 +175,8 @@ def _wrapped(driver: BoundedConnection, database: str) -> Connection:
     try:
         return _engine_for(database=database, is_mariadb=driver.is_mariadb).connect()
     except BaseException:
-        driver.close()
+        with contextlib.suppress(MySQLError):  # SQLAlchemy closes what it could not wrap, and twice is an error
+            driver.close()
         raise
     finally:
         _opened.reset(opened)

@@ -20,6 +20,7 @@ from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_leas
 from cronsensus.stores.base import Glance, Share
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks, looking
+from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.postgres import locks as one_statement
@@ -42,7 +43,9 @@ _opening: ContextVar[Callable[[], BoundedConnection]] = ContextVar("cronsensus_o
 @cache
 def _shared_engine() -> Engine:
     """Return the engine behind those of all handles; it only wraps connections that we open ourselves."""
-    return create_engine("postgresql+psycopg://", creator=_open_for_caller, poolclass=NullPool, use_native_hstore=False)
+    return each_for_itself(
+        create_engine("postgresql+psycopg://", creator=_open_for_caller, poolclass=NullPool, use_native_hstore=False)
+    )
 
 
 def _open_for_caller() -> BoundedConnection:

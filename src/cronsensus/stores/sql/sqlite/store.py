@@ -17,6 +17,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.lines import Line
+from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.epoch import turn
@@ -35,7 +36,7 @@ _opening: ContextVar[Callable[[], sqlite3.Connection]] = ContextVar("cronsensus_
 @cache
 def _shared_engine() -> Engine:
     """Return the engine behind those of all handles: a statement that one of them compiled is compiled for all."""
-    return create_engine("sqlite://", creator=_open_for_caller, poolclass=NullPool)
+    return each_for_itself(create_engine("sqlite://", creator=_open_for_caller, poolclass=NullPool))
 
 
 def _open_for_caller() -> sqlite3.Connection:
