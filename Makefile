@@ -39,7 +39,7 @@ far: setup servers ## Run the tests of servers again, 1, 10, 40 and 100 ms away 
 
 faults: setup servers ## Do each fault to real servers for 10 minutes, 10 ms away (about an hour)
 	@CRONSENSUS_TEST_FAR=$(DISTANCE) CRONSENSUS_TEST_FAULT_SECONDS=$(SECONDS) \
-	$(BIN)/python -m pytest -n auto --dist worksteal --timeout $$(($(SECONDS) + 1200)) -rP \
+	$(BIN)/python -m pytest -n auto --timeout $$(($(SECONDS) + 1200)) -rP \
 	tests/faults/test_bad_network.py tests/faults/test_full.py tests/faults/test_nodes_away.py tests/faults/test_server_away.py $(ARGS)
 
 check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs

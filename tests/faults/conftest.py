@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.chaos.cluster import PATIENCE, Cluster
-from tests.faults.watching import LEASE, NAMES
+from tests.faults.watching import LEASE, NAMES, SECONDS
 from tests.servers.fixtures import from_afar, mysql_connection
 from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
@@ -110,7 +110,12 @@ def make_cluster(tmp_path: Path, distance: float) -> Iterator[Callable[..., Clus
 
     def make(url: str, routes: Mapping[str, str] = MappingProxyType({})) -> Cluster:
         cluster = Cluster(
-            tmp_path, f"{LEASE:g}s", "fault_jobs:scheduler", url, apps=HERE, patience=max(PATIENCE, 10 * LEASE)
+            tmp_path,
+            f"{LEASE:g}s",
+            "fault_jobs:scheduler",
+            url,
+            apps=HERE,
+            patience=PATIENCE * (5 if SECONDS else max(1, LEASE / 6)),
         )
         made.append(cluster)
         for name in NAMES:

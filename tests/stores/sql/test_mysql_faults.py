@@ -671,7 +671,7 @@ def test_a_connection_that_is_cut_while_another_is_being_opened_does_not_close_t
 
     def meanwhile() -> Any:
         if not first.invalidated:
-            driver_of(first)._force_close()
+            driver_of(first).close()
             with pytest.raises(InterfaceError):
                 first.exec_driver_sql("SELECT 1")
         return told()
@@ -689,7 +689,7 @@ def test_a_connection_that_is_cut_before_it_can_be_used_is_told_as_such(mysql_ur
 
     def cut_at_once(url: Any, **options: Any) -> driver.BoundedConnection:
         opened = driver.open_connection(url, **options)
-        opened._force_close()
+        opened.close()
         return opened
 
     monkeypatch.setattr(store_of_mysql, "open_connection", cut_at_once)
