@@ -17,7 +17,7 @@ TIMES = {"postgres": 5.0, "redis": 1.5}
 """How many times the fastest peer ours has to reach."""
 HIGHEST = 512
 """The search for a peer's best concurrency ends there."""
-PATIENCE = 40.0, 120.0
+PATIENCE = 60.0, 120.0
 """Seconds to wait for a peer in that search, where a concurrency may be more than the server can bear, and after it."""
 
 
