@@ -309,6 +309,20 @@ def test_a_master_that_forgot_gets_the_lock_back_for_no_longer_than_it_lasts(thr
     assert until(lambda: three.holders() == [None] * 3)
 
 
+def test_just_a_majority_has_a_holder_and_less_has_none(three):
+    for votes, holders in ((1, 0), (2, 1), (3, 1)):
+        for place, client in enumerate(three.clients):
+            client.set(three.place, "somebody" if place < votes else f"another {place}")
+        assert three.gate.holders("name") == holders
+
+
+def test_what_was_given_back_is_renewed_no_more(three):
+    with three.lock:
+        (renewal,) = three.gate._renewals.values()
+    assert not three.gate._renewals
+    assert renewal.action is None  # cancelled
+
+
 def until(there: Callable[[], bool]) -> bool:
     """Wait for what the slower masters do after a majority has answered."""
     deadline = time.monotonic() + PATIENCE
