@@ -37,6 +37,7 @@ BUDGET = {
     "claim one": 6,  # session and priorities, due entries, their jobs, tokens, start, lease
     "claim a hundred": 6,
     "claim of a limited job": 8,  # how many of it run
+    "claim behind a long line": 8,  # a second page, which leaves the line out, however long it is, and its jobs
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
@@ -51,6 +52,7 @@ BUDGET = {
     "enqueue a hundred": 3,
     "lock": 6,  # how many hold it and the smallest limit; the places; insert; the places again; the token; take
     "lock that is held": 1,
+    "lock that is overdue": 4,  # the look; the places; the token; take
     "extend": 1,
     "unlock": 1,
     "put, all the same": 2,
@@ -162,6 +164,25 @@ def test_claiming(store, counter):
         assert len(store.claim("s1", 1, {"f"}, lease=LEASE)) == 1
 
 
+def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counter, clock):
+    line = JobSpec(
+        name="line",
+        function="f",
+        trigger=every("1s", start=START),
+        policies=Policies(overlap="queue", catch_up="all"),
+    )
+    store.put_jobs([line], release="r1")
+    clock.advance(timedelta(seconds=300))
+    store.open_session(a_session("s2"), lease=LEASE)
+    (waiting,) = (job for job in store.due().jobs if job.spec.name == "line")
+    made = plan(waiting, store.now())
+    assert len(made.occurrences) > 200
+    assert store.fire([made]) == [True]
+    store.enqueue([Item(job="queue")])
+    with counter.within("claim behind a long line"):
+        assert [claim.job for claim in store.claim("s2", 2, {"f"}, lease=LEASE)] == ["line", "queue"]
+
+
 def test_ending(store, counter):
     store.enqueue([Item(job="queue") for _ in range(105)])
     claims = store.claim("s1", 105, {"f"}, lease=LEASE)
@@ -185,7 +206,7 @@ def test_ending(store, counter):
         assert store.release(claims[103:105]) == [True, True]
 
 
-def test_sessions_and_locks(store, counter):
+def test_sessions_and_locks(store, counter, clock):
     with counter.within("renew"):
         assert store.renew("s1", lease=LEASE).alive
     with counter.within("reclaim, nobody dead"):
@@ -198,6 +219,10 @@ def test_sessions_and_locks(store, counter):
         assert store.extend(grant, ttl=LEASE)
     with counter.within("unlock"):
         assert store.unlock(grant)
+    assert store.lock("name", "me", ttl=LEASE)
+    clock.advance(LEASE)
+    with counter.within("lock that is overdue"):
+        assert store.lock("name", "you", ttl=LEASE)
 
 
 def test_defining_and_enqueueing(store, counter):
