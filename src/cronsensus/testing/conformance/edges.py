@@ -13,7 +13,7 @@ from cronsensus.model.occurrence import Claim, Item, Note, Outcome
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, SECOND, Scene
+from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, Scene, minute
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -96,6 +96,37 @@ class Edges(Scene):
         self.queue(max_crashes=1)
         assert [State.PENDING] == [taken.became for taken in self.store.close_session("s2")]
         assert 1 == self.look(claim).crashes
+
+    def test_who_asked_first_for_a_run_to_stop_is_whose_reason_stays(self) -> None:
+        self.define(self.job(overlap="cancel_previous"))
+        self.session(lease=HOUR)
+        self.fire(minute(1))
+        self.clock.advance(MINUTE)
+        claim = self.take(lease=HOUR)
+        self.store.cancel(claim.id, by="ann", why="enough")
+        asked = self.store.renew("s1", lease=HOUR).cancel[claim.id]
+        assert "enough" in asked
+        self.fire(minute(2), cancel_previous=True)
+        assert {claim.id: asked} == self.store.renew("s1", lease=HOUR).cancel
+
+    def test_a_plan_that_cancels_the_earlier_ones_cancels_none_of_another_job(self) -> None:
+        self.define(*(self.job(name, overlap="cancel_previous") for name in ("job", "runs", "waits")))
+        self.session(lease=HOUR)
+        self.fire(minute(1), job="runs")
+        self.clock.advance(MINUTE)
+        claim = self.take(lease=HOUR)
+        self.fire(minute(1), job="waits")
+        self.fire(minute(2), cancel_previous=True)
+        assert [State.PENDING] == [one.state for one in self.all(job="waits")]
+        assert State.RUNNING is self.look(claim).state
+        assert {} == self.store.renew("s1", lease=HOUR).cancel
+
+    def test_a_job_that_was_paused_when_it_was_retired_is_not_counted_as_paused(self) -> None:
+        self.define()
+        self.store.pause("job", by="ann", why="")
+        assert 1 == self.store.counts().paused
+        self.store.retire("job", by="ann", why="")
+        assert 0 == self.store.counts().paused
 
     # --- the same names -----------------------------------------------------------------------------------------------
 
