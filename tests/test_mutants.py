@@ -9,6 +9,9 @@ from types import ModuleType
 
 import pytest
 
+from tests.mutating.changes import mutants_of
+from tests.mutating.reach import places
+
 ROOT = Path(__file__).parent.parent
 
 CODE = """
@@ -65,6 +68,29 @@ def test_each_mutant_of_the_safety_code_is_a_program_that_differs(mutants: Modul
 
 
 def test_all_files_that_are_named_are_there_and_so_are_their_tests(mutants: ModuleType):
-    for pattern, tests in mutants.SAFETY.items():
+    for pattern in mutants.SAFETY:
         assert list((ROOT / mutants.SRC).glob(pattern)), pattern
-        assert [one for one in tests if not (ROOT / one).exists()] == []
+        for place in [*mutants.tests_of(pattern), *mutants.later_of(pattern)]:
+            assert list(ROOT.glob(place.partition("::")[0])), place
+
+
+def test_each_mutant_that_is_argued_to_be_an_equivalent_is_still_made(mutants: ModuleType):
+    made = set()
+    for file in {name.partition(":")[0] for name in mutants.ARGUED}:
+        made |= {one.name for one in mutants.mutants_of(file, (ROOT / mutants.SRC / file).read_text(encoding="utf-8"))}
+    assert set(mutants.ARGUED) <= made
+
+
+def test_a_mutant_of_what_is_made_once_is_carried_out_where_its_name_is_used(tmp_path: Path):
+    text = "A = 1 < 2\n_B = (A, 1)\n\n\ndef f(x):\n    if x:\n        return _B\n    return x < 3\n"
+    (tmp_path / "x.py").write_text(text)
+    (tmp_path / "y.py").write_text("from x import A\n\n\ndef g():\n    return A\n")
+    made = mutants_of("x.py", text)
+    assert {one.now: places(one, tmp_path) for one in made} == {
+        "1 <= 2": {("x.py", 7), ("y.py", 5)},
+        "x <= 3": {("x.py", 8)},
+    }
+
+
+def test_a_share_is_told_with_its_bounds(mutants: ModuleType):
+    assert mutants.told(190, 200).startswith("190 of 200 mutants killed: 95.0% (95 % interval 91.0% to 97.3%)")

@@ -1,0 +1,154 @@
+"""What is changed into what: one place of a file at a time."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A place in a file, and the text that takes the place of what stands there."""
+
+    file: str
+    start: int
+    end: int
+    was: str
+    now: str
+    line: int
+    place: str = ""
+    """The function in which it stands, or of Lua its line."""
+
+    @property
+    def name(self) -> str:
+        """Where what is changed into what, without the number of the line, which moves."""
+        return f"{self.file}: {self.place}: {' '.join(self.was.split())} → {' '.join(self.now.split()) or 'nothing'}"
+
+    def applied(self, text: str) -> str:
+        """Return the file's text with the change in it."""
+        if text[self.start : self.end] != self.was:
+            raise ValueError(f"{self.file} is not as it was")
+        return text[: self.start] + self.now + text[self.end :]
+
+
+# --- what is changed into what --------------------------------------------------------------------------------------
+
+_COMPARED: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
+}  # fmt: skip
+_CONJOINED = {"where", "and_", "or_"}
+_UNSAFE = {"with_for_update"}
+_TALK = re.compile(r"^(_log|log|message)\b")
+
+
+def mutants_of(file: str, text: str) -> list[Mutant]:
+    """Return the mutants of a file, in the order of its lines."""
+    make = _of_lua if file.endswith(".lua") else _of_python
+    return sorted(set(make(file, text)), key=lambda one: (one.start, one.end, one.now))
+
+
+def _of_python(file: str, text: str) -> Iterator[Mutant]:
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    lines = text.splitlines()
+
+    def at(line: int, column: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    def source(node: ast.expr) -> str:
+        return ast.get_source_segment(text, node) or ""
+
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.expr, ast.stmt)):
+            start = at(node.lineno, node.col_offset)
+            end = at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+            for now in (*_of_condition(node, source), *_of_call(node, source)):
+                yield Mutant(file, start, end, text[start:end], now, node.lineno, _holder(tree, node.lineno))
+
+
+def _holder(tree: ast.Module, line: int) -> str:
+    """Return the names of the classes and functions around a line, or of what is set there."""
+    names: list[str] = []
+    todo: list[ast.stmt] = tree.body
+    while node := next((one for one in todo if one.lineno <= line <= (one.end_lineno or one.lineno)), None):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.append(name)
+                todo = node.body
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.append(name)
+                break
+            case _:
+                break
+    return ".".join(names)
+
+
+def _of_condition(node: ast.AST, source: Callable[[ast.expr], str]) -> Iterator[str]:
+    """Return what may stand in the place of a comparison, a conjunction, a negation."""
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
+            yield f"{source(left)} {_COMPARED[type(op)][1]} {source(right)}"
+        case ast.BoolOp(values=values):
+            word = " and " if isinstance(node.op, ast.And) else " or "
+            for index in range(len(values)):
+                yield "(" + word.join(source(one) for place, one in enumerate(values) if place != index) + ")"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield f"bool({source(operand)})"
+        case _:
+            pass
+
+
+def _of_call(node: ast.AST, source: Callable[[ast.expr], str]) -> Iterator[str]:
+    """Return what may stand in the place of a call: without one of its conditions, without its lock, or nothing."""
+    match node:
+        case ast.Call(func=func, args=args) if len(args) > 1 and _name(func) in _CONJOINED:
+            for index in range(len(args)):
+                rest = ", ".join(source(one) for place, one in enumerate(args) if place != index)
+                yield f"{source(func)}({rest})"
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _UNSAFE:
+            yield source(value)
+        case ast.Call(func=ast.Name(id="max" | "min"), args=[first, *others], keywords=[]) if others:
+            yield source(first)
+            yield source(others[-1])
+        case ast.Expr(value=ast.Call() as call) if not _TALK.match(source(call)):
+            yield "pass"
+        case _:
+            pass
+
+
+def _name(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+
+
+_LUA = (
+    (re.compile(r" == "), (" ~= ",)),
+    (re.compile(r" ~= "), (" == ",)),
+    (re.compile(r" < "), (" <= ",)),
+    (re.compile(r" <= "), (" < ",)),
+    (re.compile(r" > "), (" >= ",)),
+    (re.compile(r" >= "), (" > ",)),
+    (re.compile(r" and "), (" or ",)),
+    (re.compile(r" or "), (" and ",)),
+    (re.compile(r"\bnot "), ("",)),
+    (re.compile(r"^ +(?:call|close|put_back|take_over|record_run)\((?:[^()]|\([^()]*\))*\)$", re.MULTILINE), ("",)),
+)
+
+
+def _of_lua(file: str, text: str) -> Iterator[Mutant]:
+    for pattern, others in _LUA:
+        for found in pattern.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            if text[: found.start()].rpartition("\n")[2].lstrip().startswith("--"):
+                continue
+            place = text.splitlines()[line - 1]
+            column = found.start() - text.rfind("\n", 0, found.start()) - 1
+            for now in others:
+                yield Mutant(
+                    file, found.start(), found.end(), found[0], now, line, f"{place[:column]}⟨⟩{place[column:]}".strip()
+                )

@@ -1,0 +1,159 @@
+"""The files that are mutated, the tests that are to notice, and the mutants that are argued to be equivalents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatch
+
+STORES = ["tests/stores/test_sqlite.py", "tests/stores/sql/test_transacting.py", "tests/stores/sql/test_statements.py"]
+REDIS = ["tests/stores/test_redis.py"]
+LOCKS = [
+    "tests/lock/test_lock.py",
+    "tests/lock/test_files.py",
+    "tests/lock/test_redlock.py",
+    "tests/lock/test_set.py",
+    "tests/lock/test_limits.py",
+    "tests/lock/test_ownership.py",
+    "tests/lock/test_trust.py",
+    "tests/lock/test_statements.py",
+    "tests/lock/test_lost_answers.py",
+    "tests/lock/test_lost_store.py",
+    "tests/lock/test_waiting.py",
+    "tests/lock/test_bad_input.py",
+    "tests/lock/test_as_in_redis_py.py",
+]
+ONCE = [
+    "tests/once/test_once.py",
+    "tests/once/test_keys.py",
+    "tests/once/test_keeping.py",
+    "tests/once/test_payloads.py",
+    "tests/once/test_forgotten.py",
+    "tests/once/test_bad_input.py",
+    "tests/once/test_typed_results.py",
+    "tests/once/test_waiting.py",
+    "tests/once/test_lost_answers.py",
+    "tests/once/test_trouble_with_the_session.py",
+]
+NODE = [
+    "tests/node/test_*",
+    "tests/test_node.py",
+    "tests/test_node_crank.py",
+    "tests/test_node_faults.py",
+    "tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[0]",
+    "tests/simulation/test_simulation.py::test_no_promise_is_broken_in_any_night[50]",
+]
+SAFETY: dict[str, list[str]] = {
+    "stores/sql/sessions.py": STORES,
+    "stores/sql/finishing.py": STORES,
+    "stores/sql/completing.py": [*STORES, "tests/node/test_transactions.py"],
+    "stores/sql/claiming.py": STORES,
+    "stores/sql/choosing.py": STORES,
+    "stores/sql/firing.py": STORES,
+    "stores/sql/acquiring.py": STORES,
+    "stores/sql/locks.py": STORES,
+    "stores/sql/transaction.py": STORES,
+    **{
+        f"stores/redis/lua/{name}.lua": REDIS
+        for name in (
+            "choosing",
+            "ending",
+            "firing",
+            "locks",
+            "retiring",
+            "sessions",
+            "starting",
+            "tokens",
+            "verbs/acquire",
+            "verbs/claim",
+            "verbs/close_session",
+            "verbs/define",
+            "verbs/enqueue",
+            "verbs/extend",
+            "verbs/finish",
+            "verbs/fire_and_claim",
+            "verbs/lock",
+            "verbs/note",
+            "verbs/open_session",
+            "verbs/prune",
+            "verbs/reclaim",
+            "verbs/release",
+            "verbs/renew",
+            "verbs/unlock",
+        )
+    },
+    "lock/redlock.py": LOCKS,
+    "lock/in_files.py": LOCKS,
+    "lock/lease.py": LOCKS,
+    "once/claims.py": ONCE,
+    "once/winning.py": ONCE,
+    "node/lease.py": NODE,
+    "node/evidence.py": NODE,
+    "node/care.py": NODE,
+    "node/claiming.py": NODE,
+    "node/holding.py": NODE,
+    "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
+    "triggers/dst.py": ["tests/triggers/*"],
+}
+"""Files in which a mistake may lose or double a run, and the tests that are to notice: patterns of their names."""
+
+LATER: dict[str, list[str]] = {
+    "stores/sql/*": [
+        "tests/stores/sql/test_sqlite_faults.py",
+        "tests/stores/sql/test_many_guests.py",
+        "tests/stores/sql/test_query_plans.py",
+        "tests/stores/poison/test_sqlite.py",
+        "tests/stores/sql/test_postgres_races.py",
+        "tests/stores/sql/test_standing_still.py",
+        "tests/stores/sql/test_growth.py",
+        "tests/stores/test_postgres.py",
+        "tests/stores/test_mysql.py",
+    ],
+    "stores/redis/*": ["tests/stores/poison/test_redis.py", "tests/stores/redis"],
+    "lock/*": ["tests/lock"],
+    "once/*": ["tests/once"],
+    "node/*": ["tests/simulation/test_simulation.py", "tests/simulation/test_forgetting.py"],
+    "planning.py": ["tests/stores/test_memory.py"],
+}
+"""Tests that take minutes, and so are asked only about what the others let live (``--thorough``)."""
+
+ARGUED: dict[str, str] = {
+    "stores/sql/locks.py: _is_overdue: not row.held and row.session is not None → (not row.held)": (
+        "a lock without a session locks no row of a session, and is read again: one more look, the same answer"
+    ),
+    "stores/sql/finishing.py: _repeated: row is not None and became is not None and became[0] == outcome.token → "
+    "(became is not None and became[0] == outcome.token)": "only what has a row became something in this call",
+    "stores/redis/lua/starting.lua: if tonumber(row.due)⟨⟩ > now then: > → >=": (
+        "what is due in this very microsecond begins now either way"
+    ),
+    "stores/redis/lua/starting.lua: if attempt⟨⟩ > 1 then: > → >=": (
+        "what a first attempt has not is deleted: nothing"
+    ),
+    "stores/redis/lua/sessions.lua: known = known + (lease_end and 1⟨⟩ or 0): or → and": (
+        "where not all open sessions seem to be known, the longer way is gone, to the same ones"
+    ),
+    "stores/redis/lua/verbs/prune.lua: if not horizon or tonumber(time)⟨⟩ > tonumber(horizon) then: > → >=": (
+        "the same number is written again"
+    ),
+    "stores/redis/lua/verbs/prune.lua: if done and deleted⟨⟩ < limit then: < → <=": (
+        "where nothing is left of the limit, LIMIT 0 0 finds nothing"
+    ),
+    "stores/redis/lua/verbs/prune.lua: if done⟨⟩ and deleted < limit then: and → or": (
+        "ranges that are old enough go in this call and not in a later one; none goes beyond the limit"
+    ),
+}
+"""``file: place: what → into what`` of mutants that are equivalents, and why."""
+
+
+def tests_of(file: str) -> list[str]:
+    """Return the tests that are to notice a change of this file: patterns of files, and names of single tests."""
+    return next(tests for pattern, tests in SAFETY.items() if fnmatch(file, pattern))
+
+
+def later_of(file: str) -> list[str]:
+    """Return the tests that are asked when those let a change live."""
+    return next((tests for pattern, tests in LATER.items() if fnmatch(file, pattern)), [])
+
+
+def is_among(test: str, places: Sequence[str]) -> bool:
+    """Whether a test is named by one of the patterns."""
+    return any(test == place or fnmatch(test.partition("::")[0], place) for place in places)
