@@ -12,7 +12,7 @@ fault               what the node sees, and what the store did
 ``late``            an error after a while; it is done some time after that
 ``slow``            the answer, late; it was done at once, or late (as behind a lock)
 ``freeze``          as ``slow``, and the whole process stood still
-``crash``           nothing: the process is gone, before or after it was done
+``crash``           nothing: the process is gone; it was done, or is done some time after that, or never
 ``linger``          the answer, a little late, at every verb, so that others come in between: also somebody who
                     changes what a plan rests on
 ==================  ===================================================================================

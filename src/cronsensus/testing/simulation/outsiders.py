@@ -117,7 +117,9 @@ class Outsider:
 
     def _every(self, while_: timedelta, act: Callable[[], None]) -> None:
         def go() -> None:
-            self._look()
+            # Nothing tells a program that it stood still: now and then it acts before it asks.
+            if act != self._act or self.stage.rng.random() < 0.5:
+                self._look()
             act()
             self.later(int(while_.total_seconds() * SECOND * self.stage.rng.uniform(0.5, 1)), go)
 

@@ -83,7 +83,7 @@ class _Request:
                 self.commit()
                 raise StoreUnavailable("simulated: the answer is lost")
             case "crash":
-                return self._crash()
+                return self._crash(micros)
             case "hang":
                 return self._give_up_after(micros)
             case "hang_lost":
@@ -114,9 +114,13 @@ class _Request:
         self.crank.suspend(micros)
         raise StoreBusy("simulated: no answer in time")
 
-    def _crash(self) -> NoReturn:
-        if self.world.rng.random() < 0.5:
+    def _crash(self, micros: int) -> NoReturn:
+        world, draw = self.world, self.world.rng.random()
+        if draw < 0.5:
             self.commit()
+        elif draw < 0.8:
+            # It was sent, and waits behind something: it comes when others may have buried its node.
+            world.after(micros, lambda: world.commit_late(self.crank.name, self.verb, self.args, self.kwargs))
         self.crank.node.crash()
         raise Crashed
 
