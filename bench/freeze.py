@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 
@@ -39,6 +40,8 @@ def bench(places: Places, options: Options) -> list[Row]:
         where = OccurrenceFilter(states=(State.SUCCEEDED,))
         wait_until(lambda: len(nodes.store.occurrences(where)) == 2, 30, "both to succeed")
         wait_until(lambda: len({one.id for one in nodes.store.sessions()} - sessions_before) == 2, 30, "a new session")
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: any(line[0] == "cancelled-lease-lost" for line in nodes.lines()), 10, "the async run")
         results = [run for one in nodes.store.occurrences(where) for run in nodes.store.runs(one.id)]
         cancelled = [line for line in nodes.lines() if line[0] == "cancelled-lease-lost"]
     accepted = [run for run in results if run.end == "succeeded"]
