@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronsensus import InvalidOption, Scheduler, any_of, at, cron, every
+from cronsensus import InvalidOption, InvalidTrigger, Scheduler, any_of, at, cron, every
 from cronsensus.config import load_settings
 from cronsensus.model.occurrence import OccurrenceFilter
 
@@ -39,6 +39,30 @@ def test_two_zones_that_contradict_are_refused():
 def test_intervals_and_instants_have_no_zone():
     for trigger in (every("1d"), at("2027-01-01T00:00:00Z")):
         assert declared(Scheduler("memory://", tz=SHANGHAI), trigger) == trigger
+
+
+def test_texts_without_an_offset_are_of_the_schedulers_zone():
+    scheduler = Scheduler("memory://", tz=SHANGHAI)
+    assert declared(scheduler, at("2026-12-01 09:00")) == at("2026-12-01T09:00:00+08:00")
+    bounds = {"start": "2026-12-01T09:00", "end": "2026-12-02 09:00:30"}
+    aware = {"start": "2026-12-01T09:00+08:00", "end": "2026-12-02T09:00:30+08:00"}
+    assert declared(Scheduler("memory://", tz=SHANGHAI), every("1h", **bounds)) == every("1h", **aware)
+    daily = declared(Scheduler("memory://", tz=SHANGHAI), cron("0 9 * * *", **bounds))
+    assert daily == cron("0 9 * * *", tz=SHANGHAI, **aware)
+    assert declared(Scheduler("memory://"), at("2026-12-01 09:00")) == at("2026-12-01T09:00:00Z")
+
+
+def test_bounds_of_a_trigger_that_names_its_zone_are_of_that_zone():
+    trigger = cron("0 9 * * *", tz="Europe/Paris", start="2026-12-01 09:00")
+    assert trigger == cron("0 9 * * *", tz="Europe/Paris", start="2026-12-01T09:00+01:00")
+    assert declared(Scheduler("memory://", tz=SHANGHAI), trigger) == trigger
+
+
+def test_a_text_that_no_clock_of_the_zone_shows_is_refused_and_the_first_of_two_is_taken():
+    paris = Scheduler("memory://", tz="Europe/Paris")
+    with pytest.raises(InvalidTrigger, match=r"instant='2026-03-29 02:30:00' does not exist in Europe/Paris"):
+        _ = declared(paris, at("2026-03-29 02:30"))
+    assert declared(Scheduler("memory://", tz="Europe/Paris"), at("2026-10-25 02:30")) == at("2026-10-25T00:30:00Z")
 
 
 def test_each_part_of_a_union_takes_it_for_itself():

@@ -23,6 +23,16 @@ def test_an_expression_needs_neither_a_store_nor_an_application(command: Command
     assert [line[:20] for line in lines[2:]] == ["2026-11-23 09:00:00Z", "2026-11-24 09:00:00Z", "2026-11-25 09:00:00Z"]
 
 
+def test_an_expression_that_names_no_zone_is_of_the_one_that_is_set(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONSENSUS_TZ", "Asia/Shanghai")
+    answer = command("next", "0 9 * * *", "-n", "1", "--from", "2026-11-20T12:00:00Z")
+    assert "2026-11-21 01:00:00Z" in answer.out
+    answer = command("next", "0 9 * * *", "-n", "1", "--from", "2026-11-20T12:00:00Z", "--tz", "UTC")
+    assert "2026-11-21 09:00:00Z" in answer.out
+
+
 def test_local_times_stand_beside_utc_and_a_missing_time_has_a_note(command: Command) -> None:
     answer = command("next", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2027-03-27", "-n", "3")
     assert "Sat 2027-03-27 02:30:00 +01:00  2027-03-27 01:30:00Z" in answer.out

@@ -23,7 +23,7 @@ from cronsensus.triggers.zones import load_zone
 
 @click.command(cls=Command)
 @click.argument("words", nargs=-1, required=True, metavar='"CRON"|JOB', shell_complete=complete_job)
-@click.option("--tz", metavar="ZONE", help="Time zone of the expression (default: UTC).")
+@click.option("--tz", metavar="ZONE", help="Time zone of the expression (default: the setting tz).")
 @click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
 def explain(words: tuple[str, ...], tz: str | None, dst: str | None) -> None:
     """Say in words when an expression fires, and what the coming clock changes do to it.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronsensus.cli.app import application, complete_job, opened_store
+from cronsensus.cli.app import application, complete_job, opened_store, settings
 from cronsensus.cli.clock_changes import changes, crons, effect, note, zone_of
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.find import require_job
@@ -48,7 +48,7 @@ def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
     if text.lstrip().startswith("@") or len(fields) >= 5:
-        return Target(cron(text, tz="UTC" if tz is None else tz, dst=dst or "cron"))  # type: ignore[arg-type]
+        return Target(cron(text, tz=settings().tz if tz is None else tz, dst=dst or "cron"))  # type: ignore[arg-type]
     if len(fields) != 1:
         raise InvalidTrigger(
             f'{text!r} is neither a job\'s name nor a cron expression; write five fields: "0 9 * * MON-FRI"'
@@ -125,7 +125,9 @@ def print_times(output: Output, rows: list[dict[str, Any]], zone: tzinfo, now: d
 @click.option(
     "-n", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many times to show."
 )
-@click.option("--tz", metavar="ZONE", help="Time zone of the expression (default: UTC), or to show a job's times in.")
+@click.option(
+    "--tz", metavar="ZONE", help="Zone of the expression (default: the setting tz), or to show a job's times in."
+)
 @click.option("--dst", type=click.Choice(["cron", "both", "skip"]), help="What the expression does at clock changes.")
 @click.option("--from", "start", metavar="TIME", help="Where to begin (default: now).")
 def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, start: str | None) -> None:

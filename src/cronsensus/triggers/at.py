@@ -9,7 +9,7 @@ from typing import Any
 from cronsensus.durations import Duration
 from cronsensus.instants import as_utc, format_instant
 from cronsensus.triggers.base import Trigger
-from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_instant
+from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, read_given, walls_of
 from cronsensus.triggers.options import options_told
 
 
@@ -47,10 +47,15 @@ def at(instant: datetime | str, *, jitter: Duration = 0) -> Trigger:
         'once at 2026-11-20T13:00:00Z'
 
     Args:
-        instant: an aware datetime, or ISO 8601 text with an offset.
+        instant: an aware datetime, or ISO 8601 text. Text without an offset is of the ``tz`` of the scheduler that
+            gets the trigger, which is UTC unless it says otherwise.
         jitter: the run may be started up to this much later.
 
     Raises:
         InvalidTrigger: ``instant`` is naive or cannot be read.
     """
-    return At(instant=read_instant(instant, "instant"), jitter=read_duration(jitter, "jitter"))
+    return At(
+        instant=read_given(instant, "instant"),
+        jitter=read_duration(jitter, "jitter"),
+        walls=walls_of(instant=instant),
+    )

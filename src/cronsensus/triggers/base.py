@@ -16,6 +16,7 @@ from cronsensus.durations import Duration
 from cronsensus.errors import InvalidTrigger
 from cronsensus.instants import as_utc, to_micros
 from cronsensus.triggers.bounds import bounds_in_words, bounds_to_json, read_duration, shown
+from cronsensus.triggers.zones import at_wall
 
 ZERO = timedelta(0)
 _MICROSECOND = timedelta(microseconds=1)
@@ -33,6 +34,9 @@ class Trigger(ABC):
 
     jitter: timedelta = ZERO
     """How much later than its nominal time a run may be started, to spread the load. Nominal times do not change."""
+
+    walls: tuple[str, ...] = ()
+    """Which of its instants were given as text without a zone. They are of UTC until ``in_zone`` says of which."""
 
     @abstractmethod
     def next_after(self, instant: datetime) -> datetime | None:
@@ -97,9 +101,19 @@ class Trigger(ABC):
                 return count
         return None
 
-    def in_zone(self, zone: str) -> Trigger:  # noqa: ARG002 - most kinds have none
-        """Return the trigger with ``zone`` wherever it goes by a wall clock and names no zone of its own."""
-        return self
+    def in_zone(self, zone: str) -> Trigger:
+        """Return the trigger with ``zone`` wherever it goes by a wall clock and names no zone of its own.
+
+        Raises:
+            InvalidTrigger: one of its times does not exist there, or its end is then before its start.
+        """
+        if not self.walls:
+            return self
+        given: dict[str, Any] = {name: at_wall(getattr(self, name), zone, name) for name in self.walls}
+        start, end = (given.get(name, getattr(self, name, None)) for name in ("start", "end"))
+        if start is not None and end is not None and end < start:
+            raise InvalidTrigger(f"end={end.isoformat()} is before start={start.isoformat()}; write a later end")
+        return replace(self, **given, walls=())
 
     def delay_for(self, job: str, scheduled_for: datetime) -> timedelta:
         """Return by how much ``jitter`` delays this occurrence: 0 or more, less than ``jitter``.

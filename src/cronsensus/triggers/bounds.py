@@ -51,9 +51,29 @@ def read_instant(value: object, what: str) -> datetime:
     return from_micros(to_micros(instant))  # also turns a subclass of datetime into a plain one
 
 
+def names_no_zone(value: object) -> bool:
+    """Whether ``value`` is text of a date and a time of day without an offset, such as ``2026-12-01 09:00``."""
+    if not isinstance(value, str) or len(value) > _LONGEST_INSTANT or ":" not in value:
+        return False
+    try:
+        return datetime.fromisoformat(value).tzinfo is None
+    except ValueError:
+        return False
+
+
+def read_given(value: object, what: str) -> datetime:
+    """Return ``read_instant(value)``; text that names no zone is read as if it were of UTC."""
+    return read_instant(f"{value}+00:00" if names_no_zone(value) else value, what)
+
+
+def walls_of(**values: object) -> tuple[str, ...]:
+    """Return the names of the values that are texts without a zone."""
+    return tuple(name for name, value in values.items() if names_no_zone(value))
+
+
 def read_optional_instant(value: object, what: str) -> datetime | None:
-    """Return ``read_instant(value)``, or None for None."""
-    return None if value is None else read_instant(value, what)
+    """Return ``read_given(value)``, or None for None."""
+    return None if value is None else read_given(value, what)
 
 
 def read_duration(value: Duration, what: str) -> timedelta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
 
 from cronsensus.durations import Duration
@@ -20,6 +20,7 @@ from cronsensus.triggers.bounds import (
     read_duration,
     read_optional_instant,
     shown,
+    walls_of,
 )
 from cronsensus.triggers.dst import ZonedClock
 from cronsensus.triggers.fields import read_cron
@@ -81,7 +82,8 @@ class Cron(Trigger):
 
     def in_zone(self, zone: str) -> Trigger:
         """Return itself if it names a zone, else the same in ``zone``."""
-        return self if self.names_zone else replace(self, tz=zone, names_zone=True)
+        here = self if self.names_zone else replace(self, tz=zone, names_zone=True)
+        return super(Cron, here).in_zone(here.tz)
 
     def describe(self) -> str:
         """Return the expression in words, with the zone."""
@@ -149,7 +151,7 @@ def cron(
         tz: an IANA name or a ZoneInfo. Defaults to the ``tz`` of the scheduler that gets the trigger, which is UTC
             unless it says otherwise. ``TZ=Europe/Paris`` before the expression says the same.
         dst: see the table.
-        start: no nominal time is before it.
+        start: no nominal time is before it. Text without an offset, here and in ``end``, is of the trigger's zone.
         end: no nominal time is after it; one at ``end`` itself counts.
         jitter: a run may be started up to this much later than its nominal time.
 
@@ -169,7 +171,10 @@ def cron(
         start=read_optional_instant(start, "start"),
         end=read_optional_instant(end, "end"),
         jitter=read_duration(jitter, "jitter"),
+        walls=walls_of(start=start, end=end),
     )
+    if trigger.names_zone:
+        trigger = cast("Cron", trigger.in_zone(trigger.tz))
     if trigger.next_after(FIRST - _SECOND) is None:
         raise InvalidTrigger(f"cron expression {shown(expression)} never fires {_when(trigger)}; write other bounds")
     return trigger

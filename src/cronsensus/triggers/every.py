@@ -15,8 +15,9 @@ from cronsensus.triggers.bounds import (
     bounds_in_words,
     bounds_to_json,
     read_duration,
-    read_instant,
+    read_given,
     read_optional_instant,
+    walls_of,
 )
 from cronsensus.triggers.options import options_told
 from cronsensus.triggers.words import interval_in_words
@@ -102,7 +103,8 @@ def every(
 
     Args:
         interval: one millisecond or more.
-        start: the anchor and first nominal time. Defaults to 1970-01-01T00:00:00Z.
+        start: the anchor and first nominal time. Defaults to 1970-01-01T00:00:00Z. Text without an offset, here and in
+            ``end``, is of the ``tz`` of the scheduler that gets the trigger.
         end: the last moment that may be a nominal time, itself included.
         jitter: a run may be started up to this much later than its nominal time.
 
@@ -112,8 +114,14 @@ def every(
     step = read_duration(interval, "interval")
     if step < _SHORTEST:
         raise InvalidTrigger(f"interval={interval!r} is too short; write 1 millisecond ('1ms') or more")
-    anchor = EPOCH if start is None else read_instant(start, "start")
+    anchor = EPOCH if start is None else read_given(start, "start")
     last = read_optional_instant(end, "end")
     if last is not None and last < anchor:
         raise InvalidTrigger(f"end={end!s} is before start={anchor.isoformat()}, so it never fires; write a later end")
-    return Every(interval=step, start=anchor, end=last, jitter=read_duration(jitter, "jitter"))
+    return Every(
+        interval=step,
+        start=anchor,
+        end=last,
+        jitter=read_duration(jitter, "jitter"),
+        walls=walls_of(start=start, end=end),
+    )

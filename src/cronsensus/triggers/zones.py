@@ -7,7 +7,7 @@ different machines are refused, because two nodes would disagree on the nominal 
 from __future__ import annotations
 
 import re
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -79,6 +79,23 @@ def load_zone(name: str) -> tzinfo:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # a directory such as 'America' is an OSError; all of these mean: no such zone
     raise InvalidTrigger(_unknown(name))
+
+
+def at_wall(shown_as: datetime, zone: str, what: str) -> datetime:
+    """Return the instant at which clocks in ``zone`` show what ``shown_as`` shows in UTC; the first, if it comes twice.
+
+    Raises:
+        InvalidTrigger: they never do, because they are put forward over it.
+    """
+    wall = shown_as.replace(tzinfo=None)
+    rules = load_zone(zone)
+    instant = wall.replace(tzinfo=rules).astimezone(UTC)
+    if instant.astimezone(rules).replace(tzinfo=None) != wall:
+        raise InvalidTrigger(
+            f"{what}={str(wall)!r} does not exist in {zone}, where clocks are put forward over it; write another time, "
+            f"or one with its offset, such as {instant.isoformat()!r}"
+        )
+    return instant
 
 
 def _unknown(name: str) -> str:
