@@ -21,6 +21,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    literal_column,
     or_,
     select,
     update,
@@ -64,7 +65,8 @@ def _with_old_eras(before: ColumnElement[int]) -> Select[tuple[int]]:
     )
     return (
         select(_j.id)
-        .where(_j.namespace == _SPACE, _j.revision > 1, _j.retired_at.is_(None), first < last)
+        .with_hint(jobs, "FORCE INDEX (cronsensus_jobs_redefined)", "mysql")
+        .where(_j.namespace == _SPACE, _j.revision > literal_column("1"), _j.retired_at.is_(None), first < last)
         .order_by(_j.id)
         .limit(AT_ONCE)
     )
@@ -73,6 +75,7 @@ def _with_old_eras(before: ColumnElement[int]) -> Select[tuple[int]]:
 def _old_pauses(before: ColumnElement[int]) -> Select[tuple[int]]:
     return (
         select(_p.id)
+        .prefix_with("STRAIGHT_JOIN", dialect="mysql")  # from the pauses, of which there are few, to their jobs
         .join_from(pauses, jobs, _p.job_id == _j.id)
         .where(_j.namespace == _SPACE, _j.retired_at.is_(None))
         .where(_p.end.is_not(None), _p.end < before, _owes_nothing_until(_p.end))
@@ -85,6 +88,7 @@ _OLD_ERAS = {"kept": _with_old_eras(_KEPT), "before": _with_old_eras(_BEFORE)}
 _OLD_PAUSES = {"kept": _old_pauses(_KEPT), "before": _old_pauses(_BEFORE)}
 _RETIRED = (
     select(_j.id)
+    .with_hint(jobs, "FORCE INDEX (cronsensus_jobs_retired)", "mysql")
     .where(_j.namespace == _SPACE, _j.retired_at.is_not(None), _j.retired_at < _BEFORE, _j.waiting_until.is_(None))
     .where(~exists().where(occurrences.c.job_id == _j.id), ~exists().where(verdicts.c.job_id == _j.id))
     .order_by(_j.id)

@@ -207,6 +207,8 @@ jobs = Table(
         mysql=("namespace", "source", "retired_at", "id"),
     ),
     *_partial("cronsensus_jobs_waiting", "namespace", "waiting_until", where="waiting_until IS NOT NULL"),
+    # Those that have more than one era.
+    *_partial("cronsensus_jobs_redefined", "namespace", "id", where="revision > 1", mysql=("namespace", "revision")),
     *_partial("cronsensus_jobs_retired", "namespace", "retired_at", where="retired_at IS NOT NULL"),
     *_partial("cronsensus_jobs_paused", "namespace", where="paused_at IS NOT NULL", mysql=("namespace", "paused_at")),
     **_TABLE,
