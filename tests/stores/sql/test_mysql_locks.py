@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Item, Named, Outcome
 from cronsensus.model.states import State
-from cronsensus.stores.sql import claiming, finishing, firing, operating, pausing, retiring, sessions
+from cronsensus.stores.sql import acquiring, claiming, finishing, firing, operating, pausing, retiring, sessions
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import run
@@ -112,6 +112,15 @@ def test_finishing_locks_what_was_finished(store, locked):
     claim = store.runs(1)[0]
     outcome = Outcome(id=1, token=claim.token, state=State.SUCCEEDED)
     assert locked(lambda tx: finishing.finish(tx, [outcome])) == {"occurrences": ["a0"]}
+
+
+def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
+    """It looks for what is past its expiry; next to that, in the index, lies what runs."""
+    run = store.runs(1)[0]
+    with store._writing() as tx:
+        acquiring.acquire(tx, "s1", "d", Named(key="new", scheduled_for=None), LEASE, fingerprint=None)
+        outcome = Outcome(id=1, token=run.token, session="s0", state=State.SUCCEEDED)
+        assert other.finish([outcome])[0].accepted
 
 
 def test_a_renewal_locks_its_session(locked):

@@ -13,7 +13,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Named, too_early, too_old
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.choosing import CLAIMED, Choice, read_claimed
-from cronsensus.stores.sql.claiming import expire, start
+from cronsensus.stores.sql.claiming import expire_if_any, start
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
 from cronsensus.stores.sql.occurrencerows import PENDING, insert_absent, new_row
@@ -66,7 +66,7 @@ def acquire(
         refuse_pruned(job, row.horizon, scheduled_for)
         if scheduled_for - from_micros(tx.now) > MOST_IN_FUTURE:
             raise too_early(job, scheduled_for, from_micros(tx.now))
-    expire(tx)
+    expire_if_any(tx)
     if at is not None and not _is_kept_elsewhere(tx, row.id, at):
         return None
     spec = spec_of(tx, row)
