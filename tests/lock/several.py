@@ -19,9 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.lock.places import lock_at
+from tests.servers.distance import patience
 
 WORKERS, LIMIT, ROUNDS = 6, 3, 10
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 
 
 class Files:

@@ -9,8 +9,9 @@ import pytest
 
 from cronsensus import Lock
 from cronsensus.lock import opening
+from tests.servers.distance import patience
 
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 
 Answer = TypeVar("Answer")
 

@@ -16,8 +16,9 @@ from cronsensus import LeaseLost, Lock, NotTheHolder, Run, Scheduler
 from cronsensus.lock import Lease
 from cronsensus.lock.in_store import StoreGate
 from tests.lock.places import lock_at, shortest
+from tests.servers.distance import patience
 
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 TTL = "1h"
 """So long that what is free within ``PATIENCE`` was freed."""
 

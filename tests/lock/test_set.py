@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from tests.servers.distance import patience
+
 ROOT = Path(__file__).parents[2]
 WORKERS = 4
 FREEZES = int(os.environ.get("CRONSENSUS_TEST_FREEZES") or 1)
 FROZEN_FOR = 1.3
 """Seconds; longer than the TTL."""
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 
 
 class Workers:

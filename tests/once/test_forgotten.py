@@ -10,8 +10,9 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.snapshots import restore, take
+from tests.servers.distance import patience
 
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from cronsensus import ConfigurationError, Scheduler, State, StillRunning
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once import held
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
+from tests.servers.distance import patience
 
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 _numbers = itertools.count()
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from cronsensus import InvalidOption, PayloadMismatch, RunFailed, Scheduler
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from tests.servers.distance import patience
 
-PATIENCE = 20.0
+PATIENCE = patience(20.0)
 EAST = timezone(timedelta(hours=1))
 
 

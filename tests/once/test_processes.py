@@ -12,6 +12,7 @@ import pytest
 from cronsensus import Scheduler, State
 from cronsensus.model.occurrence import OccurrenceFilter
 from tests.once.test_once import Effects
+from tests.servers.distance import patience
 from tests.servers.fixtures import with_query
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def run(url: str, kind: str, workers: int, kills: int, seed: int, *, table: str 
     if url.startswith("sqlite"):
         url += "?busy_timeout=60s"
     elif not url.startswith("redis"):
-        url = with_query(url, timeout="60s")
+        url = with_query(url, timeout=f"{patience(60)}s")
     given = [url, kind, str(workers), str(kills), str(seed), table]
     done = subprocess.run(
         [sys.executable, "-m", "tests.once.working", *given],
@@ -37,7 +38,7 @@ def run(url: str, kind: str, workers: int, kills: int, seed: int, *, table: str 
         env={**os.environ, **env},
         # A master has a process group of its own, as whoever starts services gives it one.
         start_new_session=True,
-        timeout=90,
+        timeout=patience(90),
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
@@ -63,7 +64,7 @@ def migrate(url: str) -> None:
     scheduler._close_store()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(patience(120))
 def test_of_fifty_concurrent_callers_one_result_is_recorded(shared_url):
     migrate(shared_url)
     seen = run(shared_url, "once", CALLERS, 4, 1)
@@ -75,7 +76,7 @@ def test_of_fifty_concurrent_callers_one_result_is_recorded(shared_url):
     assert set(said(seen, "begin")) & {str(pid) for pid in seen["killed"]}, "the fault did not bite"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(patience(120))
 def test_of_fifty_concurrent_callers_one_effect_is_committed(sql_url):
     migrate(sql_url)
     effects = Effects(sql_url)
@@ -87,7 +88,7 @@ def test_of_fifty_concurrent_callers_one_effect_is_committed(sql_url):
     effects.drop()
 
 
-@pytest.mark.timeout(90 * ROUNDS)
+@pytest.mark.timeout(patience(90) * ROUNDS)
 def test_of_eight_workers_exactly_one_completes_the_task_in_each_generation(shared_url):
     for generation in range(1, ROUNDS + 1):
         seen = run(shared_url, "wait", WORKERS, 2, generation)
@@ -99,7 +100,7 @@ def test_of_eight_workers_exactly_one_completes_the_task_in_each_generation(shar
         assert len(set(said(seen, "started")) - killed) == WORKERS
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(patience(120))
 def test_those_who_do_not_wait_take_it_over_all_the_same(shared_url):
     """The runner is killed and nobody is started in its place."""
     seen = run(shared_url, "watch", WORKERS, 2, 3)
@@ -107,7 +108,7 @@ def test_those_who_do_not_wait_take_it_over_all_the_same(shared_url):
     assert seen["killed"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(patience(120))
 def test_where_nobody_sees_that_a_process_is_gone_the_key_is_taken_over_after_the_lease(folder):
     url = f"sqlite:///{folder / 'once.db'}"
     migrate(url)

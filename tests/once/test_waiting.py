@@ -9,8 +9,9 @@ import pytest
 from cronsensus import Scheduler, StoreUnavailable
 from cronsensus.lock.waiting import RoomSeat
 from cronsensus.once import winning
+from tests.servers.distance import patience
 
-PATIENCE = 20.0
+PATIENCE = patience(20.0)
 TOO_LATE = 60.0
 
 

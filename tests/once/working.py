@@ -23,8 +23,9 @@ from cronsensus.once import claims as _claims
 from cronsensus.stores import sql as _sql
 from cronsensus.stores.sql.mysql import driver as _mysql
 from cronsensus.stores.sql.postgres import driver as _postgres
+from tests.servers.distance import patience
 
-SECONDS = 60
+SECONDS = round(patience(60))
 IMPORTED = (_claims, _sql)
 # Fifty processes on two processors may pause in the middle of a transaction for longer than a healthy one does.
 _mysql.MOST_PAUSED = _postgres.MOST_PAUSED = SECONDS  # type: ignore[attr-defined]

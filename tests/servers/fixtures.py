@@ -26,12 +26,12 @@ import redis
 from psycopg import sql
 
 from cronsensus.stores.sql.mysql.driver import BoundedConnection
+from tests.servers.distance import FAR_AWAY, ROUND_TRIP
 from tests.servers.programs import ServiceMissing
 from tests.servers.proxy import Proxy
 from tests.servers.sharing import TestRun
 
 RUN = pytest.StashKey[TestRun]()
-FAR_AWAY = os.environ.get("CRONSENSUS_TEST_FAR", "")
 FAR = pytest.mark.parametrize(
     "distance", [0.04] if FAR_AWAY else [0.0, 0.04], ids=lambda one: f"{one * 1000:g}ms", indirect=True
 )
@@ -117,7 +117,7 @@ def _fresh() -> str:
 def distance(request: pytest.FixtureRequest) -> float:
     """Return the seconds of a round trip to the servers of this test."""
     asked: float = getattr(request, "param", 0.0)
-    return float(FAR_AWAY) / 1000 if FAR_AWAY and "," not in FAR_AWAY else asked
+    return ROUND_TRIP or asked
 
 
 @contextmanager
