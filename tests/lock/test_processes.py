@@ -13,8 +13,9 @@ import pytest
 
 from cronsensus import open_store
 from tests.lock.places import lock_at
+from tests.servers.distance import patience
 
-PATIENCE = 60.0
+PATIENCE = patience(60.0)
 ROOT = Path(__file__).parents[2]
 
 
@@ -154,3 +155,13 @@ def test_what_a_dead_process_held_is_free_although_its_child_lives(shared, hold)
         lock.release()
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_a_thread_that_works_on_after_the_main_one_locks_renews_releases_and_guards(shared_timed):
+    ttl = f"{patience(1.0 if ',' not in shared_timed else 2.0, trips=40)}s"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lock.afterwards", shared_timed, ttl],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    guarded = [] if "," in shared_timed else ["guarded"]
+    assert done.stdout.strip() == ", ".join(["renewed and released", *guarded]), done.stderr
