@@ -1,6 +1,8 @@
 """A call that would block the event loop of the jobs is refused, with the one that does not."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
@@ -59,3 +61,60 @@ def test_so_is_the_application_on_its_own_loop_while_jobs_run_there_and_not_else
     scheduler.start()
     asyncio.run(without_jobs())
     scheduler.stop()
+
+
+@pytest.mark.parametrize(("how", "instead"), [("acquire", "await lock.aacquire()"), ("with", "async with lock")])
+def test_an_async_job_that_blocks_its_loop_to_wait_for_a_lock_is_told_what_to_write(scheduler, how, instead):
+    @scheduler.job()
+    async def locks() -> int:
+        lock = scheduler.lock("name")
+        if how == "acquire":
+            lock.acquire()
+            lock.release()
+        else:
+            with lock:
+                pass
+        return 5
+
+    with scheduler:
+        assert locks.enqueue().result("20s") == 5  # it is free, so there is no wait
+        with scheduler.lock("name"):
+            one = locks.enqueue().wait("20s")
+        assert one.error is not None
+        assert instead in one.error.message
+        assert locks.enqueue().result("20s") == 5
+
+
+def test_where_no_jobs_run_a_loop_may_be_blocked_by_a_lock(scheduler):
+    other = scheduler.lock("name", ttl="200ms", renew=False)
+
+    async def main() -> bool:
+        await other.aacquire()
+        return bool(scheduler.lock("name").acquire(blocking_timeout="20s"))
+
+    with scheduler:
+        assert asyncio.run(main())
+
+
+def test_an_async_job_that_blocks_its_loop_to_wait_for_a_guarded_call_is_told_what_to_write(scheduler):
+    begun, go_on = threading.Event(), threading.Event()
+
+    @scheduler.once("k", name="guarded")
+    def guarded() -> int:
+        begun.set()
+        go_on.wait(20)
+        return 5
+
+    @scheduler.job()
+    async def calls() -> int:
+        return int(guarded())
+
+    with scheduler, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(guarded)
+        assert begun.wait(20)
+        one = calls.enqueue().wait("20s")
+        go_on.set()
+        assert one.error is not None
+        assert "asyncio.to_thread" in one.error.message
+        assert first.result(20) == 5
+        assert calls.enqueue().result("20s") == 5  # it is recorded, so there is no wait

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from cronsensus.lock.seat import Seat
 from cronsensus.lock.working import on_worker
+from cronsensus.node.loops import refuse_to_block
 
 NAP = 0.1
 """Seconds between two looks for signs of death, which ask no store."""
@@ -31,13 +32,26 @@ Ask = Callable[[], Any]
 Conversation = Generator[Ask | Pause, Any, Found]
 
 
-def drive(conversation: Conversation[Found]) -> Found:
-    """Have the conversation on this thread."""
+def drive(conversation: Conversation[Found], what: str, instead: str) -> Found:
+    """Have the conversation on this thread.
+
+    Args:
+        conversation: which may have to wait.
+        what: is called, for an error where a wait would block an event loop on which jobs run.
+        instead: what to write there.
+
+    Raises:
+        ConfigurationError: it has to wait, and would block one.
+    """
     answer: Any = None
     try:
         while True:
             step = conversation.send(answer)
-            answer = step.seat.wait(step.seconds) if isinstance(step, Pause) else step()
+            if isinstance(step, Pause):
+                refuse_to_block(what, instead)
+                answer = step.seat.wait(step.seconds)
+            else:
+                answer = step()
     except StopIteration as end:
         found: Found = end.value
         return found

@@ -33,6 +33,10 @@ from cronsensus.model.job import check_name
 
 _log = Logger("cronsensus.lock")
 
+_BLOCKING = {
+    False: ("acquire() of a lock that others hold", "write `await lock.aacquire()`, or `acquire(blocking=False)`"),
+    True: ("`with` a lock that others hold", "write `async with lock`"),
+}
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -151,6 +155,7 @@ class Lock:
         Raises:
             StoreError: the store cannot be asked; nothing is held.
             NotTheHolder: this thread holds it already.
+            ConfigurationError: it has to wait, and would block an event loop on which jobs run.
             InvalidOption, InvalidDuration: an unknown or impossible option.
         """
         return self._acquire("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
@@ -163,7 +168,8 @@ class Lock:
             gate = self._gate()
             if patience is None:
                 refuse_to_wait_for_oneself(gate, wanted)
-            return self._hold(kind, gate, wanted, drive(acquiring(gate, wanted, patience)), frame)
+            lease = drive(acquiring(gate, wanted, patience), *_BLOCKING[kind == "block"])
+            return self._hold(kind, gate, wanted, lease, frame)
         except BaseException:  # which may come out of a signal handler, between any two lines
             trying.give_up(wait=True)
             raise

@@ -215,7 +215,12 @@ class Once(Generic[P, R_co]):
     ) -> Any:
         chain = _chain.get()
         wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
-        got = drive(winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims)))
+        conversation = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
+        got = drive(
+            conversation,
+            f"{self.name}(), which is being run under the key {wanted.key!r},",
+            "make the function `async def` and await it, or call it by `await asyncio.to_thread(…)`",
+        )
         if not isinstance(got, Held):
             return self._answer(wanted, got, how.on_busy)
         outer = current_run()
