@@ -16,15 +16,19 @@ as it waits (what it waits for may not have begun), once when what it waits for 
 
 ``each_line`` does so for code on this thread: an exception is raised wherever CPython runs signal handlers, as one of
 the user's would (Ctrl-C, Celery's soft time limit): when a function is entered, when a call of something written in C
-returns, and when a loop goes round; line by line through the library. Not when the outermost function is entered: there
-CPython raises before anything of ours could be protected.
+returns, and when a loop goes round; line by line through the library, and what it calls of ``threading`` and
+``contextlib``. Not when the outermost function is entered: there CPython raises before anything of ours could be
+protected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dis
+import functools
 import sys
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import cache
@@ -37,6 +41,8 @@ import cronsensus
 Moment = Literal["begun", "answered"]
 
 LIBRARY = str(Path(cronsensus.__file__).parent)
+BENEATH = frozenset({threading.__file__, contextlib.__file__, functools.__file__})
+"""What the library is written with, and what is written in Python: it is interrupted in there too."""
 MOST = 400
 """Suspensions after which a scenario is taken for one that never ends; one that polls says how many are enough."""
 
@@ -194,7 +200,8 @@ class CutCall:
         caller = frame.f_back
         if caller in self._before:  # what is written in Python returns without a look for signals
             self._before[caller] = None
-        if not frame.f_code.co_filename.startswith(LIBRARY):
+        file = frame.f_code.co_filename
+        if not file.startswith(LIBRARY) and not (file in BENEATH and caller in self._before):
             return None
         self._before[frame] = None
         frame.f_trace_opcodes = True

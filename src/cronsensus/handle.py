@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 from cronsensus.clock import SystemClock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import OccurrenceForgotten, RunFailed
+from cronsensus.interrupts import Event
 from cronsensus.model.occurrence import Enqueued, Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.node.loops import refuse_to_block
@@ -123,7 +123,7 @@ class Handle(Generic[R_co]):
         return self._wait(timeout, "handle.wait()", "await handle.await_()")
 
     def _wait(self, timeout: Duration | None, what: str, instead: str) -> Occurrence:
-        pause = threading.Event()
+        pause = Event()
         for seconds in self._pauses(timeout):
             occurrence = self.look()
             if occurrence.state.final:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from cronsensus.interrupts import Condition
+
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
 
 MOST_COMPLAINTS = 20
@@ -162,7 +164,7 @@ class _Writer:
     """Writes records on a thread of its own, which is there only while there are some."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._waiting: deque[Callable[[], None]] = deque()
         self._open = 0
         self._dropped = 0

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
 
@@ -259,7 +260,7 @@ class _Stopping:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.done = threading.Event()
+        self.done = Event()
         self.ended = False
         self.error: BaseException | None = None
 

@@ -26,6 +26,7 @@ from cronsensus.config import OnStoreLoss, Settings, load_settings, misspelt
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.masking import mask
 from cronsensus.model.ids import new_id
@@ -147,7 +148,7 @@ class Scheduler(Startups, Definitions):
         self._opened = ("", "")
         self._crossed_a_fork = False
         self._migrated = False
-        self._pause = threading.Event()  # never set: a sleep that a signal handler may interrupt
+        self._pause = Event()  # never set: a sleep that a signal handler may interrupt
         self._release: str | None = None
         self._part = Participation(self._new_node, self._left, self._call_off_start)
         self.settings: Settings

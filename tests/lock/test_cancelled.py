@@ -1,9 +1,13 @@
 """Whatever interrupts those who take, hold and free locks: nothing is left held, and no waiter is forgotten."""
 
 import asyncio
+import gc
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
+from types import FrameType
 
 import pytest
 
@@ -11,8 +15,9 @@ from cronsensus import Lock
 from cronsensus.lock import opening, working
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
 from tests.lock.places import lock_at
+from tests.servers.distance import patience
 
-PATIENCE = 30.0
+PATIENCE = patience(30.0)
 """Seconds until a test gives up, and far below the TTL of an hour: what is free sooner was freed."""
 TTL = "1h"
 _numbers = count()
@@ -225,3 +230,46 @@ def test_the_library_works_on_after_an_interruption(interrupted_at):
     for _ in range(3):
         with lock:
             pass
+
+
+# --- where CPython raises before the first line of ours ---------------------------------------------------------------
+
+
+@contextmanager
+def interrupted_before(method: Callable[..., object]) -> Iterator[None]:
+    """Raise where this method is entered, the next time that it is."""
+
+    code = getattr(method, "__code__")  # noqa: B009 - mypy does not know that it is a function
+
+    def entered(frame: FrameType, event: str, _: object) -> None:
+        if frame.f_code is code and event == "call":
+            sys.settrace(None)
+            raise Interrupted
+
+    former = sys.gettrace()
+    sys.settrace(entered)
+    try:
+        yield
+    finally:
+        sys.settrace(former)
+
+
+@pytest.mark.parametrize("ends_by", ["block", "release"])
+def test_a_release_that_is_interrupted_before_it_begins_is_made_up_for_when_the_lock_is_collected(
+    interrupted_at, ends_by
+):
+    where, _ = interrupted_at
+    name = new_name()
+    lock = lock_at(where, name, ttl=TTL)
+    with pytest.raises(Interrupted):  # noqa: PT012 - it comes out of the end
+        if ends_by == "block":
+            with interrupted_before(Lock.__exit__), lock:
+                pass
+        else:
+            lock.acquire()
+            with interrupted_before(Lock.release):
+                lock.release()
+    assert lock.locked()
+    del lock
+    gc.collect()
+    assert freed_here(where, name)

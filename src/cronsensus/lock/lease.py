@@ -17,6 +17,7 @@ from datetime import timedelta
 from cronsensus.clock import Clock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
+from cronsensus.interrupts import Event
 from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker, submit, surely
 from cronsensus.logger import Logger
 from cronsensus.node.lease import MARGIN
@@ -106,7 +107,7 @@ class Tended:
             lease.lose(why)
 
 
-class Lost(threading.Event):
+class Lost(Event):
     """Set when a lease cannot be trusted any more; for good."""
 
     def __init__(self, lease: Lease) -> None:

@@ -14,6 +14,7 @@ from redis.connection import Connection, SSLConnection
 
 from cronsensus.clock import Clock
 from cronsensus.errors import InvalidOption, StoreError
+from cronsensus.interrupts import Condition, Event
 from cronsensus.logger import Logger
 from cronsensus.stores.lines import Line
 from cronsensus.stores.redis.ear import Ear
@@ -47,7 +48,7 @@ class Round:
     enough: Callable[[Round], bool]
     said: dict[int, Any] = field(default_factory=dict)
     failed: dict[int, Exception] = field(default_factory=dict)
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    changed: Condition = field(default_factory=Condition)
     over: bool = False
 
     def note(self, master: int, answer: Any) -> None:
@@ -228,7 +229,7 @@ class MastersLine(Line):
         self._lock = threading.Lock()
         self._joined: set[str] = set()
         self._ear: Ear | None = None
-        self._begun = threading.Event()
+        self._begun = Event()
 
     def join(self, name: str) -> None:
         """Stand in line. Where no master can be listened to, it hears nothing, and waiters look by themselves."""

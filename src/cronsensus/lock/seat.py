@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import threading
 from collections.abc import Callable, Sequence
 
 from cronsensus.clock import Clock
+from cronsensus.interrupts import Event
 from cronsensus.model.session import LockView
 from cronsensus.node.evidence import is_dead
 
@@ -32,7 +32,7 @@ class Seat:
         self.at_most = at_most
         self.news = False
         self._clock = clock
-        self._rung = threading.Event()
+        self._rung = Event()
         self._on_ring: Callable[[], None] | None = None
         self._holders: Sequence[LockView] = ()
         self._see_at = self._ends_at = float("-inf")

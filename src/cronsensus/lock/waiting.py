@@ -19,6 +19,7 @@ from typing import Protocol
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Condition
 from cronsensus.lock.seat import Seat
 from cronsensus.lock.working import submit
 from cronsensus.logger import Logger
@@ -53,7 +54,7 @@ class Room:
     def __init__(self, place: Callable[[], Tells]) -> None:
         """Hear from the line of ``place()``, which is asked for when somebody waits."""
         self._place = place
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._moving = threading.Lock()
         """Held while a line elsewhere is joined or left, so that none is left that somebody is just joining."""
         self._waiting: dict[str, deque[RoomSeat]] = {}

@@ -1,11 +1,7 @@
 """A few threads for the short questions of async code, and for what has to be freed in the background. Floor 5.
 
 Not the event loop's own: those that wait for a lock in that pool's threads could use up all of them, and the holder of
-the lock would find none to release it in. And not ``concurrent.futures``, whose threads take no more work as soon as
-the main thread ends, while other threads of the program go on under their locks.
-
-They are started when there is something to do, and end when there has been nothing for a while; one stays for as long
-as a lock is held, because ``drop`` must not start any.
+the lock would find none to release it in.
 """
 
 from __future__ import annotations
@@ -13,82 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from cronsensus.background import Act, Background
 from cronsensus.logger import Logger
 
 Answer = TypeVar("Answer")
-Act = Callable[[], object]
 
 _log = Logger("cronsensus.lock")
 
 THREADS = 8
-IDLE_SECONDS = 10.0
-"""How long a thread without work stays."""
 
-
-class _Pool:
-    """Up to ``THREADS`` daemon threads. Never fewer than there are acts under way, so that none waits for another."""
-
-    def __init__(self) -> None:
-        self._acts: SimpleQueue[tuple[Act, bool]] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads = self._under_way = self._started = 0
-        self.held: set[int] = set()
-
-    def submit(self, act: Act) -> None:
-        with self._lock:
-            self._need(self._under_way + 1)
-            self._under_way += 1
-        self._acts.put((act, True))
-
-    def drop(self, act: Act) -> None:
-        # Python may run this anywhere, also while this very thread holds any lock of ours: SimpleQueue takes none.
-        self._acts.put((act, False))
-
-    def need_one(self) -> None:
-        if not self._threads:
-            with self._lock:
-                self._need(1)
-
-    def _need(self, threads: int) -> None:
-        if self._threads < min(threads, THREADS):
-            thread = threading.Thread(target=self._work, name=f"cronsensus-lock_{self._started}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # no more threads can be had
-                if not self._threads:
-                    raise
-                return
-            self._threads += 1
-            self._started += 1
-
-    def _work(self) -> None:
-        while True:
-            try:
-                act, counts = self._acts.get(timeout=IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._under_way or not self._acts.empty() or (self.held and self._threads == 1):
-                        continue
-                    self._threads -= 1
-                    return
-            try:
-                act()
-            except Exception:  # noqa: BLE001 - logged
-                _log.exception("a mistake in cronsensus; please report it. It was done in the background")
-            finally:
-                del act  # it may be what keeps a lock alive
-                if counts:
-                    with self._lock:
-                        self._under_way -= 1
-
-
-_pool = _Pool()
+_pool = Background("cronsensus-lock", most=THREADS, log=_log)
 
 
 def submit(act: Act) -> None:
@@ -172,7 +106,7 @@ def _hand_over(done: Future[Answer], in_vain: Callable[[Answer], object]) -> Non
 
 def _in_child() -> None:
     global _pool  # noqa: PLW0603 - the parent's threads do not exist here
-    _pool = _Pool()
+    _pool = Background("cronsensus-lock", most=THREADS, log=_log)
 
 
 if hasattr(os, "register_at_fork"):

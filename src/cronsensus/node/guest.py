@@ -25,6 +25,7 @@ from typing import Protocol
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
@@ -87,7 +88,7 @@ class Guest:
         self._name = name
         self._lock = threading.Lock()
         self._opening = threading.Lock()
-        self._wake = threading.Event()
+        self._wake = Event()
         self._handles: tuple[Store, Store] | None = None
         self._keeper: Keeper | None = None
         self._lease: SessionLease | None = None

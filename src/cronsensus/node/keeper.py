@@ -18,12 +18,12 @@ conductor stops what runs. If the store answers again in time, nothing happened.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.session import Renewal
 from cronsensus.node.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
@@ -52,7 +52,7 @@ class Keeper:
         holds: Callable[[], bool],
         on_renewal: Callable[[SessionLease, Renewal, Asked], None],
         on_trust_lost: Callable[[SessionLease], None],
-        wake: threading.Event | None = None,
+        wake: Event | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -60,9 +60,9 @@ class Keeper:
         self._holds = holds
         self._on_renewal = on_renewal
         self._on_trust_lost = on_trust_lost
-        self._wake = wake or threading.Event()
+        self._wake = wake or Event()
         self._hinted = self._asked_for = False
-        self._stopped = threading.Event()
+        self._stopped = Event()
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
         self._told: SessionLease | None = None

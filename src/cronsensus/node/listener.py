@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.node.waking import after_trouble
 from cronsensus.stores.base import Store
@@ -22,7 +22,7 @@ class Listener:
     def __init__(self, store: Store, on_hint: Callable[[], None]) -> None:
         self._store = store
         self._on_hint = on_hint
-        self._stopped = threading.Event()
+        self._stopped = Event()
         self._attended = ""
 
     def attend(self, session: str) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger, flush, say_aloud
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
@@ -82,9 +83,9 @@ class Node:
         self.failed: str | None = None
         self._stuck = False
         self._wake_event = self._event("conductor")
-        self._stopping = threading.Event()
-        self._drained = threading.Event()
-        self._enough = threading.Event()
+        self._stopping = Event()
+        self._drained = Event()
+        self._enough = Event()
         self._deadlines = self._watchdog()
         self._executors = self._hands(loop)
         self.conductor = Conductor(
@@ -124,9 +125,9 @@ class Node:
 
     # --- what a simulation puts other things in the place of ---------------------------------------------------------
 
-    def _event(self, who: Literal["conductor", "keeper"]) -> threading.Event:  # noqa: ARG002
+    def _event(self, who: Literal["conductor", "keeper"]) -> Event:  # noqa: ARG002
         """Return what a thread of the node sleeps on."""
-        return threading.Event()
+        return Event()
 
     def _watchdog(self) -> Deadlines:
         return Deadlines(self._clock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.errors import Cancel, InvalidOption, LeaseLost, UnsupportedTransaction
+from cronsensus.interrupts import Event
 from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
@@ -83,8 +83,8 @@ class Run:
         self.attempt: int = claim.attempt
         self.token: int = claim.token
         self.session: str = claim.session
-        self._lease_lost = threading.Event()
-        self._cancelled = threading.Event()
+        self._lease_lost = Event()
+        self._cancelled = Event()
         self._cancel_reason: str | None = None
         self.raised: ExcInfo = None
         self._on_progress = on_progress
@@ -108,12 +108,12 @@ class Run:
     # Not to be replaced: the node asks them when the run ends, and a job that wrote over one would end without a word.
 
     @property
-    def lease_lost(self) -> threading.Event:
+    def lease_lost(self) -> Event:
         """Set when another node may be running this; see the class."""
         return self._lease_lost
 
     @property
-    def cancelled(self) -> threading.Event:
+    def cancelled(self) -> Event:
         """Set when the run should stop; see the class."""
         return self._cancelled
 

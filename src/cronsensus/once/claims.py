@@ -22,6 +22,7 @@ from datetime import timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.errors import ConfigurationError, LeaseLost, OccurrenceTooOld, PayloadMismatch, StoreBusy, StoreError
+from cronsensus.interrupts import Event
 from cronsensus.lock.watching import Watch
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
@@ -369,7 +370,7 @@ class Claims:
                     held.unsettled, held.owed = outcome, True
                     self._guest.keep(held, AGAIN)
                     raise
-            threading.Event().wait(pause)
+            Event().wait(pause)
             pause = min(AGAIN, pause * 2)
         if settled.accepted:
             self._forgotten.ended(held.claim, outcome, committed=held.run.may_have_committed)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, StillRunning
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, check_name
 from cronsensus.once.choices import OnError
@@ -262,7 +263,7 @@ class _Watcher(threading.Thread):
         super().__init__(name="cronsensus-startup", daemon=True)
         self._task = task
         self._loop = loop
-        self._called_off = threading.Event()
+        self._called_off = Event()
 
     def run(self) -> None:
         """Watch."""

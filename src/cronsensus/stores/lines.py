@@ -6,7 +6,7 @@ with the process that it was for, so who waits looks by itself as well, now and 
 
 from __future__ import annotations
 
-import threading
+from cronsensus.interrupts import Event
 
 
 class Line:
@@ -22,7 +22,7 @@ class Line:
     tells_all = False
 
     def __init__(self) -> None:
-        self._closed = threading.Event()
+        self._closed = Event()
 
     def join(self, name: str) -> None:
         """Stand in line for a lock, at the end, if not in it already. Return when an unlock would be heard of."""

@@ -17,6 +17,7 @@ from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
 from cronsensus.clock import Clock
+from cronsensus.interrupts import Condition
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, Registered, with_run
@@ -69,7 +70,7 @@ class Attempts(Generic[A]):
         self.deadlines = Deadlines(clock) if deadlines is None else deadlines
         self._owns_deadlines = deadlines is None
         self._done = done
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._open: dict[tuple[int, int], A] = {}
         self._reporting: list[int] = []
         self._closed = False

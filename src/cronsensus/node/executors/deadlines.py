@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 
 from cronsensus.clock import Clock
+from cronsensus.interrupts import Condition
 from cronsensus.logger import Logger
 
 logger = Logger(__name__)
@@ -49,7 +50,7 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._heap: list[tuple[float, int, Deadline]] = []
         self._order = itertools.count()
         self._cancelled = 0

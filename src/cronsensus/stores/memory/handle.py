@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial, wraps
+from typing import Any, TypeVar
 
+from cronsensus.background import Background
+from cronsensus.clock import SystemClock
 from cronsensus.codec import read_payload
 from cronsensus.errors import LeaseLost, UnknownJob
 from cronsensus.instants import to_micros
+from cronsensus.interrupts import Condition
+from cronsensus.logger import Logger
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
@@ -18,11 +24,33 @@ from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
 
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+_background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.stores"))
+
+
+def writes(verb: Verb) -> Verb:
+    """Make a verb one step: with the lock, and out of the reach of signal handlers, whose exceptions could halve it."""
+
+    def step(self: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self._changed:
+            self._note_set_back()
+            return verb(self, *args, **kwargs)
+
+    @wraps(verb)
+    def whole(self: Handle, *args: Any, **kwargs: Any) -> Any:
+        # With a clock that is moved by hand it is a simulation, or a test: everything there has its thread and order.
+        if threading.current_thread() is not threading.main_thread() or not isinstance(self._world.clock, SystemClock):
+            return step(self, args, kwargs)
+        return _background.undisturbed(partial(step, self, args, kwargs))
+
+    return whole  # type: ignore[return-value]
+
 
 class Handle:
     """One handle on a namespace of a world.
 
-    Verbs take ``self._changed`` first and then read the clock, once; those that write do so by ``self._writing``.
+    Verbs take ``self._changed`` first and then read the clock, once; those that write are marked by ``writes``.
     """
 
     namespace: str
@@ -30,20 +58,17 @@ class Handle:
     _space: Space
 
     @property
-    def _changed(self) -> threading.Condition:
+    def _changed(self) -> Condition:
         return self._world.changed
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Take the lock, and write down that the clock was set back, if it was."""
-        with self._changed:
-            monotonic = self._monotonic()
-            look = Looked(to_micros(self._now()), monotonic, monotonic)
-            back = self._space.clock_watch.compare(look)
-            if back is not None:
-                self._space.record(self._now(), BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
-            self._space.clock_watch.keep(look)
-            yield
+    def _note_set_back(self) -> None:
+        """Write down that the clock was set back, if it was."""
+        monotonic = self._monotonic()
+        look = Looked(to_micros(self._now()), monotonic, monotonic)
+        back = self._space.clock_watch.compare(look)
+        if back is not None:
+            self._space.record(self._now(), BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+        self._space.clock_watch.keep(look)
 
     def _now(self) -> datetime:
         return self._world.clock.now()
@@ -191,3 +216,12 @@ class Handle:
             expires_in=left,
             holds=len(row.running) + len(row.locks),
         )
+
+
+def _in_child() -> None:
+    global _background  # noqa: PLW0603 - the parent's thread does not exist here
+    _background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.stores"))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

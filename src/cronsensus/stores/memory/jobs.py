@@ -12,7 +12,7 @@ from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.planning import undecided_until
 from cronsensus.stores.base import AT_ONCE, PutResult
-from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
 
 MICROSECOND = timedelta(microseconds=1)
@@ -21,6 +21,7 @@ MICROSECOND = timedelta(microseconds=1)
 class JobVerbs(Handle):
     """What changes a job's definition or its standing."""
 
+    @writes
     def put_jobs(
         self,
         specs: Sequence[JobSpec],
@@ -38,36 +39,35 @@ class JobVerbs(Handle):
             raise DuplicateJob
         digests = {spec.name: spec.digest for spec in specs}
         did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(PutResult)}
-        with self._writing():
-            old = self._is_superseded(release)
-            for spec in specs:
-                job = self._space.jobs.get(spec.name)
-                if job is not None and job.digest == digests[spec.name] and job.retired_at is None:
-                    did["unchanged"].append(spec.name)
-                elif old and spec.source == "code":
-                    did["superseded"].append(spec.name)
-                elif job is None:
-                    self._define(spec, digests[spec.name], payloads[spec.name])
-                    did["created"].append(spec.name)
-                else:
-                    self._redefine(job, spec, digests[spec.name], payloads[spec.name])
-                    did["changed"].append(spec.name)
-            if complete:
-                gone = [
-                    job
-                    for job in self._space.jobs.values()
-                    if job.spec.source == "code" and job.retired_at is None and job.spec.name not in payloads
-                ]
-                if self._other_release_lives(release):
-                    did["kept"] += [job.spec.name for job in gone]
-                else:
-                    for job in gone:
-                        self._retire(job, retire_after)
-                        did["retired"].append(job.spec.name)
-            if by:
-                for act in ("created", "changed", "retired"):
-                    for name in did[act]:
-                        self._space.record(self._now(), by, "define", name, "", did=act, release=release)
+        old = self._is_superseded(release)
+        for spec in specs:
+            job = self._space.jobs.get(spec.name)
+            if job is not None and job.digest == digests[spec.name] and job.retired_at is None:
+                did["unchanged"].append(spec.name)
+            elif old and spec.source == "code":
+                did["superseded"].append(spec.name)
+            elif job is None:
+                self._define(spec, digests[spec.name], payloads[spec.name])
+                did["created"].append(spec.name)
+            else:
+                self._redefine(job, spec, digests[spec.name], payloads[spec.name])
+                did["changed"].append(spec.name)
+        if complete:
+            gone = [
+                job
+                for job in self._space.jobs.values()
+                if job.spec.source == "code" and job.retired_at is None and job.spec.name not in payloads
+            ]
+            if self._other_release_lives(release):
+                did["kept"] += [job.spec.name for job in gone]
+            else:
+                for job in gone:
+                    self._retire(job, retire_after)
+                    did["retired"].append(job.spec.name)
+        if by:
+            for act in ("created", "changed", "retired"):
+                for name in did[act]:
+                    self._space.record(self._now(), by, "define", name, "", did=act, release=release)
         return PutResult(**{act: tuple(names) for act, names in did.items()})
 
     def _is_superseded(self, release: str) -> bool:
@@ -120,18 +120,18 @@ class JobVerbs(Handle):
     def _next_era(job: JobRow, now: datetime) -> datetime:
         return max(now, job.watermark, job.eras[-1].since)
 
+    @writes
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
-        with self._writing():
-            row = self._space.jobs.get(job)
-            if row is None or (row.retired_at is not None and row.waiting_until is None):
-                return False
-            if row.retired_at is None:
-                self._retire(row, AT_ONCE)
-            else:
-                self._space.cancel_waiting(row, self._now())
-            self._space.record(self._now(), by, "retire", job, why)
-            return True
+        row = self._space.jobs.get(job)
+        if row is None or (row.retired_at is not None and row.waiting_until is None):
+            return False
+        if row.retired_at is None:
+            self._retire(row, AT_ONCE)
+        else:
+            self._space.cancel_waiting(row, self._now())
+        self._space.record(self._now(), by, "retire", job, why)
+        return True
 
     def _retire(self, job: JobRow, retire_after: timedelta) -> None:
         now = self._now()
@@ -148,31 +148,31 @@ class JobVerbs(Handle):
         self._begin_era(job, None, now)
         self._space.schedule(job)
 
+    @writes
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job."""
-        with self._writing():
-            row = self._living_job(job)
-            if row.paused_at is not None:
-                return False
-            now = self._now()
-            row.paused_at, row.paused_by, row.paused_why = now, by, why
-            row.pauses.append(Stretch(now, None))
-            self._space.index_due(row)
-            self._space.record(now, by, "pause", job, why)
-            return True
+        row = self._living_job(job)
+        if row.paused_at is not None:
+            return False
+        now = self._now()
+        row.paused_at, row.paused_by, row.paused_why = now, by, why
+        row.pauses.append(Stretch(now, None))
+        self._space.index_due(row)
+        self._space.record(now, by, "pause", job, why)
+        return True
 
+    @writes
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
         """End a pause."""
-        with self._writing():
-            row = self._living_job(job)
-            if row.paused_at is None:
-                return False
-            now = self._now()
-            row.paused_at = row.paused_by = row.paused_why = None
-            row.pauses[-1] = Stretch(row.pauses[-1].start, max(row.pauses[-1].start, now))
-            self._space.index_due(row)
-            self._space.record(now, by, "resume", job, why)
-            return True
+        row = self._living_job(job)
+        if row.paused_at is None:
+            return False
+        now = self._now()
+        row.paused_at = row.paused_by = row.paused_why = None
+        row.pauses[-1] = Stretch(row.pauses[-1].start, max(row.pauses[-1].start, now))
+        self._space.index_due(row)
+        self._space.record(now, by, "resume", job, why)
+        return True
 
 
 _LONG_AGO = timedelta(days=366 * 200)

@@ -18,6 +18,7 @@ from cronsensus.model.occurrence import (
     when_due,
 )
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
+from cronsensus.stores.memory.handle import writes
 from cronsensus.stores.memory.rounds import RoundVerbs, refuse_pruned
 from cronsensus.stores.memory.state import OccurrenceRow
 
@@ -25,15 +26,15 @@ from cronsensus.stores.memory.state import OccurrenceRow
 class OperatingVerbs(RoundVerbs):
     """What creates and cancels occurrences from outside the schedule."""
 
+    @writes
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences by key; everything is checked before anything is written."""
         for item in items:
             if item.key is not None:
                 check_key(item.key)
-        with self._writing():
-            payloads = [self._payload(item) for item in items]
-            now = self._now()
-            return [self._enqueue(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
+        payloads = [self._payload(item) for item in items]
+        now = self._now()
+        return [self._enqueue(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
 
     def _payload(self, item: Item) -> str:
         job = self._living_job(item.job)
@@ -61,85 +62,81 @@ class OperatingVerbs(RoundVerbs):
         )
         return enqueued(row, created=True)
 
+    @writes
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
         """Run a job now, beside its schedule."""
-        with self._writing():
-            now = self._now()
-            row = self._create(self._living_job(job), None, Origin.MANUAL, now, now)
-            self._space.record(now, by, "trigger", job, why, occurrence=row.id)
-            return enqueued(row, created=True)
+        now = self._now()
+        row = self._create(self._living_job(job), None, Origin.MANUAL, now, now)
+        self._space.record(now, by, "trigger", job, why, occurrence=row.id)
+        return enqueued(row, created=True)
 
+    @writes
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
-        with self._writing():
-            row = self._existing(occurrence)
-            if row.state.final:
-                raise InvalidTransition(f"occurrence {occurrence} is {row.state} and cannot be cancelled")
-            now = self._now()
-            state = self._ask_to_cancel(row, f"{Reason.OPERATOR}: {why}" if why else Reason.OPERATOR, now)
-            self._space.record(now, by, "cancel", row.job.spec.name, why, occurrence=occurrence)
-            return state
+        row = self._existing(occurrence)
+        if row.state.final:
+            raise InvalidTransition(f"occurrence {occurrence} is {row.state} and cannot be cancelled")
+        now = self._now()
+        state = self._ask_to_cancel(row, f"{Reason.OPERATOR}: {why}" if why else Reason.OPERATOR, now)
+        self._space.record(now, by, "cancel", row.job.spec.name, why, occurrence=occurrence)
+        return state
 
+    @writes
     def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
-        with self._writing():
-            old = self._existing(occurrence)
-            if not old.state.final:
-                raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
-            job, now = self._living_job(old.job.spec.name), self._now()
-            row = self._create(
-                job,
-                None,
-                Origin.MANUAL if old.origin in SERIAL_ORIGINS else old.origin,
-                now,
-                now,
-                scheduled_for=old.scheduled_for,
-                priority=old.priority,
-                payload=old.payload,
-                retry_of=old.id,
-            )
-            self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
-            return enqueued(row, created=True)
+        old = self._existing(occurrence)
+        if not old.state.final:
+            raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
+        job, now = self._living_job(old.job.spec.name), self._now()
+        row = self._create(
+            job,
+            None,
+            Origin.MANUAL if old.origin in SERIAL_ORIGINS else old.origin,
+            now,
+            now,
+            scheduled_for=old.scheduled_for,
+            priority=old.priority,
+            payload=old.payload,
+            retry_of=old.id,
+        )
+        self._space.record(now, by, "retry", job.spec.name, why, occurrence=old.id, retry=row.id)
+        return enqueued(row, created=True)
 
+    @writes
     def forget(
         self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
     ) -> State | None:
         """Delete the occurrence with a key."""
         check_forgettable(key)
-        with self._writing():
-            known = self._space.jobs.get(job)
-            row = None if known is None else known.keys.get(key)
-            if row is None or only not in {None, row.id}:
-                return None
-            if row.state is State.RUNNING and not running:
-                raise still_running(job, key)
-            self._space.delete(row)
-            self._space.record(self._now(), by, "forget", job, why, occurrence=row.id, key=key, state=row.state.value)
-            return row.state
+        known = self._space.jobs.get(job)
+        row = None if known is None else known.keys.get(key)
+        if row is None or only not in {None, row.id}:
+            return None
+        if row.state is State.RUNNING and not running:
+            raise still_running(job, key)
+        self._space.delete(row)
+        self._space.record(self._now(), by, "forget", job, why, occurrence=row.id, key=key, state=row.state.value)
+        return row.state
 
+    @writes
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
         """Create occurrences for nominal times that need one."""
         times = [as_utc(time, what="times") for time in times]
-        with self._writing():
-            row, now = self._living_job(job), self._now()
-            for time in times:
-                refuse_pruned(row, time)
-            answers = []
-            for time in times:
-                standing = [
-                    one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED
-                ]
-                if standing:
-                    answers.append(enqueued(standing[-1], created=False))
-                    continue
-                key = scheduled_key(time)
-                made = self._create(
-                    row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time
-                )
-                answers.append(enqueued(made, created=True))
-            created = [answer.id for answer in answers if answer.created]
-            self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
-            return answers
+        row, now = self._living_job(job), self._now()
+        for time in times:
+            refuse_pruned(row, time)
+        answers = []
+        for time in times:
+            standing = [one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED]
+            if standing:
+                answers.append(enqueued(standing[-1], created=False))
+                continue
+            key = scheduled_key(time)
+            made = self._create(row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time)
+            answers.append(enqueued(made, created=True))
+        created = [answer.id for answer in answers if answer.created]
+        self._space.record(now, by, "backfill", job, why, times=len(times), occurrences=created)
+        return answers
 
     def _existing(self, occurrence: int) -> OccurrenceRow:
         row = self._space.occurrences.get(occurrence)

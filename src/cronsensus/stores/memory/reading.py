@@ -13,7 +13,7 @@ from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEn
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.stores.base import HISTORY_KEPT, REMEMBERED
-from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.rounds import job_state
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
 
@@ -26,27 +26,27 @@ class CareVerbs(Handle):
     _closed = False
     _hinted = False
 
+    @writes
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
         """Delete what is over, oldest job first, and raise each job's horizon over it."""
-        with self._writing():
-            now = self._now()
-            for job in self._space.jobs.values():
-                if job.waiting_until is not None and job.waiting_until <= now:
-                    self._space.cancel_waiting(job, now)
-            deleted = 0
-            for job in self._space.jobs_by_id.values():
-                bound = now - job.spec.policies.keep if before is None else before
-                deleted += self._prune(job, bound, limit - deleted)
-                if deleted >= limit:
-                    break
-            for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
-                if session.ended_at is not None and session.ended_at < now - SESSIONS_KEPT:
-                    del self._space.sessions[session.spec.id]
-            for job in list(self._space.jobs.values()):
-                keep = now - job.spec.policies.keep if before is None else before
-                self._forget_history(job, min(keep, now - HISTORY_KEPT))
-            self._forget(now - REMEMBERED)
-            return deleted
+        now = self._now()
+        for job in self._space.jobs.values():
+            if job.waiting_until is not None and job.waiting_until <= now:
+                self._space.cancel_waiting(job, now)
+        deleted = 0
+        for job in self._space.jobs_by_id.values():
+            bound = now - job.spec.policies.keep if before is None else before
+            deleted += self._prune(job, bound, limit - deleted)
+            if deleted >= limit:
+                break
+        for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
+            if session.ended_at is not None and session.ended_at < now - SESSIONS_KEPT:
+                del self._space.sessions[session.spec.id]
+        for job in list(self._space.jobs.values()):
+            keep = now - job.spec.policies.keep if before is None else before
+            self._forget_history(job, min(keep, now - HISTORY_KEPT))
+        self._forget(now - REMEMBERED)
+        return deleted
 
     def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
         """Delete at most ``limit`` final occurrences and ranges of a job.
@@ -287,10 +287,10 @@ class Reads(Handle):
         """Return which space this is."""
         return self._space.identity
 
+    @writes
     def note_loss(self, loss: Loss, *, by: str) -> None:
         """Write into the trail what was lost."""
-        with self._writing():
-            self._space.record(self._now(), by, loss.action, "", loss.why, **loss.details)
+        self._space.record(self._now(), by, loss.action, "", loss.why, **loss.details)
 
     def describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows."""

@@ -28,7 +28,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
 from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, Share, check_ahead, newest_of
-from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 
 MOST_SESSIONS_SHOWN = 64
@@ -84,10 +84,10 @@ class RoundVerbs(Handle):
 
     # --- fire ---------------------------------------------------------------------------------------------------------
 
+    @writes
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out, one after the other under one lock."""
-        with self._writing():
-            return [self._fire(plan, self._now()) for plan in plans]
+        return [self._fire(plan, self._now()) for plan in plans]
 
     def _fire(self, plan: Plan, until: datetime) -> bool:
         job = self._space.jobs_by_id.get(plan.job_id)
@@ -140,10 +140,10 @@ class RoundVerbs(Handle):
 
     # --- claim --------------------------------------------------------------------------------------------------------
 
+    @writes
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Choose and take under one lock."""
-        with self._writing():
-            return self._claim(session, limit, functions, lease, self._now())
+        return self._claim(session, limit, functions, lease, self._now())
 
     def _claim(
         self, session: str, limit: int, functions: Collection[str], lease: timedelta, until: datetime
@@ -157,6 +157,7 @@ class RoundVerbs(Handle):
             self._set_lease(holder, lease, now)
         return claims
 
+    @writes
     def fire_and_claim(
         self,
         plans: Sequence[Plan],
@@ -169,13 +170,12 @@ class RoundVerbs(Handle):
     ) -> tuple[list[bool], list[Claim]]:
         """Carry plans out and take work under one lock; whether the session lives is asked before any write."""
         check_ahead(ahead)
-        with self._writing():
-            until = self._now() + ahead
-            jobs = self._space.jobs_by_id
-            if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id], until) for plan in plans):
-                self._live_session(session)
-            fired = [self._fire(plan, until) for plan in plans]
-            return fired, self._claim(session, limit, functions, lease, until) if any(fired) else []
+        until = self._now() + ahead
+        jobs = self._space.jobs_by_id
+        if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id], until) for plan in plans):
+            self._live_session(session)
+        fired = [self._fire(plan, until) for plan in plans]
+        return fired, self._claim(session, limit, functions, lease, until) if any(fired) else []
 
     def _choose(self, limit: int, functions: frozenset[str], until: datetime) -> list[OccurrenceRow]:
         """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
@@ -215,6 +215,7 @@ class RoundVerbs(Handle):
         one_runs = any(self._space.occurrences[running].origin in SERIAL_ORIGINS for running in job.running)
         return job.serial.first() == row.id and not one_runs
 
+    @writes
     def acquire(
         self,
         session: str,
@@ -228,36 +229,35 @@ class RoundVerbs(Handle):
         """Win one named occurrence, whatever waits before it."""
         named = name_of(scheduled_for, key)
         name, scheduled_for = named.key, named.scheduled_for
-        with self._writing():
-            holder = self._live_session(session)
-            row = self._living_job(job)
-            now = self._now()
-            if scheduled_for is not None:
-                refuse_pruned(row, scheduled_for)
-                if scheduled_for - now > MOST_IN_FUTURE:
-                    raise too_early(job, scheduled_for, now)
-            self._space.expire(now)
-            if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
+        holder = self._live_session(session)
+        row = self._living_job(job)
+        now = self._now()
+        if scheduled_for is not None:
+            refuse_pruned(row, scheduled_for)
+            if scheduled_for - now > MOST_IN_FUTURE:
+                raise too_early(job, scheduled_for, now)
+        self._space.expire(now)
+        if scheduled_for is not None and not self._is_kept_elsewhere(row, scheduled_for):
+            return None
+        found = row.keys.get(name)
+        if found is not None and scheduled_for is None and self._is_over(found, now):
+            self._space.delete(found)
+            found = None
+        if found is None:
+            if scheduled_for is not None and row.paused_at is not None:
                 return None
-            found = row.keys.get(name)
-            if found is not None and scheduled_for is None and self._is_over(found, now):
-                self._space.delete(found)
-                found = None
-            if found is None:
-                if scheduled_for is not None and row.paused_at is not None:
-                    return None
-                origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
-                found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
-                if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
-                    row.watermark = scheduled_for
-            elif found.state is not State.PENDING:
-                return None
-            self._set_lease(holder, lease, now)
-            if found.fingerprint is None or found.attempt == 0:
-                found.fingerprint = fingerprint
-            claim = self._start(found, holder, now, at=now)
-            found.due_at = min(found.due_at, now)
-            return replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
+            origin = Origin.SCHEDULE if scheduled_for is not None else Origin.ENQUEUE
+            found = self._create(row, name, origin, now, now, scheduled_for=scheduled_for)
+            if scheduled_for is not None and self._may_pass_to(row, scheduled_for):
+                row.watermark = scheduled_for
+        elif found.state is not State.PENDING:
+            return None
+        self._set_lease(holder, lease, now)
+        if found.fingerprint is None or found.attempt == 0:
+            found.fingerprint = fingerprint
+        claim = self._start(found, holder, now, at=now)
+        found.due_at = min(found.due_at, now)
+        return replace(claim, due_at=found.due_at, fingerprint=found.fingerprint)
 
     @staticmethod
     def _is_over(row: OccurrenceRow, now: datetime) -> bool:
@@ -278,12 +278,12 @@ class RoundVerbs(Handle):
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
+    @writes
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Record how attempts ended; impossible states are refused before anything is written."""
         for outcome in outcomes:
             require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
-        with self._writing():
-            return [self._settle(outcome) for outcome in outcomes]
+        return [self._settle(outcome) for outcome in outcomes]
 
     def _settle(self, outcome: Outcome) -> Settled:
         row = self._current(outcome.id, outcome.token, outcome.session)
@@ -314,10 +314,10 @@ class RoundVerbs(Handle):
             return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])
         return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
 
+    @writes
     def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         """Give claims back, each only if it is still current."""
-        with self._writing():
-            return [self._release(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
+        return [self._release(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._current(claim.id, claim.token, claim.session)
@@ -339,10 +339,10 @@ class RoundVerbs(Handle):
             self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
         return True
 
+    @writes
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines, each only under a current token."""
-        with self._writing():
-            return [self._note(note) for note in notes]
+        return [self._note(note) for note in notes]
 
     def _note(self, note: Note) -> bool:
         row = self._current(note.id, note.token, note.session)

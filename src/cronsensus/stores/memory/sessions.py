@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from cronsensus.errors import LeaseLost
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_lease, check_lock
-from cronsensus.stores.memory.handle import Handle
+from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
 
@@ -16,65 +16,63 @@ from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
 class SessionVerbs(Handle):
     """What begins, keeps and ends a lease."""
 
+    @writes
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session; said again while it lives, it only sets the lease."""
-        with self._writing():
-            now = self._now()
-            row = self._space.sessions.get(session.id)
-            if row is not None:
-                if not self._alive(row):
-                    raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
-                self._set_lease(row, lease, now)
-                return now
-            row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next("session"))
-            self._space.sessions[session.id] = self._space.open[session.id] = row
-            if not session.guest:
-                self._space.turning[session.id] = row
-                self._space.know_release(session.release, self._now())
+        now = self._now()
+        row = self._space.sessions.get(session.id)
+        if row is not None:
+            if not self._alive(row):
+                raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
+            self._set_lease(row, lease, now)
             return now
+        row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next("session"))
+        self._space.sessions[session.id] = self._space.open[session.id] = row
+        if not session.guest:
+            self._space.turning[session.id] = row
+            self._space.know_release(session.release, self._now())
+        return now
 
+    @writes
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         """Set the lease, if there still is one."""
-        with self._writing():
-            now = self._now()
-            row = self._space.sessions.get(session)
-            store = self._space.identity.id
-            if row is None or not self._alive(row):
-                beats = 0 if row is None else row.beats
-                return Renewal(
-                    alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=store
-                )
-            row.beats += 1
-            given = self._lease_for(row, lease, idle_lease)
-            self._set_lease(row, given, now)
-            runs = [self._space.occurrences[occurrence] for occurrence in row.running]
-            cancel = {occurrence.id: occurrence.cancel for occurrence in runs if occurrence.cancel is not None}
-            held = tuple((occurrence.id, occurrence.token) for occurrence in runs)
-            return Renewal(
-                alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held,
-                beats=row.beats, store=store,
-            )  # fmt: skip
+        now = self._now()
+        row = self._space.sessions.get(session)
+        store = self._space.identity.id
+        if row is None or not self._alive(row):
+            beats = 0 if row is None else row.beats
+            return Renewal(alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=store)
+        row.beats += 1
+        given = self._lease_for(row, lease, idle_lease)
+        self._set_lease(row, given, now)
+        runs = [self._space.occurrences[occurrence] for occurrence in row.running]
+        cancel = {occurrence.id: occurrence.cancel for occurrence in runs if occurrence.cancel is not None}
+        held = tuple((occurrence.id, occurrence.token) for occurrence in runs)
+        return Renewal(
+            alive=True, lease=given, cancel=cancel, drain=row.draining, now=now, held=held,
+            beats=row.beats, store=store,
+        )  # fmt: skip
 
     def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
         """Return the lease for what the session holds now."""
         return lease if session.running or idle_lease is None else idle_lease
 
+    @writes
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order."""
-        with self._writing():
-            row = self._space.open.get(session)
-            return [] if row is None else self._end(row, "closed", "closed in order", crashed=False)
+        row = self._space.open.get(session)
+        return [] if row is None else self._end(row, "closed", "closed in order", crashed=False)
 
+    @writes
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End the sessions that are dead."""
-        with self._writing():
-            taken: list[Takeover] = []
-            for row in list(self._space.open.values()):
-                if not self._alive(row):
-                    taken += self._end(row, "dead", "lease ran out", crashed=True)
-                elif row.spec.id in presumed_dead:
-                    taken += self._end(row, "dead", "process gone", crashed=True)
-            return taken
+        taken: list[Takeover] = []
+        for row in list(self._space.open.values()):
+            if not self._alive(row):
+                taken += self._end(row, "dead", "lease ran out", crashed=True)
+            elif row.spec.id in presumed_dead:
+                taken += self._end(row, "dead", "process gone", crashed=True)
+        return taken
 
     def _end(self, session: SessionRow, ended_as: str, why: str, *, crashed: bool) -> list[Takeover]:
         now = self._now()
@@ -95,72 +93,70 @@ class SessionVerbs(Handle):
         told = self._cut_off(row, why, now, crashed=crashed)
         return Takeover(row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, told)
 
+    @writes
     def drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to take nothing new."""
-        with self._writing():
-            row = self._space.sessions.get(session)
-            if row is None or not self._alive(row):
-                return False
-            row.draining = True
-            self._space.record(self._now(), by, "drain", session, why)
-            return True
+        row = self._space.sessions.get(session)
+        if row is None or not self._alive(row):
+            return False
+        row.draining = True
+        self._space.record(self._now(), by, "drain", session, why)
+        return True
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
+    @writes
     def lock(
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
         """Take the first place of a lock that is free or overdue."""
         check_lock(name, holder, ttl)
-        with self._writing():
-            owner = None if session is None else self._live_session(session)
-            held = {row.place: row.most for row in self._space.locks.values() if row.name == name and self._held(row)}
-            if len(held) >= min([limit, *held.values()]):
-                return None
-            place = next(number for number in range(limit) if number not in held)
-            row = self._space.locks.get((name, place))
-            if row is not None:
-                self._free(row)
-            grant = LockGrant(name=name, holder=holder, token=self._world.next_token(), place=place, session=session)
-            row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl), limit)
-            self._space.locks[name, place] = row
-            if owner is not None:
-                owner.locks.add((name, place))
-            return grant
+        owner = None if session is None else self._live_session(session)
+        held = {row.place: row.most for row in self._space.locks.values() if row.name == name and self._held(row)}
+        if len(held) >= min([limit, *held.values()]):
+            return None
+        place = next(number for number in range(limit) if number not in held)
+        row = self._space.locks.get((name, place))
+        if row is not None:
+            self._free(row)
+        grant = LockGrant(name=name, holder=holder, token=self._world.next_token(), place=place, session=session)
+        row = LockRow(name, place, holder, session, grant.token, self._now(), self._lease_end(ttl), limit)
+        self._space.locks[name, place] = row
+        if owner is not None:
+            owner.locks.add((name, place))
+        return grant
 
+    @writes
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held."""
         check_lease(ttl)
-        with self._writing():
-            row = self._lock_under(grant)
-            if row is None:
-                return False
-            row.until = self._lease_end(ttl)
-            return True
+        row = self._lock_under(grant)
+        if row is None:
+            return False
+        row.until = self._lease_end(ttl)
+        return True
 
+    @writes
     def unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held."""
-        with self._writing():
-            row = self._lock_under(grant)
-            if row is None:
-                return False
-            self._free(row)
-            self._space.call_next(grant.name)
-            return True
+        row = self._lock_under(grant)
+        if row is None:
+            return False
+        self._free(row)
+        self._space.call_next(grant.name)
+        return True
 
+    @writes
     def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
         """Free a lock whoever holds it."""
-        with self._writing():
-            held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
-            for row in held:
-                self._free(row)
-                self._space.call_next(name)
-            if held:
-                self._space.record(self._now(), by, "break", name, why)
-            held.sort(key=lambda row: row.place)
-            return [
-                LockGrant(name=name, holder=r.holder, token=r.token, place=r.place, session=r.session) for r in held
-            ]
+        held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
+        for row in held:
+            self._free(row)
+            self._space.call_next(name)
+        if held:
+            self._space.record(self._now(), by, "break", name, why)
+        held.sort(key=lambda row: row.place)
+        return [LockGrant(name=name, holder=r.holder, token=r.token, place=r.place, session=r.session) for r in held]
 
     def line(self) -> MemoryLine:
         """Return a way to be told when a lock may be free."""

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from cronsensus.clock import Clock
 from cronsensus.instants import to_micros
+from cronsensus.interrupts import Condition
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import Identity, LedgerRange, TrailEntry
 from cronsensus.model.occurrence import LogLine, RunEnd, RunError, RunView
@@ -193,7 +194,7 @@ class World:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.changed = threading.Condition(threading.RLock())
+        self.changed = Condition(threading.RLock())
         self.spaces: dict[str, Space] = {}
         self.counters: dict[str, int] = {}
 

@@ -8,6 +8,7 @@ import threading
 
 from redis import exceptions
 
+from cronsensus.interrupts import Event
 from cronsensus.stores.redis.errors import translate
 from cronsensus.stores.redis.routes import Route, Wire
 
@@ -27,7 +28,7 @@ class Ear:
         self._wire: Wire | None = None
         self._poke: tuple[int, int] | None = None
         self._hearing = False
-        self._closed = threading.Event()
+        self._closed = Event()
         self._pid = os.getpid()
 
     def listen(self) -> bool:

@@ -11,6 +11,7 @@ import secrets
 import threading
 
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.stores.lines import Line
 from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.handle import Handle
@@ -34,7 +35,7 @@ class QueueLine(Line, Handle):
         self._ear = Ear(route(url, key), space.line(self._id), where=url.where)
         self._lock = threading.Lock()
         self._joined: set[str] = set()
-        self._begun = threading.Event()
+        self._begun = Event()
 
     def join(self, name: str) -> None:
         """Stand in line: listen first, then enter the queue."""

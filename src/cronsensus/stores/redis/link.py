@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from redis import exceptions
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.interrupts import Event
 from cronsensus.stores.redis.errors import code_of, moved_to, newer_schema, refusal, translate
 from cronsensus.stores.redis.routes import Pool, Route, Wire
 from cronsensus.stores.redis.scripts import Script
@@ -50,7 +50,7 @@ class Link:
         self._url = url
         self._space = space
         self._route = route
-        self._closed = threading.Event()
+        self._closed = Event()
         self._warm: list[_Warm] = []
         self._short = False
         """The last write came to fewer replicas than wanted."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import threading
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.link import Link
 from cronsensus.stores.redis.routes import Route
@@ -29,7 +29,7 @@ class Wake:
         self._link = link
         self._ear = Ear(route, space.channel, where=link.where)
         self._name = secrets.token_hex(8).encode()
-        self._closed = threading.Event()
+        self._closed = Event()
 
     def wait(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for a hint; ``True``: there was one.

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 
 from cronsensus.errors import StoreUnavailable
+from cronsensus.interrupts import Condition
 
 MOST_IDLE = 4
 FORK_PATIENCE = 1.0
@@ -48,7 +49,7 @@ class Connections:
         """Keep connections that ``connect`` makes; ``where`` names the store in errors."""
         self._connect = connect
         self._where = where
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._idle: list[Connection] = []
         self._used = 0
         self._pid = os.getpid()
@@ -132,7 +133,7 @@ class Connections:
     def after_fork_in_child(self) -> None:
         """Begin anew, with a lock that nobody holds and without the parent's connections."""
         _forsaken.extend(self._idle)
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._idle = []
         self._used = 0
         self._pid = os.getpid()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -15,6 +14,7 @@ from sqlalchemy import Connection
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import CronsensusError, InvalidOption
 from cronsensus.instants import from_micros
+from cronsensus.interrupts import Event
 from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.base import Store, StoreCapabilities
@@ -92,7 +92,7 @@ class SqlHandle(Store):
         self._dialect = dialect
         self._connections = Connections(connect, where=where)
         self._definitions = Definitions()
-        self._ended = threading.Event()
+        self._ended = Event()
         self._clock_watch = ClockWatch()
         self._held_up = HeldUp()
         self._lending = Lending(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Literal, cast
 
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.executors.deadlines import Deadlines
@@ -59,8 +59,8 @@ class SimulatedNode(Node):
             evidence=stage.is_dead,
         )
 
-    def _event(self, who: Literal["conductor", "keeper"]) -> threading.Event:
-        return cast("threading.Event", _Waker(self.turning if who == "conductor" else self.keeping))
+    def _event(self, who: Literal["conductor", "keeper"]) -> Event:
+        return cast("Event", _Waker(self.turning if who == "conductor" else self.keeping))
 
     def _watchdog(self) -> Deadlines:
         return cast("Deadlines", Watchdog(self))

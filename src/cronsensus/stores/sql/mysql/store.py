@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
+from cronsensus.interrupts import Event
 from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.handle import repeated
@@ -71,7 +71,7 @@ class MysqlStore(SqlStore):
             InvalidOption: the URL cannot be read, or has an option that does not exist.
         """
         self._url = read_url(url)
-        self._closing = threading.Event()
+        self._closing = Event()
         super().__init__(
             namespace=namespace,
             given=(url, clock),

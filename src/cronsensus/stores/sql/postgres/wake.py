@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import psycopg
 
+from cronsensus.interrupts import Event
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
 
@@ -41,7 +42,7 @@ class Wake:
         self._shown: str | None = None
         self._poke: tuple[int, int] | None = None
         self._waiting = False
-        self._closed = threading.Event()
+        self._closed = Event()
         self._hinted = False
         _all.add(self)
 

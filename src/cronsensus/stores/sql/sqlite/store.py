@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
@@ -15,6 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.connections import each_for_itself
@@ -59,7 +59,7 @@ class SqliteStore(SqlStore):
             InvalidOption: the URL names no file, or an option that does not exist.
         """
         self._url = read_url(url)
-        self._closing = threading.Event()
+        self._closing = Event()
         dialect = SqliteDialect(self._url, clock, self._closing.wait)
         self._sqlite = dialect
         self._engine: Engine | None = None

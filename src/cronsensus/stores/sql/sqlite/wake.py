@@ -21,6 +21,7 @@ import threading
 from itertools import islice
 from pathlib import Path
 
+from cronsensus.interrupts import Event
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
 
 _STARTING_FOR = 60.0
@@ -47,7 +48,7 @@ class Wake:
         # Namespaces may hold any character; a file name may not.
         self._prefix = hashlib.blake2b(namespace.encode(), digest_size=8).hexdigest() + "-"
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._closed = Event()
         self._pid = os.getpid()
         self._pipe: int | None = None
         self._name: str | None = None

@@ -1,0 +1,131 @@
+"""Threads for what must not be cut off in the middle: no signal handler runs there, so none raises.
+
+They are started when there is something to do, and end when there has been nothing for a while; one stays for as long
+as something is held, because ``drop`` must not start any. Not ``concurrent.futures``, whose threads take no more work
+as soon as the main thread ends, while other threads of the program go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from cronsensus.interrupts import Lock
+from cronsensus.logger import Logger
+
+Answer = TypeVar("Answer")
+Act = Callable[[], object]
+
+IDLE_SECONDS = 10.0
+"""How long a thread without work stays."""
+PATIENCE = 5.0
+"""Seconds that an interrupted caller waits for its act to end."""
+
+
+class Background:
+    """Up to ``most`` daemon threads. Never fewer than there are acts under way, so that none waits for another.
+
+    Whatever calls this may be interrupted between any two lines: an act is then taken in or not, and all others go on.
+    """
+
+    def __init__(self, name: str, *, most: int, log: Logger) -> None:
+        self._name, self._most, self._log = name, most, log
+        self._acts: SimpleQueue[tuple[Act, bool]] = SimpleQueue()
+        self._lock = Lock()
+        self._threads: list[threading.Thread] = []
+        self._under_way = self._started = 0
+        self.held: set[int] = set()
+
+    def submit(self, act: Act) -> None:
+        """Have something done here."""
+        with self._lock:
+            self._need(self._under_way + 1)
+            self._under_way += 1
+            self._acts.put((act, True))
+
+    def drop(self, act: Act) -> None:
+        """Have something done by a thread that is there already; takes no lock, for ``__del__``."""
+        # Python may run this anywhere, also while this very thread holds any lock of ours: SimpleQueue takes none.
+        self._acts.put((act, False))
+
+    def need_one(self) -> None:
+        """See to it that there is a thread."""
+        if not self._threads:
+            with self._lock:
+                self._need(1)
+
+    def undisturbed(self, act: Callable[[], Answer]) -> Answer:
+        """Call ``act`` where nothing can cut it off in the middle, and return what it does.
+
+        It is to be short. A caller that is interrupted goes on when ``act`` is done to its end, or is not begun.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return act()
+        answers: list[Answer] = []
+        errors: list[BaseException] = []
+        ticket = [act]  # whichever thread takes it out decides whether the act is done
+        done = Lock()
+        done.acquire()
+
+        def ask() -> None:
+            try:
+                answers.append(ticket.pop()())
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                errors.append(error)
+            finally:
+                done.release()
+
+        try:
+            self.submit(ask)
+            done.acquire()
+        except BaseException:  # out of a signal handler
+            try:
+                ticket.pop()
+            except IndexError:  # begun
+                if not answers and not errors:
+                    done.acquire(timeout=PATIENCE)
+            raise
+        if errors:
+            raise errors.pop()
+        return answers.pop()
+
+    def _need(self, threads: int) -> None:
+        if len(self._threads) < min(threads, self._most):
+            thread = threading.Thread(target=self._work, name=f"{self._name}_{self._started}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads can be had
+                if not self._threads:
+                    raise
+                return
+            self._threads.append(thread)
+            self._started += 1
+
+    def _work(self) -> None:
+        while True:
+            try:
+                act, counts = self._acts.get(timeout=IDLE_SECONDS)
+            except Empty:
+                if self._may_end():
+                    return
+                continue
+            try:
+                act()
+            except Exception:  # noqa: BLE001 - logged
+                self._log.exception("a mistake in cronsensus; please report it. It was done in the background")
+            finally:
+                del act  # it may be what keeps a lock alive
+                if counts:
+                    with self._lock:
+                        self._under_way -= 1
+
+    def _may_end(self) -> bool:
+        with self._lock:
+            if self._under_way or not self._acts.empty() or (self.held and len(self._threads) <= 1):
+                return False
+            with suppress(ValueError):
+                self._threads.remove(threading.current_thread())
+            return True

@@ -1,0 +1,88 @@
+"""Events and conditions that an exception out of a signal handler leaves whole.
+
+CPython runs signal handlers in the main thread between any two calls, and they may raise there: Ctrl-C, Celery's soft
+time limit. ``with lock`` is safe for a lock that is written in C: no handler runs between taking it and the block. The
+``threading.Condition`` and ``threading.Event`` of the standard library take theirs in a method written in Python. A
+handler that raises in there leaves the lock locked for ever, and with it all threads that notify or wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+Lock = threading.Lock
+
+
+class Event(threading.Event):
+    """An event without a lock, so that there is none that could stay locked."""
+
+    def __init__(self) -> None:
+        self._set = False
+        self._sleepers: list[threading.Lock] = []
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._set
+
+    def set(self) -> None:
+        """Set it, and wake those that wait."""
+        self._set = True
+        for sleeper in list(self._sleepers):
+            with suppress(RuntimeError):  # another thread has woken it
+                sleeper.release()
+
+    def clear(self) -> None:
+        """Set it back."""
+        self._set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, or for so many seconds; return whether it was."""
+        if self._set:
+            return True
+        sleeper = Lock()
+        sleeper.acquire()
+        self._sleepers.append(sleeper)
+        try:
+            # Looked at once more: it may have been set before there was anybody to wake.
+            return bool(self._set) or _sleep(sleeper, timeout)
+        finally:
+            self._sleepers.remove(sleeper)
+
+
+class Condition(threading.Condition):
+    """A condition whose lock is held for as long as its block, and no longer. Wait while it is held once, not twice."""
+
+    if not TYPE_CHECKING:
+        # The lock's own methods, which are called without a look for signals before the block has begun.
+        __enter__ = property(lambda self: self._lock.__enter__)
+        __exit__ = property(lambda self: self._lock.__exit__)
+
+    _lock: threading.Lock
+    _waiters: list[threading.Lock]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until notified, or for so many seconds; return whether it was notified."""
+        if not self._is_owned():  # type: ignore[attr-defined]
+            raise RuntimeError("cannot wait on un-acquired lock")
+        waiter = Lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
+        told = False
+        try:
+            self._lock.release()
+            told = _sleep(waiter, timeout)
+            return told
+        finally:
+            self._lock.acquire()
+            if not told:
+                with suppress(ValueError):
+                    self._waiters.remove(waiter)
+
+
+def _sleep(locked: threading.Lock, timeout: float | None) -> bool:
+    """Wait until another thread releases a lock; return whether it did."""
+    if timeout is None:
+        return locked.acquire()
+    return locked.acquire(timeout=min(max(0.0, timeout), threading.TIMEOUT_MAX))

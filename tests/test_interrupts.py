@@ -1,0 +1,160 @@
+"""What threads wait for each other by is whole after an exception out of a signal handler, wherever that comes."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from cronsensus import interrupts
+from cronsensus.background import Background
+from cronsensus.logger import Logger
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import OccurrenceFilter, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.scene import a_session
+from tests import cancelling
+from tests.cancelling import CutCall, each_line
+
+PATIENCE = 20.0
+LEASE = timedelta(minutes=5)
+
+
+def elsewhere(act: Callable[[], object]) -> bool:
+    """Whether another thread comes to the end of this."""
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return not thread.is_alive()
+
+
+@pytest.fixture
+def from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt this file too, as if it were the library's."""
+    monkeypatch.setattr(cancelling, "LIBRARY", __file__)
+    monkeypatch.setattr(cancelling, "BENEATH", cancelling.BENEATH | {interrupts.__file__})
+
+
+def use(condition: threading.Condition) -> None:
+    with condition:
+        condition.notify_all()
+        condition.wait_for(lambda: False, 0.001)
+
+
+@pytest.mark.usefixtures("from_here")
+def test_a_condition_is_free_after_an_interruption_anywhere():
+    def scenario(cut: CutCall) -> None:
+        condition = interrupts.Condition()
+        cut(lambda: use(condition))
+        assert cut.error is None or isinstance(cut.error, cancelling.Interrupted)
+        assert elsewhere(lambda: use(condition))
+
+    assert each_line(scenario, visits=2) > 10
+
+
+@pytest.mark.usefixtures("from_here")
+def test_that_of_the_standard_library_is_not(monkeypatch):
+    """Why there is one of our own; when this fails, it may go."""
+    monkeypatch.setattr(f"{__name__}.PATIENCE", 0.2)
+
+    def scenario(cut: CutCall) -> None:
+        condition = threading.Condition()
+        cut(lambda: use(condition))
+        assert elsewhere(lambda: use(condition))
+
+    with pytest.raises(AssertionError):
+        each_line(scenario, visits=2)
+
+
+@pytest.mark.usefixtures("from_here")
+def test_an_event_wakes_others_after_an_interruption_anywhere():
+    def scenario(cut: CutCall) -> None:
+        event = interrupts.Event()
+
+        def both() -> None:
+            event.wait(0.001)
+            event.set()
+            event.wait()
+
+        cut(both)
+        event.clear()
+        woken = threading.Thread(target=event.wait, daemon=True)
+        woken.start()
+        assert elsewhere(event.set)
+        woken.join(PATIENCE)
+        assert not woken.is_alive()
+
+    assert each_line(scenario, visits=2) > 5
+
+
+def test_an_event_wakes_all_that_wait_and_says_who_waited_in_vain():
+    event = interrupts.Event()
+    assert not event.wait(0)
+    assert not event.wait(-1)
+    said: list[bool] = []
+    threads = [threading.Thread(target=lambda: said.append(event.wait(PATIENCE))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    event.set()
+    for thread in threads:
+        thread.join()
+    assert said == [True] * 4
+    assert event.wait()
+
+
+def test_what_is_done_undisturbed_is_done_to_its_end_or_not_begun():
+    background = Background("undisturbed", most=1, log=Logger("cronsensus"))
+
+    def scenario(cut: CutCall) -> None:
+        did: list[int] = []
+
+        def act() -> int:
+            did.append(1)
+            did.append(2)
+            return 3
+
+        cut(lambda: background.undisturbed(act))
+        assert did in ([], [1, 2])
+        assert cut.error is not None or cut.value == 3
+        assert background.undisturbed(lambda: 4) == 4
+
+    assert each_line(scenario) > 5
+
+
+def test_an_error_of_what_is_done_undisturbed_is_the_callers():
+    background = Background("undisturbed", most=1, log=Logger("cronsensus"))
+    with pytest.raises(ZeroDivisionError):
+        background.undisturbed(lambda: 1 / 0)
+
+
+def test_the_memory_store_is_whole_after_an_interruption_anywhere():
+    numbers = count()
+
+    def scenario(cut: CutCall) -> None:
+        store = MemoryStore()
+        store.put_jobs([JobSpec(name="a", function="f")], release="r1")
+        first, second = (f"s{next(numbers)}" for _ in range(2))
+        store.open_session(a_session(first), lease=LEASE)
+
+        def run() -> None:
+            claim = store.acquire(first, "a", lease=LEASE, key="k")
+            assert claim is not None
+            store.lock("name", "me", ttl=LEASE, session=first)
+            outcome = Outcome(id=claim.id, token=claim.token, session=first, state=State.PENDING)
+            store.finish([outcome])
+
+        cut(run)
+        store.close_session(first)
+        store.open_session(a_session(second), lease=LEASE)
+        assert elsewhere(store.counts)
+        claim = store.acquire(second, "a", lease=LEASE, key="k")
+        assert claim is not None
+        assert store.lock("name", "me", ttl=LEASE, session=second) is not None
+        outcome = Outcome(id=claim.id, token=claim.token, session=second, state=State.SUCCEEDED)
+        assert store.finish([outcome])[0].accepted
+        assert [one.state for one in store.occurrences(OccurrenceFilter())] == [State.SUCCEEDED]
+        assert [view.holds for view in store.sessions()] == [1]
+
+    assert each_line(scenario) > 20
