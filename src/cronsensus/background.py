@@ -8,10 +8,11 @@ as soon as the main thread ends, while other threads of the program go on.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cronsensus.interrupts import Lock
 from cronsensus.logger import Logger
@@ -25,6 +26,13 @@ PATIENCE = 5.0
 """Seconds that an interrupted caller waits for its act to end."""
 
 
+class Gone(weakref.ref[Any]):
+    """Has something done when an object is gone; see ``Background.when_gone``."""
+
+    __slots__ = ("act",)
+    act: Act
+
+
 class Background:
     """Up to ``most`` daemon threads. Never fewer than there are acts under way, so that none waits for another.
 
@@ -33,11 +41,11 @@ class Background:
 
     def __init__(self, name: str, *, most: int, log: Logger) -> None:
         self._name, self._most, self._log = name, most, log
-        self._acts: SimpleQueue[tuple[Act, bool]] = SimpleQueue()
+        self._acts: SimpleQueue[tuple[Act, bool] | Gone] = SimpleQueue()
         self._lock = Lock()
         self._threads: list[threading.Thread] = []
         self._under_way = self._started = 0
-        self.held: set[int] = set()
+        self.held: dict[int, object] = {}
 
     def submit(self, act: Act) -> None:
         """Have something done here."""
@@ -50,6 +58,16 @@ class Background:
         """Have something done by a thread that is there already; takes no lock, for ``__del__``."""
         # Python may run this anywhere, also while this very thread holds any lock of ours: SimpleQueue takes none.
         self._acts.put((act, False))
+
+    def when_gone(self, what: object, act: Act) -> Gone:
+        """Have ``act`` done when ``what`` is collected, for as long as what this returns is kept.
+
+        Not by a ``__del__``: a signal handler that raises in there ends it, and its exception is lost. The callback of
+        a weak reference is called by the interpreter itself, and this one is written in C.
+        """
+        gone = Gone(what, self._acts.put)
+        gone.act = act
+        return gone
 
     def need_one(self) -> None:
         """See to it that there is a thread."""
@@ -107,17 +125,18 @@ class Background:
     def _work(self) -> None:
         while True:
             try:
-                act, counts = self._acts.get(timeout=IDLE_SECONDS)
+                got = self._acts.get(timeout=IDLE_SECONDS)
             except Empty:
                 if self._may_end():
                     return
                 continue
+            act, counts = (got.act, False) if isinstance(got, Gone) else got
             try:
                 act()
             except Exception:  # noqa: BLE001 - logged
                 self._log.exception("a mistake in cronsensus; please report it. It was done in the background")
             finally:
-                del act  # it may be what keeps a lock alive
+                del act, got  # it may be what keeps a lock alive
                 if counts:
                     with self._lock:
                         self._under_way -= 1

@@ -273,3 +273,24 @@ def test_a_release_that_is_interrupted_before_it_begins_is_made_up_for_when_the_
     del lock
     gc.collect()
     assert freed_here(where, name)
+
+
+def test_a_lock_that_is_dropped_is_freed_without_a_line_of_ours_on_that_thread(interrupted_at):
+    """So there is none that a signal handler could cut off, or whose exception would be lost in a ``__del__``."""
+    where, _ = interrupted_at
+    name = new_name()
+    lock = lock_at(where, name, ttl=TTL)
+    lock.acquire()
+    entered: list[str] = []
+
+    def enters(frame: FrameType, *_: object) -> None:
+        if "/cronsensus/lock/" in frame.f_code.co_filename:
+            entered.append(frame.f_code.co_qualname)
+
+    former = sys.gettrace()
+    sys.settrace(enters)
+    del lock
+    gc.collect()
+    sys.settrace(former)
+    assert entered == []
+    assert freed_here(where, name)

@@ -93,7 +93,7 @@ class StoreGate(Gate):
             if not (self._undo(wanted.name, holder, asked) and error.retryable and again):
                 raise
         except BaseException:  # out of a signal handler; the store may have granted it
-            submit(partial(self._undo, wanted.name, holder, asked))
+            self._undo_now(wanted.name, holder, asked)
             raise
         return self._try(wanted, again=False)
 
@@ -129,6 +129,14 @@ class StoreGate(Gate):
         except StoreError:
             return False
         return True
+
+    def _undo_now(self, name: str, holder: str, asked: list[str]) -> None:
+        """Do so for a caller that was interrupted; if that is interrupted too, in the background."""
+        try:
+            self._undo(name, holder, asked)
+        except BaseException:
+            submit(partial(self._undo, name, holder, asked))
+            raise
 
     def _held(self, wanted: Wanted, grant: LockGrant, session: str, asked_at: float) -> Lease:
         lease = wanted.trying.lease = Lease(

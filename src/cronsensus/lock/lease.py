@@ -13,12 +13,14 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from datetime import timedelta
+from typing import Any
 
+from cronsensus.background import Gone
 from cronsensus.clock import Clock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
 from cronsensus.interrupts import Event
-from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker, submit, surely
+from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker, submit, surely, when_gone
 from cronsensus.logger import Logger
 from cronsensus.node.lease import MARGIN
 from cronsensus.stores.base import Store
@@ -61,24 +63,26 @@ class Place(ABC):
 class Tended:
     """A lease as its place keeps it: for as long as anybody else does, and not longer.
 
-    So what nobody can release any more is noticed by Python itself; see ``Lease.__del__``.
+    So what nobody can release any more is noticed by Python itself; see ``dropped``.
     """
 
-    __slots__ = ("__weakref__", "_lease", "_place", "ends", "session")
+    __slots__ = ("__weakref__", "_gone", "_lease", "_left", "_place", "session")
 
     def __init__(self, lease: Lease, place: Place) -> None:
         self.session = lease.session
-        self.ends = float("-inf")
-        """When a lease that was dropped ends by itself; its session must last until then."""
         self._place = place
         self._lease = weakref.ref(lease)
+        self._left: dict[str, Any] | None = lease.__dict__
+        """What the lease knows, which is there for a moment longer than it is."""
+        self._gone: Gone | None = when_gone(lease, self.dropped)
 
     def step(self, store: Store | None = None) -> float:
         """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
         lease = self._lease()
         if lease is not None:
             return lease.step(store)
-        left = self.ends - self._place.clock.monotonic()
+        # A lease that was dropped may end by itself; its session must last until then.
+        left = -1.0 if self._left is None else self._left["_ends"] - self._place.clock.monotonic()
         if left <= 0:
             self._place.forget(self)
             return LONG
@@ -95,6 +99,24 @@ class Tended:
         """Whether there is nothing to renew any more."""
         lease = self._lease()
         return lease is None or lease.released or not lease.trusted
+
+    def let_go(self) -> None:
+        """Be told that the lease was given back: that it is gone is no news any more."""
+        self._gone = self._left = None
+        end_holding(self)
+
+    def dropped(self) -> None:
+        """Free what nobody can release any more: both the lease and its ``Lock`` are gone. On a thread of ours."""
+        if self._left is None:
+            return
+        lease = object.__new__(Lease)
+        lease.__dict__ = self._left
+        if lease.released:
+            self.let_go()
+        elif lease.ends_with_its_owner and lease.trusted:
+            lease.abandon("its Lock object was dropped; keep it for as long as the lock is to be held")
+        else:
+            end_holding(self)
 
     def expire(self) -> None:
         """Be told by the watch that its time is over."""
@@ -279,7 +301,7 @@ class Lease:
 
     def _forget(self) -> None:
         self._place.forget(self.tended)
-        end_holding(self.tended)
+        self.tended.let_go()
 
     def abandon(self, why: str = "") -> None:
         """Free a lock that nobody will use any more, whatever became of earlier attempts to.
@@ -306,16 +328,6 @@ class Lease:
         except BaseException:
             submit(self.abandon)
             raise
-
-    def __del__(self) -> None:
-        """Free what nobody can release any more: both the lease and its ``Lock`` are gone."""
-        if self._released:
-            return
-        self.tended.ends = self._ends
-        if self.ends_with_its_owner and self.trusted:
-            drop(lambda: self.abandon("its Lock object was dropped; keep it for as long as the lock is to be held"))
-        else:
-            end_holding(self.tended)
 
     @property
     def released(self) -> bool:

@@ -8,7 +8,7 @@ acquired by        belongs to                           ends, if it was not rele
 ``aacquire()``     the Lock; inside a run to the run    the Lock object; the run
 ================== ==================================== ==================================================
 
-Whatever it belongs to, a lease ends when neither it nor its ``Lock`` can be reached any more (``Lease.__del__``).
+Whatever it belongs to, a lease ends when neither it nor its ``Lock`` can be reached any more (``Tended.dropped``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from cronsensus.background import Act, Background
+from cronsensus.background import Act, Background, Gone
 from cronsensus.logger import Logger
 
 Answer = TypeVar("Answer")
@@ -36,15 +36,20 @@ def drop(act: Act) -> None:
         _pool.drop(act)
 
 
+def when_gone(what: object, act: Act) -> Gone:
+    """Have something done on a thread of our own when an object is collected; see ``Background.when_gone``."""
+    return _pool.when_gone(what, act)
+
+
 def begin_holding(what: object) -> None:
-    """See to it that there is a thread for ``drop``."""
-    _pool.held.add(id(what))
+    """Keep this, and see to it that there is a thread for ``drop`` and ``when_gone``."""
+    _pool.held[id(what)] = what
     _pool.need_one()
 
 
 def end_holding(what: object) -> None:
     """Need it no more."""
-    _pool.held.discard(id(what))
+    _pool.held.pop(id(what), None)
 
 
 def _ask(ask: Callable[[], Answer]) -> Future[Answer]:
