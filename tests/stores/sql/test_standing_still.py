@@ -1,4 +1,4 @@
-"""A node that stands still in the middle of a transaction, for as long as its server lets it: nobody waits for it.
+"""A node that stands still in the middle of a transaction, for as long as its server lets it: others do not wait.
 
 It is played by hand: a handle's own transaction is begun, a verb is carried out in it, and it is left open while
 another handle does its work. To the server the connection of a process that is stopped, or lost in the network, looks
@@ -15,14 +15,16 @@ from datetime import timedelta
 from typing import Literal
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import NullPool, create_engine, make_url, select
 
+from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql import claiming, finishing, sessions
+from cronsensus.stores.sql import handle as trying
 from cronsensus.stores.sql import held_up as telling
 from cronsensus.stores.sql.schema import sessions as table
 from cronsensus.stores.sql.store import SqlStore
@@ -72,7 +74,7 @@ def promptly(verb: Callable[[], object]) -> object:
         return future.result()
 
 
-def test_nobody_waits_for_one_that_stands_still_while_it_renews(handles: tuple[SqlStore, SqlStore]) -> None:
+def test_one_that_stands_still_while_it_renews_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
     still, other = handles
     claim = one_claim(still, "still")
     with still._writing() as tx:
@@ -83,7 +85,7 @@ def test_nobody_waits_for_one_that_stands_still_while_it_renews(handles: tuple[S
     assert taken.id == claim.id
 
 
-def test_nobody_waits_for_one_that_stands_still_while_it_finishes(handles: tuple[SqlStore, SqlStore]) -> None:
+def test_one_that_stands_still_while_it_finishes_is_not_waited_for(handles: tuple[SqlStore, SqlStore]) -> None:
     still, other = handles
     first, second = one_claim(still, "still"), one_claim(still, "still")
     with still._writing() as tx:
@@ -95,46 +97,85 @@ def test_nobody_waits_for_one_that_stands_still_while_it_finishes(handles: tuple
     assert taken.id == second.id
 
 
-def test_nobody_waits_for_a_transaction_of_the_user_that_completed_a_run_and_stands_still(
-    handles: tuple[SqlStore, SqlStore], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+# --- a transaction of the user's own ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def completed_in_a_transaction_of_the_user(still: SqlStore, claim: Claim) -> Iterator[None]:
+    """Complete a run on a connection of the user's own, and neither commit nor roll back until the block ends."""
+    url = make_url(still._given[0])
+    driver = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}[url.get_backend_name()]
+    engine = create_engine(url.set(drivername=driver).difference_update_query(["schema"]), poolclass=NullPool)
+    with engine.connect() as connection, connection.begin() as transaction:
+        still.complete_in(connection, claim)
+        yield
+        assert transaction.is_active
+        transaction.rollback()
+    engine.dispose()
+
+
+def test_a_run_that_an_open_transaction_of_the_user_completed_keeps_no_other_work_waiting(
+    handles: tuple[SqlStore, SqlStore],
 ) -> None:
     still, other = handles
     claim = one_claim(still, "still")
-    connection = still._lending._connections.take()
-    try:
-        begun = connection.begin()
-        still.complete_in(connection, claim)
+    with completed_in_a_transaction_of_the_user(still, claim):
         assert promptly(lambda: other.due().backlog)
         assert promptly(lambda: other.renew("still", lease=LEASE).alive)
         assert promptly(lambda: len(other.claim("other", 1, ("job",), lease=LEASE))) == 1
         assert promptly(lambda: other.put_jobs([JobSpec(name="new", function="job")], release="r1").created) == ("new",)
         assert promptly(other.prune) == 0
         assert promptly(lambda: other.reclaim(["still"])) == []
-        assert "cannot be taken over" not in caplog.text
-        monkeypatch.setattr(telling, "TOLD_AFTER", 0.0)
-        assert promptly(lambda: [other.reclaim(["still"]) for _ in range(3)]) == [[], [], []]
-        assert caplog.text.count(f"run {claim.id} of it cannot be taken over: a transaction that is still open") == 1
-        begun.rollback()
-    finally:
-        connection.close()
+        assert {one.id for one in other.sessions()} == {"still", "other"}
     [taken] = other.reclaim(["still"])
     assert taken.id == claim.id
 
 
-def test_an_operator_waits_so_long_for_such_a_transaction_and_is_told_of_it(handles: tuple[SqlStore, SqlStore]) -> None:
+def test_a_run_that_cannot_be_taken_over_is_told_of_after_half_a_minute_and_every_ten(
+    handles: tuple[SqlStore, SqlStore], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    still, other = handles
+    clock = ManualClock()
+    monkeypatch.setattr(telling, "_CLOCK", clock)
+    claim = one_claim(still, "still")
+    told = f"run {claim.id} of it cannot be taken over: a transaction that is still open"
+
+    def looks(seconds: int) -> int:
+        """Look every ten seconds for so long; return how often it was told by then."""
+        for _ in range(0, seconds, 10):
+            assert other.reclaim(["still"]) == []
+            clock.advance(10)
+        return caplog.text.count(told)
+
+    with completed_in_a_transaction_of_the_user(still, claim):
+        assert looks(30) == 0
+        assert looks(10) == 1
+        assert [one.levelname for one in caplog.records if told in one.getMessage()] == ["WARNING"]
+        assert looks(590) == 1
+        assert looks(10) == 2
+    assert [one.id for one in other.reclaim(["still"])] == [claim.id]
+
+
+def test_a_cancellation_gives_up_on_a_run_that_an_open_transaction_of_the_user_holds(
+    handles: tuple[SqlStore, SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trying, "LONGEST_TRYING", 0.5)
     still, _ = handles
     url, _ = still._given
     claim = one_claim(still, "still")
-    hasty = open_store(f"{url}{'&' if '?' in url else '?'}busy_timeout=1")
-    connection = still._lending._connections.take()
+    hasty = open_store(f"{url}{'&' if '?' in url else '?'}timeout=2s")
     try:
-        connection.begin()
-        still.complete_in(connection, claim)
-        with pytest.raises(StoreBusy, match="another transaction held a lock for longer than 1 s; see whose"):
+        with (
+            completed_in_a_transaction_of_the_user(still, claim),
+            pytest.raises(StoreBusy, match=r"another transaction held a lock for longer than 1 s; see who.*timeout="),
+        ):
             hasty.cancel(claim.id, by="ann", why="")
+        assert hasty.cancel(claim.id, by="ann", why="")
     finally:
-        connection.close()
         hasty.close()
+
+
+# --- those that wait --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
