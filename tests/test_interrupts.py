@@ -158,3 +158,32 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
         assert [view.holds for view in store.sessions()] == [1]
 
     assert each_line(scenario) > 20
+
+
+# --- what is dropped --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_dropped_does_not_wait_for_what_was_dropped_before():
+    background = Background("dropped", most=4, log=Logger("cronsensus"))
+    background.held[1] = "a lock"
+    background.need_one()
+    go_on, both = threading.Event(), threading.Event()
+    background.drop(lambda: go_on.wait(PATIENCE))  # as one that frees a lock in a store that does not answer
+    background.drop(both.set)
+    assert both.wait(PATIENCE / 2)
+    go_on.set()
+    background.held.clear()
+
+
+def test_a_thread_stays_if_something_is_held_just_as_it_goes():
+    background = Background("goes", most=4, log=Logger("cronsensus"))
+    started = [threading.current_thread()]
+
+    class Threads(list[threading.Thread]):
+        def remove(self, one: threading.Thread) -> None:
+            background.held[1] = "a lock"  # and ``need_one`` finds that there is a thread
+            super().remove(one)
+
+    background._threads = Threads(started)
+    assert not background._may_end()
+    assert background._threads == started

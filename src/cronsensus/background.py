@@ -131,15 +131,19 @@ class Background:
                     return
                 continue
             act, counts = (got.act, False) if isinstance(got, Gone) else got
+            if not counts or self.held:
+                with self._lock:
+                    self._under_way += not counts
+                    # ``drop`` starts no thread: there is one for it, also while what was dropped before takes long.
+                    self._need(self._under_way + bool(self.held))
             try:
                 act()
             except Exception:  # noqa: BLE001 - logged
                 self._log.exception("a mistake in cronsensus; please report it. It was done in the background")
             finally:
                 del act, got  # it may be what keeps a lock alive
-                if counts:
-                    with self._lock:
-                        self._under_way -= 1
+                with self._lock:
+                    self._under_way -= 1
 
     def _may_end(self) -> bool:
         with self._lock:
@@ -147,4 +151,8 @@ class Background:
                 return False
             with suppress(ValueError):
                 self._threads.remove(threading.current_thread())
+            # ``need_one`` notes first, and looks for a thread then. So one of the two sees the other.
+            if self.held and not self._threads:
+                self._threads.append(threading.current_thread())
+                return False
             return True

@@ -303,7 +303,7 @@ def test_what_nobody_acquired_is_not_released(lock):
 
 
 def test_a_thread_that_ends_without_releasing_does_not_hold_the_lock_for_ever(timed, caplog):
-    lock = lock_at(timed, "name", ttl="1s")
+    lock = lock_at(timed, "name", ttl="1h")  # so long that it is free only because it was freed
     in_thread(lock.acquire)
     assert lock_at(timed, "name").acquire(blocking_timeout=PATIENCE)
     assert "ended without releasing it" in caplog.text
