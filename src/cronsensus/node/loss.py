@@ -124,26 +124,32 @@ class StoreWatch:
 
     def looked(self, jobs: Iterable[JobState], now: datetime) -> None:
         """Compare watermarks with what they were, and with what was decided here: they only grow."""
-        for job in jobs:
-            key = (job.id, job.spec.name)
-            known = self._watermarks.get(key)
-            self._watermarks[key] = job.watermark, now
-            self._watermarks.move_to_end(key)
-            if known is not None and job.watermark < known[0]:
-                why = f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further"
-                self.forgot(why, now, at=known[1])
-        while len(self._watermarks) > MOST_WATERMARKS:
-            self._watermarks.popitem(last=False)
+        signs: list[tuple[str, datetime]] = []
+        with self._lock:  # a renewal that finds a loss forgets them all, on another thread
+            for job in jobs:
+                key = (job.id, job.spec.name)
+                known = self._watermarks.get(key)
+                self._know(key, job.watermark, now)
+                if known is not None and job.watermark < known[0]:
+                    why = f"{job.spec.name!r} is decided up to {format_instant(job.watermark)}, and was further"
+                    signs.append((why, known[1]))
+            while len(self._watermarks) > MOST_WATERMARKS:
+                self._watermarks.popitem(last=False)
+        for why, at in signs:
+            self.forgot(why, now, at=at)
 
     def decided(self, plans: Iterable[Plan], now: datetime) -> None:
         """Note how far this node decided jobs after ``now``: its own plans, which the store has carried out.
 
         No look need show it: where each occurrence is fired ahead of its time, none is due any more.
         """
-        for each in plans:
-            key = (each.job_id, each.job)
-            self._watermarks[key] = each.watermark, now
-            self._watermarks.move_to_end(key)
+        with self._lock:
+            for each in plans:
+                self._know((each.job_id, each.job), each.watermark, now)
+
+    def _know(self, key: tuple[int, str], watermark: datetime, now: datetime) -> None:
+        self._watermarks[key] = watermark, now
+        self._watermarks.move_to_end(key)
 
     def forgot(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
         """Take in a sign that another part of the node found.
