@@ -1,6 +1,5 @@
 """Safeguards, each removed by a small subclass: the simulation must notice every one of them."""
 
-import contextlib
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -237,10 +236,8 @@ class LocksOutliveSessions(MemoryStore):
 class WatchesNoClock(MemoryStore):
     """Tells nobody that its clock was set back."""
 
-    @contextlib.contextmanager
-    def _writing(self):
-        with self._changed:
-            yield
+    def _note_set_back(self):
+        pass
 
 
 def _with(spec: JobSpec, **policies: Any) -> JobSpec:
