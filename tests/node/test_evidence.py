@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.evidence import is_dead, is_gone, own_start, started_at
@@ -112,6 +113,20 @@ def test_processes_in_all_time_namespaces_read_one_monotonic_clock(name, in_time
     assert 499 < boot.HostClock().monotonic() - before < 560
     in_time_namespace("monotonic           0         0\nboottime            0         0\n")
     assert 0 <= boot.HostClock().monotonic() - before < 60
+
+
+def test_clock_made_from_the_hosts_is_asked_for_both_its_times(in_time_namespace):
+    class Ahead(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(hours=1)
+
+        def monotonic(self) -> float:
+            return super().monotonic() + 1000
+
+    in_time_namespace("monotonic -500 0\nboottime 0 0\n")
+    told = boot.HostClock(Ahead())
+    assert told.now() > SystemClock().now() + timedelta(minutes=50)
+    assert 1490 < told.monotonic() - time.monotonic() < 1560
 
 
 def test_start_times_as_read_in_another_time_namespace_are_not_compared(in_time_namespace):

@@ -230,6 +230,15 @@ class OwnClock(BrokenStore):
         return SystemClock().now()
 
 
+class HostsOwnClock(BrokenStore):
+    """Of a clock made from the host's only the host's is asked."""
+
+    rejected_by = "test_a_clock_made_from_the_hosts_is_the_one_that_is_asked"
+
+    def _now(self) -> datetime:
+        return SystemClock().now() if isinstance(self._world.clock, SystemClock) else super()._now()
+
+
 class WatchesNoClock(BrokenStore):
     """Nobody is told that the clock was set back."""
 

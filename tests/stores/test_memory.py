@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronsensus.clock import Clock, ManualClock
+from cronsensus.clock import Clock, ManualClock, SystemClock
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
@@ -59,12 +59,18 @@ def test_a_named_store_outlives_its_handles():
     assert open_store(url).job("job") is not None
 
 
+class OtherClock(SystemClock):
+    pass
+
+
 def test_a_store_has_one_clock_for_all():
     url, clock = next(names), ManualClock()
     first = MemoryStore(url, clock=clock)
     assert clock.now() == MemoryStore(url, clock=clock).now() == MemoryStore(url).now() == first.now()
     with pytest.raises(InvalidOption, match="another clock"):
         MemoryStore(url, clock=ManualClock())
+    with pytest.raises(InvalidOption, match="another clock"):
+        MemoryStore(url, clock=OtherClock())
 
 
 @pytest.mark.parametrize("url", ["memory", "memory:", "sqlite:///x.db", ""])

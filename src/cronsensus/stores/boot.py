@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -65,7 +66,14 @@ def host_identity() -> str:
 
 
 class HostClock(SystemClock):
-    """The host's clocks, the monotonic one as processes in all time namespaces read it."""
+    """The host's clocks as ``clock`` tells them, the monotonic one as processes in all time namespaces read it."""
+
+    def __init__(self, clock: SystemClock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+
+    def now(self) -> datetime:
+        """Return the wall clock."""
+        return self._clock.now()
 
     def monotonic(self) -> float:
         """Return the kernel's own ``CLOCK_MONOTONIC``.
@@ -79,7 +87,7 @@ class HostClock(SystemClock):
                 "this process called unshare(CLONE_NEWTIME), so it cannot tell any more by how much its own monotonic "
                 "clock is shifted; open the store in a child process, or before the call"
             )
-        return super().monotonic() - offset if offset else super().monotonic()
+        return self._clock.monotonic() - offset
 
 
 @cache

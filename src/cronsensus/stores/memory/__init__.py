@@ -53,7 +53,7 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, CareVerbs, Reads, Stor
         if name.strip("/"):
             with _worlds_lock:
                 world = _worlds.setdefault(name, World(clock or SystemClock()))
-            if clock is not None and clock is not world.clock and not isinstance(clock, SystemClock):
+            if clock is not None and clock is not world.clock and type(clock) is not SystemClock:
                 raise InvalidOption(f"{url} is open with another clock; a store has one clock for all")
         else:
             world = World(clock or SystemClock())

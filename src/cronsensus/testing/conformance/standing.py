@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTransition, LeaseLost, StoreError, UnknownJob
 from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import CLOCK_SET_BACK
@@ -27,6 +28,13 @@ from cronsensus.testing.conformance.scene import (
     a_session,
     minute,
 )
+
+
+class _Ahead(SystemClock):
+    """The host's clock, as an operator has set it."""
+
+    def now(self) -> datetime:
+        return super().now() + DAY
 
 
 class Standing(Scene):
@@ -122,6 +130,14 @@ class Standing(Scene):
     def test_the_clock_is_whole_microseconds_in_utc(self) -> None:
         now = self.store.now()
         assert timedelta(0) == now.utcoffset()
+
+    def test_a_clock_made_from_the_hosts_is_the_one_that_is_asked(self) -> None:
+        clock = _Ahead()
+        store = self.make_store(clock)
+        self._opened.append(store)
+        store.migrate()
+        assert clock.now() - store.now() < HOUR
+        assert store.due().now > SystemClock().now() + HOUR
 
     def test_a_clock_that_was_set_back_is_written_down_with_what_came_twice(self) -> None:
         self.queue()

@@ -48,9 +48,11 @@ class SqliteDialect(Dialect):
         """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
         super().__init__()
         self.url = url
-        is_hosts = clock is None or isinstance(clock, SystemClock)
-        self._clock: Clock = HostClock() if clock is None or is_hosts else clock
-        self.epoch = Epoch(url.path, may_be_remote=url.allow_network_fs) if is_hosts else None
+        given: Clock = SystemClock() if clock is None else clock
+        self._clock_is_a = type(given).__name__
+        self._clock, self.epoch = given, None
+        if isinstance(given, SystemClock):
+            self._clock, self.epoch = HostClock(given), Epoch(url.path, may_be_remote=url.allow_network_fs)
         self._handover = Handover(url.path, pause)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         self.wakes = True
@@ -214,7 +216,7 @@ class SqliteDialect(Dialect):
             "journal_mode": pragma("journal_mode"),
             "synchronous": self.url.synchronous,
             "busy_timeout": self.url.busy_timeout,
-            "clock": type(self._clock).__name__,
+            "clock": self._clock_is_a,
             "lease_clock": f"monotonic, {self._describe_epoch()}",
             "wake_ups": "named pipes beside the file" if self.wakes else "none here: nodes look by themselves",
         }
