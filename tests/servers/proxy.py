@@ -24,7 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -43,6 +43,8 @@ class _Link:
     is_cut: bool = False
     slow_for: float = 0.0
     """Seconds that the first request with ``Proxy.slow_first``'s bytes is held back."""
+    ended: set[Way] = field(default_factory=set)
+    """The ways on which there was an orderly end."""
 
     def cut(self) -> None:
         self.is_cut = True
@@ -237,6 +239,7 @@ class Proxy:
                 self._await_light()
                 if not link.is_cut:
                     sink.shutdown(socket.SHUT_WR)  # an orderly end would overtake the reset
+                    self._ended(link, way)
             except (OSError, ValueError):
                 # An end that failed, or was cut under us.
                 self._await_light()
@@ -295,6 +298,16 @@ class Proxy:
             with self._state:
                 self.struck += 1
                 self._state.notify_all()
+
+    def _ended(self, link: _Link, way: Way) -> None:
+        """Close a connection that both sides have ended: in a long test they would come to more than select() takes."""
+        with self._state:
+            link.ended.add(way)
+            if len(link.ended) < 2 or link not in self._links:
+                return
+            self._links.discard(link)
+        link.client.close()
+        link.server.close()
 
     def _cut(self, link: _Link) -> None:
         with self._state:

@@ -228,3 +228,15 @@ def test_without_a_server_it_closes(server: socketserver.ThreadingTCPServer) -> 
         port = gone.getsockname()[1]
     with Proxy(f"echo://127.0.0.1:{port}") as proxy, connected(proxy) as client:
         assert client.recv(1) == b""
+
+
+def test_a_connection_that_both_sides_ended_is_closed(proxy: Proxy) -> None:
+    for _ in range(20):
+        with connected(proxy) as client:
+            assert ask(client, b"hello") == b"HELLO"
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(1) == b""
+    deadline = time.monotonic() + 30
+    while proxy._links:
+        assert time.monotonic() < deadline, "ended connections are kept"
+        threading.Event().wait(0.01)
