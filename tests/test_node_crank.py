@@ -401,3 +401,25 @@ def test_what_cannot_be_stopped_keeps_its_slot_until_it_returns():
     bench.hands.abandoned = 1
     bench.conductor.step()
     assert len(bench.hands.calls) == 1
+
+
+def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another_and_each_minute(monkeypatch, caplog):
+    caplog.set_level("INFO", "cronsensus.node")
+    bench = Bench(job())
+    bench.conductor.step()
+    why = "refused"
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable(why)
+
+    monkeypatch.setattr(bench.store, "due", away)
+    for second in range(120):
+        why = "refused" if second < 70 else "full"
+        bench.conductor.step()
+        bench.clock.advance(1)
+    monkeypatch.undo()
+    bench.conductor.step()
+    told = [record.message for record in caplog.records if record.levelname == "ERROR" or "again" in record.message]
+    assert [text.rpartition(": ")[2] for text in told[:-1]] == ["refused", "refused", "full"]
+    assert told[1].startswith("the store still cannot be used, after 60 failed rounds")
+    assert told[-1].startswith("the store answers again after 120 failed rounds")

@@ -48,9 +48,11 @@ from cronsensus.stores.base import Glance, Store
 _log = Logger("cronsensus.node")
 
 PATIENCE = (0.1, 5.0)
+"""First and longest wait after a store error, seconds."""
+TELL_AGAIN = (10.0, 60.0)
+"""Seconds after which a node tells again that it cannot use the store: for another reason, and for the same."""
 HALTED = 60.0
 """Seconds between the rounds of a node that does nothing more."""
-"""First and longest wait after a store error, seconds."""
 
 
 class Conductor:
@@ -115,6 +117,7 @@ class Conductor:
         self._care = Care(store, clock, settings, evidence=evidence, telling=telling)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
         self._troubles = 0
+        self._told_trouble = "", -1e9
         self._backlog_seen = False
         self._looked_at = -1e9
         self._look_at = -1e9
@@ -300,8 +303,14 @@ class Conductor:
     def _trouble(self, error: StoreError) -> float:
         self.tally.store_errors += 1
         self.watch.trouble(error)
+        now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:
-            _log.error("the store cannot be used, so nothing is started until it can: %s", error)
+            self._told_trouble = why, now
+            _log.error("the store cannot be used, so nothing is started until it can: %s", why)
+        elif now - self._told_trouble[1] >= TELL_AGAIN[why == self._told_trouble[0]]:
+            # What keeps a node from going on need not be what stopped it.
+            self._told_trouble = why, now
+            _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, why)
         self._troubles += 1
         lease = self.lease
         if lease is not None and not lease.trusted:
