@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from cronsensus.errors import StoreCorrupt
+from cronsensus.errors import ConfigurationError, CoordinationError, StoreCorrupt
 from cronsensus.instants import LATEST_MICROS
 from cronsensus.logger import Logger
 
@@ -19,6 +19,25 @@ MOST_KEPT = 10_000
 
 MOST_COUNTED = 2**31 - 1
 """The largest number of attempts, failures or crashes that a column holds."""
+
+READING_RAISES: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    ConfigurationError,
+    CoordinationError,
+    StoreCorrupt,
+)
+"""What comes of values that are not what was written.
+
+Not ``Exception``: a signal handler of the user's may raise one of its own while a row is read (Celery's soft time
+limit), and what a server or a driver says is about no row.
+"""
 
 Row = TypeVar("Row")
 Value = TypeVar("Value")
@@ -53,7 +72,9 @@ class Unreadable:
         for row in rows:
             try:
                 found.append(read(row))
-            except Exception as error:  # noqa: BLE001 - told
+            except Exception as error:
+                if not isinstance(error, READING_RAISES) and not is_of_values(error):
+                    raise
                 self.tell(f"{name(row)} is left out", error)
         return found
 
@@ -68,7 +89,7 @@ def read_one(row: Row, read: Callable[[Row], Value], name: str) -> Value:
         return read(row)
     except StoreCorrupt as error:
         raise StoreCorrupt(f"{name}: {error}") from error
-    except Exception as error:
+    except READING_RAISES as error:
         raise StoreCorrupt(f"{name}: {said(error)}") from error
 
 

@@ -48,7 +48,7 @@ from cronsensus.stores.redis.wire import (
     write_line,
     write_range,
 )
-from cronsensus.stores.unreadable import read_one
+from cronsensus.stores.unreadable import READING_RAISES, read_one
 
 _log = Logger("cronsensus.stores")
 _PATIENCE = SystemClock()
@@ -212,7 +212,7 @@ class RoundVerbs(Handle):
         for row in rows:
             try:
                 claims.append(claim(row, known, session, claimed_at))
-            except Exception as error:  # noqa: BLE001 - told
+            except READING_RAISES as error:
                 back.append(row)
                 if row[1] in known:
                     self._leave_out(row[0], f"run {row[0]} waits, cannot be run, and", error)

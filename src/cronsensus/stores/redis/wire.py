@@ -25,7 +25,7 @@ from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.redis.anyhow import decoded
 from cronsensus.stores.redis.space import Space
-from cronsensus.stores.unreadable import Unreadable, instant_of
+from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of
 from cronsensus.triggers import Trigger, trigger_from_json
 
 MICROSECOND = timedelta(microseconds=1)
@@ -93,7 +93,7 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
-    except Exception as error:
+    except READING_RAISES as error:
         raise _unreadable("definition", error, text) from error
 
 
@@ -106,7 +106,7 @@ def read_eras(text: str) -> tuple[Era, ...]:
     """
     try:
         return tuple(read_era(era) for era in loads(text))
-    except Exception as error:
+    except READING_RAISES as error:
         raise _unreadable("trigger", error, text) from error
 
 

@@ -37,7 +37,7 @@ from cronsensus.stores.sql.occurrencerows import (
 from cronsensus.stores.sql.schema import along, jobs, occurrences, sessions
 from cronsensus.stores.sql.sessions import ALIVE, OPEN, OVERDUE
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import MOST_COUNTED, instant_of, whole
+from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole
 
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 MOST_PAGE = 500
@@ -227,7 +227,7 @@ def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
         for row in page:
             try:
                 choice.consider(row)
-            except Exception as error:  # noqa: BLE001 - told
+            except READING_RAISES as error:
                 tx.unreadable.tell(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
             if choice.wanted <= 0:
                 return

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.stores.unreadable import Unreadable
+from cronsensus.stores.unreadable import READING_RAISES, Unreadable
 
 MOST_KEPT = 4096
 
@@ -72,7 +72,7 @@ def read_spec(text: str) -> JobSpec:
     """
     try:
         return JobSpec.from_json(loads(text))
-    except Exception as error:
+    except READING_RAISES as error:
         raise StoreCorrupt(
             f"the store holds a job definition that this version cannot read ({error}): {str(text)[:200]}; "
             "upgrade cronsensus here, or define the job anew, with some change"

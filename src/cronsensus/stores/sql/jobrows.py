@@ -15,7 +15,7 @@ from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import eras, jobs
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import instant_of, is_of_values, sound, whole
+from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, sound, whole
 from cronsensus.triggers import trigger_from_json
 
 _j = jobs.c
@@ -168,7 +168,7 @@ def read_era(row: AnyRow) -> Era:
     try:
         trigger = None if row.trigger is None else trigger_from_json(loads(row.trigger))
         return Era(from_micros(instant_of(row.since)), trigger, whole(row.revision))
-    except Exception as error:
+    except READING_RAISES as error:
         raise StoreCorrupt(
             f"the store holds a trigger that this version cannot read ({error}): {str(row.trigger)[:200]}; "
             "upgrade cronsensus here, or define the job anew, with some change"

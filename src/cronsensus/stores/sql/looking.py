@@ -31,7 +31,7 @@ from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_
 from cronsensus.stores.sql.schema import NAMESPACE_OF_TURNING, along, jobs, locks, occurrences, pauses, sessions
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import bounded, instant_of, read_one, whole
+from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, read_one, whole
 
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -305,7 +305,7 @@ def _takes_turns(tx: Transaction, row: AnyRow) -> bool:
     """Whether the session of ``row`` is alive, and no guest."""
     try:
         return bool(row.concurrency > 0 and is_alive(tx, row) and row.id.encode())
-    except Exception as error:  # noqa: BLE001 - told
+    except READING_RAISES as error:
         tx.unreadable.tell(f"session {row.id!r} takes no turn, and", error)
         return False
 

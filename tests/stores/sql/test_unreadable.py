@@ -1,0 +1,58 @@
+"""A row that cannot be read is told apart from an exception of the user's that comes while a row is read."""
+
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.errors import StoreCorrupt, StoreUnavailable
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.unreadable import Unreadable, read_one
+from cronsensus.testing.conformance.scene import a_session
+from cronsensus.triggers import every
+from tests.cancelling import CutCall, each_line
+
+
+class SoftTimeLimit(Exception):
+    """Raised by a signal handler of the user's, as Celery's is."""
+
+
+@pytest.mark.parametrize("error", [SoftTimeLimit(), StoreUnavailable("gone"), TimeoutError()])
+def test_what_is_no_fault_of_a_row_comes_out_as_it_is(error):
+    def read(row: int) -> int:
+        raise error
+
+    with pytest.raises(type(error)):
+        read_one(1, read, "run 1")
+    unreadable = Unreadable()
+    with pytest.raises(type(error)):
+        unreadable.readable([1], read, str)
+    assert unreadable.texts() == ()
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), ValueError("b"), TypeError("c"), AttributeError("d"), IndexError()])
+def test_what_a_row_is_to_blame_for_names_the_row(error):
+    def read(row: int) -> int:
+        raise error
+
+    with pytest.raises(StoreCorrupt, match=r"^run 1: the store holds what this version cannot read"):
+        read_one(1, read, "run 1")
+    unreadable = Unreadable()
+    assert unreadable.readable([1], read, lambda row: f"run {row}") == []
+    assert [text.partition(":")[0] for text in unreadable.texts()] == ["run 1 is left out"]
+
+
+def test_an_exception_out_of_a_signal_handler_makes_no_row_unreadable(open_sqlite):
+    store: SqliteStore = open_sqlite()
+    store.put_jobs([JobSpec(name="job", function="f", trigger=every("1h"))], release="r1")
+    store.open_session(a_session("s1"), lease=timedelta(minutes=5))
+    [added] = store.enqueue([Item(job="job")])
+
+    def scenario(cut: CutCall) -> None:
+        store._definitions.specs._kept.clear()
+        cut(lambda: (store.occurrence(added.id), store.job("job"), store.jobs(), store.due()))
+        assert cut.error is None or isinstance(cut.error, SoftTimeLimit), repr(cut.error)
+        assert store._definitions.unreadable.texts() == ()
+
+    assert each_line(scenario, raises=SoftTimeLimit, every=3) > 20
