@@ -51,6 +51,10 @@ class Wanted:
     bound: bool
     trying: Trying = field(default_factory=Trying, compare=False)
 
+    def by(self, trying: Trying, *, bound: bool) -> Wanted:
+        """Return the same, for one caller; ``dataclasses.replace`` takes five times as long."""
+        return Wanted(name=self.name, ttl=self.ttl, limit=self.limit, renew=self.renew, bound=bound, trying=trying)
+
 
 class Gate(Place):
     """One place where locks are held. Safe to share between threads; its clock is this process's."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import MappingProxyType, NoneType, TracebackType
 from typing import Any, Never
 
@@ -162,7 +161,7 @@ class Lock:
 
     def _acquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
         trying = Trying()
-        wanted = replace(self._wanted, bound=kind == "thread", trying=trying)
+        wanted = self._wanted.by(trying, bound=kind == "thread")
         try:
             self._holdings.refuse_twice(self.name)
             gate = self._gate()
@@ -192,7 +191,7 @@ class Lock:
 
     async def _aacquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
         trying = Trying()
-        wanted = replace(self._wanted, bound=False, trying=trying)
+        wanted = self._wanted.by(trying, bound=False)
         try:
             self._holdings.refuse_twice(self.name)
             gate = await on_worker(self._gate)

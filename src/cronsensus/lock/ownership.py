@@ -100,6 +100,8 @@ class Holdings:
         held = [one for one in self._all if not one.lease.released]
         if not held:
             return None
+        if len(held) == 1 and held[0].kind == "thread" and held[0].is_by(threading.current_thread()):
+            return held[0]  # as it mostly is
         me, run, inside = here(), current_run(), _holdings_inside()
         candidates: tuple[Callable[[Holding], bool], ...] = (
             lambda one: one.is_by(me) and (one.kind != "run" or one.is_of(run)),
