@@ -43,7 +43,11 @@ def each_for_itself(engine: Engine) -> Engine:
 
 
 class Connections:
-    """A stack of idle connections; the one used last is used next. Safe to share between threads."""
+    """A stack of idle connections; the one used last is used next. Safe to share between threads.
+
+    Attributes:
+        under_way: those with a transaction that a thread has begun and not ended, by the thread's number.
+    """
 
     def __init__(self, connect: Callable[[], Connection], *, where: str) -> None:
         """Keep connections that ``connect`` makes; ``where`` names the store in errors."""
@@ -54,6 +58,7 @@ class Connections:
         self._used = 0
         self._pid = os.getpid()
         self._closed = False
+        self.under_way: dict[int, Connection] = {}
         _all.add(self)
 
     def take(self) -> Connection:
@@ -132,7 +137,8 @@ class Connections:
 
     def after_fork_in_child(self) -> None:
         """Begin anew, with a lock that nobody holds and without the parent's connections."""
-        _forsaken.extend(self._idle)
+        _forsaken.extend((*self._idle, *self.under_way.values()))
+        self.under_way.clear()
         self._changed = Condition()
         self._idle = []
         self._used = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -178,11 +179,17 @@ class SqlHandle(Store):
 
     def _begin(self, begin: Callable[[Connection], None]) -> tuple[Connection, ExitStack]:
         """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
+        under_way, thread = self._connections.under_way, threading.get_ident()
         while True:
             connection = self._connections.take()
+            if (left := under_way.pop(thread, None)) is not None:
+                # A signal handler raised where this thread was about to end it, and nothing else will: verbs do not
+                # nest.
+                self._connections.throw_away(left)
             was_good = connection.info.get("was_good", False)
             try:
                 with ExitStack() as transaction:
+                    under_way[thread] = connection
                     transaction.enter_context(self._transaction(connection))
                     begin(connection)
                     connection.info["was_good"] = True
@@ -199,13 +206,20 @@ class SqlHandle(Store):
                 yield
         except (CronsensusError, LookupError):
             # A verb's own "no": rolled back, and the connection is as good as before.
-            self._connections.give_back(connection)
+            self._ended_here(connection, self._connections.give_back)
             raise
         except BaseException:
-            self._connections.throw_away(connection)
+            self._ended_here(connection, self._connections.throw_away)
             raise
         else:
-            self._connections.give_back(connection)
+            self._ended_here(connection, self._connections.give_back)
+
+    def _ended_here(self, connection: Connection, put: Callable[[Connection], None]) -> None:
+        """Put a connection away, unless this thread found it left open and has done so."""
+        under_way, thread = self._connections.under_way, threading.get_ident()
+        if under_way.get(thread) is connection:
+            del under_way[thread]
+            put(connection)
 
     def _look(self, connection: Connection) -> Transaction:
         """Read the clocks, and have a transaction to work with."""
