@@ -44,11 +44,12 @@ def test_intervals_and_instants_have_no_zone():
 def test_texts_without_an_offset_are_of_the_schedulers_zone():
     scheduler = Scheduler("memory://", tz=SHANGHAI)
     assert declared(scheduler, at("2026-12-01 09:00")) == at("2026-12-01T09:00:00+08:00")
-    bounds = {"start": "2026-12-01T09:00", "end": "2026-12-02 09:00:30"}
-    aware = {"start": "2026-12-01T09:00+08:00", "end": "2026-12-02T09:00:30+08:00"}
-    assert declared(Scheduler("memory://", tz=SHANGHAI), every("1h", **bounds)) == every("1h", **aware)
-    daily = declared(Scheduler("memory://", tz=SHANGHAI), cron("0 9 * * *", **bounds))
-    assert daily == cron("0 9 * * *", tz=SHANGHAI, **aware)
+    start, end = "2026-12-01T09:00", "2026-12-02 09:00:30"
+    aware_start, aware_end = "2026-12-01T09:00+08:00", "2026-12-02T09:00:30+08:00"
+    hourly = declared(Scheduler("memory://", tz=SHANGHAI), every("1h", start=start, end=end))
+    assert hourly == every("1h", start=aware_start, end=aware_end)
+    daily = declared(Scheduler("memory://", tz=SHANGHAI), cron("0 9 * * *", start=start, end=end))
+    assert daily == cron("0 9 * * *", tz=SHANGHAI, start=aware_start, end=aware_end)
     assert declared(Scheduler("memory://"), at("2026-12-01 09:00")) == at("2026-12-01T09:00:00Z")
 
 

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from tests.chaos.cluster import Cluster, Verdict
-from tests.servers.fixtures import FAR_AWAY
+from tests.servers.distance import ROUND_TRIP
 
 SECONDS = float(os.environ.get("CRONSENSUS_TEST_FAULT_SECONDS") or 0)
 """For how long a test does its fault again and again to one cluster; 0: once. The long form is `make faults`."""
-ROUND_TRIP = 0.0 if "," in FAR_AWAY else float(FAR_AWAY or 0) / 1000
 LEASE = max(3.0 if SECONDS else 1.0, 150 * ROUND_TRIP)
 """Seconds. A lease of less than about 100 round trips can be lost without any fault."""
 AWAY = 2 * LEASE
