@@ -15,7 +15,7 @@ from cronsensus.testing.simulation import Parts, simulate
 from tests.simulation import ablations
 from tests.stores import broken
 from tests.stores.sql.test_transacting import SAFEGUARDS
-from tests.stores.test_broken_stores import run
+from tests.stores.test_broken_stores import run_on
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "guarantees.md"
@@ -110,9 +110,9 @@ def test_each_promise_rests_on_something_that_was_taken_out():
 
 @pytest.mark.parametrize(("test", "kind"), WITHOUT.items(), ids=WITHOUT)
 def test_a_named_test_fails_on_a_store_without_the_safeguard(test: str, kind: type[MemoryStore]):
-    error = run(MemoryStore, test)
+    error = run_on(MemoryStore, test)
     assert error is None, error
-    assert run(kind, test) is not None
+    assert run_on(kind, test) is not None
 
 
 @pytest.mark.parametrize(("promise", "name", "module"), IN_NIGHTS, ids=[f"{one[0]} {one[1]}" for one in IN_NIGHTS])

@@ -5,45 +5,29 @@ from collections.abc import Iterator
 
 import pytest
 
-from cronsensus.clock import Clock
-from cronsensus.stores import Store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing import conformance
 from cronsensus.testing.conformance import Scene, StoreConformance
 from tests.stores.broken import BROKEN, BrokenStore
+from tests.stores.one_test import run
 
 names = (f"memory://broken-{number}" for number in itertools.count())
 
 
-def run(kind: type[MemoryStore], test: str) -> BaseException | None:
-    """Run one test of the suite as pytest would; return what it raised."""
-
-    class Suite(StoreConformance):
-        url = next(names)
-        patience = 1.0
-
-        def make_store(self, clock: Clock, namespace: str = "default") -> Store:
-            return kind(self.url, namespace=namespace, clock=clock)
-
-    suite = Suite()
-    suite.setup_method()
-    try:
-        getattr(suite, test)()
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever pytest would report
-        return error
-    finally:
-        suite.teardown_method()
-    return None
+def run_on(kind: type[MemoryStore], test: str) -> BaseException | None:
+    """Run one test of the suite on new stores of a kind; return what it raised."""
+    url = next(names)
+    return run(lambda clock, namespace: kind(url, namespace=namespace, clock=clock), test)
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
 def test_a_broken_store_is_rejected_by_the_test_that_names_its_fault(kind: type[BrokenStore]) -> None:
-    assert run(kind, kind.rejected_by) is not None
+    assert run_on(kind, kind.rejected_by) is not None
 
 
 @pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
 def test_an_intact_store_passes_the_same_test(kind: type[BrokenStore]) -> None:
-    error = run(MemoryStore, kind.rejected_by)
+    error = run_on(MemoryStore, kind.rejected_by)
     assert error is None, error
 
 

@@ -8,23 +8,17 @@ import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.instants import LATEST, from_micros
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.plan import Plan
-from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore, scripts
 from cronsensus.stores.sql import completing, finishing, firing, locks, sessions
-from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance import StoreConformance
+from tests.stores.one_test import run, run_on_sqlite
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -44,32 +38,6 @@ class Without(NamedTuple):
 
 
 def nothing(*_: Any, **__: Any) -> None: ...
-
-
-def run(
-    opened: Callable[[Clock, str], Store], test: str, connect: Callable[[], Any] | None = None
-) -> BaseException | None:
-    """Run one test of the suite as pytest would; return what it raised."""
-
-    class Suite(StoreConformance):
-        patience = 1.0
-
-        def make_store(self, clock: Clock, namespace: str = "default") -> Store:
-            return opened(clock, namespace)
-
-        def make_connection(self) -> Any:
-            assert connect is not None
-            return connect()
-
-    suite = Suite()
-    suite.setup_method()
-    try:
-        getattr(suite, test)()
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever pytest would report
-        return error
-    finally:
-        suite.teardown_method()
-    return None
 
 
 def is_rejection(error: BaseException | None) -> bool:
@@ -173,27 +141,17 @@ IN_SQL = [
 ]
 
 
-def on_sqlite(folder: Path, test: str) -> BaseException | None:
-    folder.mkdir()
-    url = f"sqlite:///{folder}/jobs.db"
-    return run(
-        lambda clock, namespace: SqliteStore(url, namespace=namespace, clock=clock),
-        test,
-        lambda: create_engine(url, poolclass=NullPool).connect(),
-    )
-
-
 def named(without: Without) -> str:
     return f"{without.test.removeprefix('test_')}: {without.old}"
 
 
 @pytest.mark.parametrize("without", IN_SQL, ids=named)
 def test_without_a_condition_in_sql_the_suite_rejects_the_store(tmp_path, monkeypatch, without):
-    error = on_sqlite(tmp_path / "whole", without.test)
+    error = run_on_sqlite(tmp_path / "whole", without.test)
     assert error is None, error
     changed, connect = Changed(without), sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: connect(*args, factory=changed.driver, **how))
-    error = on_sqlite(tmp_path / "changed", without.test)
+    error = run_on_sqlite(tmp_path / "changed", without.test)
     assert changed.count, "no statement has that text any more"
     assert is_rejection(error), error
 
@@ -301,10 +259,10 @@ COMPARED: list[tuple[Patch, Patch, str]] = [
 @pytest.mark.parametrize(("race", "without", "test"), COMPARED, ids=[test for _, _, test in COMPARED])
 def test_without_a_comparison_the_suite_rejects_the_store(tmp_path, monkeypatch, race, without, test):
     race(monkeypatch)
-    error = on_sqlite(tmp_path / "whole", test)
+    error = run_on_sqlite(tmp_path / "whole", test)
     assert error is None, error
     without(monkeypatch)
-    error = on_sqlite(tmp_path / "changed", test)
+    error = run_on_sqlite(tmp_path / "changed", test)
     assert is_rejection(error), error
 
 

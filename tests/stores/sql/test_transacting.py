@@ -3,44 +3,20 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, RootTransaction, create_engine, text
 from sqlalchemy.pool import NullPool
 
-from cronsensus.clock import Clock
 from cronsensus.errors import StoreBusy, UnsupportedTransaction
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
-from cronsensus.stores import Store
 from cronsensus.stores.sql import borrowing, completing, finishing, lending
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance import Transacting
 from cronsensus.testing.conformance.scene import LEASE, a_session
-
-
-def run(path: Path, test: str, *arguments: str) -> BaseException | None:
-    """Run one test of the suite as pytest would; return what it raised."""
-
-    class Suite(Transacting):
-        def make_store(self, clock: Clock, namespace: str = "default") -> Store:
-            return SqliteStore(f"sqlite:///{path}/jobs.db", namespace=namespace, clock=clock)
-
-        def make_connection(self) -> Connection:
-            return create_engine(f"sqlite:///{path}/jobs.db", poolclass=NullPool).connect()
-
-    suite = Suite()
-    suite.setup_method()
-    try:
-        getattr(suite, test)(*arguments)
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever pytest would report
-        return error
-    finally:
-        suite.teardown_method()
-    return None
+from tests.stores.one_test import run_on_sqlite
 
 
 def nothing(*_: Any, **__: Any) -> None: ...
@@ -107,13 +83,11 @@ SAFEGUARDS: list[tuple[Patch, str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("without", "test", "arguments"), SAFEGUARDS)
 def test_without_its_safeguard_the_suite_rejects_the_store(tmp_path, monkeypatch, without: Patch, test, arguments):
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "broken").mkdir()
-    error = run(tmp_path / "whole", test, *arguments)
+    error = run_on_sqlite(tmp_path / "whole", test, *arguments)
     assert error is None, error
     with monkeypatch.context() as patch:
         without(patch)
-        assert run(tmp_path / "broken", test, *arguments) is not None
+        assert run_on_sqlite(tmp_path / "broken", test, *arguments) is not None
 
 
 # --- SQLite's own -----------------------------------------------------------------------------------------------------
