@@ -144,7 +144,7 @@ _DELETE_JOBS = (
     delete(jobs).where(_j.id.in_(_IDS)),
 )
 _l = locks.c
-# Where the lease ran out, or was counted by a clock of another boot, nobody can extend it or give it back.
+# Where the lease ran out, or was counted by a clock of another boot, no process can extend it or give it back.
 _RAN_OUT = and_(
     _l.namespace == _SPACE,
     _l.session.is_(None),
@@ -237,7 +237,7 @@ def forget_retired(tx: Transaction, ids: list[int]) -> None:
 
 
 def forget_locks(tx: Transaction) -> None:
-    """Delete locks without a session that ran out. Safe: who takes one makes its row anew, and nobody extends it."""
+    """Delete locks without a session that ran out. Safe: a next holder makes the row anew, and none extends it."""
     tx.change(_DELETE_LOCKS, space=tx.namespace, **tx.clocks)
 
 

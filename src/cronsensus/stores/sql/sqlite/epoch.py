@@ -8,11 +8,11 @@ A lease of another epoch has run out, whatever it says. So an epoch may end only
 and the kernel alone knows that: it frees the lock of a process that is gone. A boot id is not enough. Two containers
 on one kernel may have two, and would take each other for dead.
 
-Whoever opens the database
+A process that opens the database
 
 - reads its own boot id in the file: takes the shared lock, and that is all;
 - reads anything else: takes its turn, and tries for the exclusive lock. If it gets that, no process is left, and its
-  own boot id becomes the epoch. If not, somebody alive holds the shared one, and the epoch in the file is adopted.
+  own boot id becomes the epoch. If not, a living process holds the shared one, and the epoch in the file is adopted.
 
 Safe when two do so at the same instant, as only one has its turn. The shared lock is taken only by a process that knows
 the text to be of this life of the kernel, so a refused exclusive lock proves that it is. A process that dies in between
@@ -52,7 +52,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TEXT = re.compile(rb"([!-~]{1,64})\n")
 _NOTE = "Processes that use the database beside this file hold a lock on it: leave it where it is.\n"
 _TRIES = 10
-"""How often a file is opened that somebody else removes at the same time."""
+"""How often a file is opened that another program removes at the same time."""
 
 Turn = Callable[[], AbstractContextManager[object]]
 
@@ -153,7 +153,7 @@ class Epoch:
             self._held = None
 
     def mend(self) -> None:
-        """Lock the file that is under the name now, if somebody has removed the other one. In one's turn.
+        """Lock the file that is under the name now, if the other one was removed. In one's turn.
 
         Raises:
             StoreUnavailable: meanwhile another epoch has begun.
@@ -243,7 +243,7 @@ class Epoch:
         self.text = text
 
     def _take(self, wanted: str) -> tuple[int, str]:
-        """Lock the file in one's turn; return it, and its text: ``wanted`` if nobody holds it."""
+        """Lock the file in one's turn; return it, and its text: ``wanted`` if no process holds it."""
         for _ in range(_TRIES):
             file = self._open()
             try:
@@ -281,7 +281,7 @@ class Epoch:
             return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _make(self) -> int:
-        """Make the file under another name first: whoever dies in between leaves none that others may not open."""
+        """Make the file under another name first: a death in between leaves none that others may not open."""
         new = self._path.with_name(self._path.name + ".new")
         new.unlink(missing_ok=True)
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
