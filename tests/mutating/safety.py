@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
-STORES = ["tests/stores/test_sqlite.py", "tests/stores/sql/test_transacting.py", "tests/stores/sql/test_statements.py"]
-REDIS = ["tests/stores/test_redis.py"]
+CONDITIONS = "tests/stores/sql/test_conditions.py"
+STORES = [
+    CONDITIONS,
+    "tests/stores/test_sqlite.py",
+    "tests/stores/sql/test_transacting.py",
+    "tests/stores/sql/test_statements.py",
+    "tests/stores/sql/test_while_waiting.py",
+    "tests/stores/sql/test_unreadable.py",
+]
+REDIS = ["tests/stores/test_redis.py", "tests/stores/redis/test_strays.py", "tests/stores/redis/test_growth.py"]
 LOCKS = [
     "tests/lock/test_lock.py",
     "tests/lock/test_files.py",
@@ -96,6 +104,9 @@ SAFETY: dict[str, list[str]] = {
 }
 """Files in which a mistake may lose or double a run, and the tests that are to notice: patterns of their names."""
 
+DIRECT = {CONDITIONS}
+"""Tests that take up statements themselves, so that no line which they reach tells of it: always asked."""
+
 LATER: dict[str, list[str]] = {
     "stores/sql/*": [
         "tests/stores/sql/test_sqlite_faults.py",
@@ -147,6 +158,11 @@ ARGUED: dict[str, str] = {
 def tests_of(file: str) -> list[str]:
     """Return the tests that are to notice a change of this file: patterns of files, and names of single tests."""
     return next(tests for pattern, tests in SAFETY.items() if fnmatch(file, pattern))
+
+
+def is_direct(test: str) -> bool:
+    """Whether a test is to be asked about each mutant of its files, whatever lines it reaches."""
+    return test.partition("::")[0] in DIRECT
 
 
 def later_of(file: str) -> list[str]:

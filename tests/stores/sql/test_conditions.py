@@ -1,0 +1,299 @@
+"""Each statement asks for everything itself: of rows that differ from the one it is for in one thing, it finds none.
+
+What a verb has read and compared before it writes may be other by then, so the write asks again. In most tests of verbs
+one of two conditions would do, and the other one might be lost unnoticed; here each of them stands alone.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import Connection, Table, create_engine, insert, select
+from sqlalchemy.dialects.postgresql import dialect as postgresql
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.stores.sql import acquiring, choosing, claiming, completing, finishing, firing, locks, sessions
+from cronsensus.stores.sql import schema as tables
+
+NOW = 1000
+Row = dict[str, Any]
+
+ASKED: Row = {
+    "space": "ours", "now": NOW, "lease_now": NOW, "boot": "epoch", "session": "s1", "owner": "s1", "holders": ["s1"],
+    "presumed": ["gone"], "occurrence": 1, "ids": [1], "held": 7, "tokens": [7], "job": 5, "name": "name", "time": NOW,
+    "seen": 10, "of_revision": 3, "decided": NOW, "lock": "lock", "at": 0, "by": "me", "of_session": "s1",
+    "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
+    "became": "failed",
+}  # fmt: skip
+"""What each parameter is; those that are not here are values to be written."""
+
+SESSION: Row = {
+    "number": 1, "id": "s1", "namespace": "ours", "node": "n", "host": "h", "pid": 1, "pid_started": 1,
+    "release": "r", "version": "v", "concurrency": 1, "functions": 1, "started_at": 1, "renewed_at": 1,
+    "lease_until": NOW + 1, "epoch": "epoch", "draining": 0,
+}  # fmt: skip
+OVERDUE: Row = {**SESSION, "lease_until": NOW}
+PENDING: Row = {
+    "id": 1, "namespace": "ours", "job_id": 5, "key": "name", "origin": "schedule", "state": "pending", "serial": 1,
+    "priority": 4, "due_at": NOW, "expires_at": None, "attempt": 0, "crashes": 0, "failures": 0, "token": 7,
+    "session": "s1", "created_at": 1,
+}  # fmt: skip
+RUNNING: Row = {**PENDING, "state": "running"}
+IDS: Row = {"ids": [5]}
+JOB: Row = {
+    "id": 5, "namespace": "ours", "name": "name", "function": "f", "source": "code", "digest": "", "spec": "",
+    "revision": 3, "overlap": "skip", "keep": 1, "watermark": 10, "created_at": 1,
+}  # fmt: skip
+ERA: Row = {"job_id": 5, "since": NOW - 1, "revision": 1}
+RELEASE: Row = {"id": 1, "namespace": "ours", "release": "name", "first_seen_at": 1}
+LOCK: Row = {
+    "namespace": "ours", "name": "lock", "place": 0, "holder": "me", "session": "s1", "token": 7, "acquired_at": 1,
+    "lease_until": NOW + 1, "epoch": "epoch",
+}  # fmt: skip
+ENDED_RUN: Row = {
+    "token": 7, "occurrence_id": 1, "attempt": 1, "session": "s1", "started_at": 1, "finished_at": 2,
+    "end": "failed",
+}  # fmt: skip
+
+NOT_MINE: list[Row] = [{"id": "s2"}, {"namespace": "theirs"}]
+ENDED: Row = {"ended_at": 1}
+NOT_ALIVE: list[Row] = [ENDED, {"epoch": "other"}, {"lease_until": NOW}]
+NOT_CURRENT: list[Row] = [{"id": 2}, {"token": 8}, {"state": "pending"}]
+NOT_HELD: list[Row] = [{"namespace": "theirs"}, {"session": "s2"}, {"state": "pending"}]
+NOT_THE_LOCK: list[Row] = [{"namespace": "theirs"}, {"name": "other"}]
+NOT_GRANTED: list[Row] = [*NOT_THE_LOCK, {"place": 1}, {"token": 8}, {"holder": "you"}, {"session": None}]
+RUN_OUT: list[Row] = [{"lease_until": NOW}, {"epoch": "other"}]
+HELD = select(tables.locks.c.name).where(locks.HELD)
+LATER_PAGE = {"due_at": 11, "serial": 0}
+
+
+class Case(NamedTuple):
+    """A statement, the rows that it finds, what each row that it must not find differs in, and its lock."""
+
+    name: str
+    statement: Executable
+    table: Table
+    finds: list[Row]
+    not_if: list[Row]
+    locks: str | None = None
+    beside: list[tuple[Table, Row]] = []  # noqa: RUF012 - nothing changes it
+    asked: Row = {}  # noqa: RUF012 - nothing changes it
+
+
+_o, _s, _l, _j = tables.occurrences, tables.sessions, tables.locks, tables.jobs
+FOR_UPDATE = "FOR UPDATE"
+SKIPPING = "FOR UPDATE SKIP LOCKED"
+OF_LOCKS = "FOR UPDATE OF cronsensus_locks"
+
+CASES = [
+    Case("turns", select(_s.c.id).where(sessions.TAKES_TURNS), _s, [SESSION], [*NOT_ALIVE, {"concurrency": 0}]),
+    Case("alive", sessions._ALIVE_LOCKED, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], FOR_UPDATE),
+    Case("set lease", sessions._SET_LEASE, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("renew", sessions._RENEW, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("drain", sessions._DRAIN, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
+    Case(
+        "dead",
+        sessions._DEAD,
+        _s,
+        [OVERDUE, {**OVERDUE, "id": "s2"}, {**SESSION, "epoch": "other"}, {**SESSION, "id": "gone"}],
+        [{"namespace": "theirs"}, ENDED, {"lease_until": NOW + 1}],
+    ),
+    Case("end", sessions._END, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case(
+        "end overdue",
+        sessions._END_OVERDUE,
+        _s,
+        [OVERDUE, {**SESSION, "epoch": "other"}],
+        [*NOT_MINE, ENDED, {"lease_until": NOW + 1}],
+    ),
+    Case("at hand", sessions._AT_HAND, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED], SKIPPING),
+    Case("held ids", sessions._HELD_IDS, _o, [RUNNING], NOT_HELD),
+    Case("held at hand", sessions._HELD_AT_HAND, _o, [RUNNING], NOT_HELD, SKIPPING),
+    Case("held", sessions._HELD, _o, [RUNNING], NOT_HELD, FOR_UPDATE),
+    Case("named", sessions._NAMED, _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("take back", sessions._TAKE_BACK, _o, [RUNNING], NOT_CURRENT),
+    Case("close", sessions._CLOSE, _o, [RUNNING], NOT_CURRENT),
+    Case("free locks", sessions._FREE_LOCKS, _l, [LOCK], [{"namespace": "theirs"}, {"session": "s2"}]),
+    Case("oldest release", sessions._OLDEST_RELEASE, tables.releases, [RELEASE], [{"namespace": "theirs"}], FOR_UPDATE),
+    Case("release", sessions._RELEASE, tables.releases, [RELEASE], [{"namespace": "theirs"}, {"release": "other"}]),
+    Case("standing", finishing._STANDING, _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("ended runs", finishing._ENDED_RUNS, tables.runs, [ENDED_RUN], [{"token": 8}]),
+    Case("finish", finishing._CLOSE, _o, [RUNNING], NOT_CURRENT),
+    Case("retry later", finishing._RETRY_LATER, _o, [RUNNING], NOT_CURRENT),
+    Case("give back", finishing._GIVE_BACK, _o, [RUNNING], NOT_CURRENT),
+    Case("give up", finishing._GIVE_UP, _o, [RUNNING], NOT_CURRENT),
+    Case("progress", finishing._PROGRESS, _o, [RUNNING], NOT_CURRENT),
+    Case("complete", completing._LOOK, _o, [RUNNING], [{"id": 2}, {"namespace": "theirs"}]),
+    Case(
+        "expired",
+        claiming._EXPIRED_LOCKED,
+        _o,
+        [{**PENDING, "expires_at": NOW - 1}],
+        [{"namespace": "theirs"}, {"state": "running"}, {"attempt": 1}, {"expires_at": None}, {"expires_at": NOW}],
+        SKIPPING,
+    ),
+    Case("close expired", claiming._CLOSE_EXPIRED, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
+    Case("start", claiming._START, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
+    Case(
+        "opening",
+        claiming._OPENING[False],
+        _s,
+        [SESSION],
+        [*NOT_MINE, *NOT_ALIVE],
+        "FOR UPDATE OF cronsensus_sessions",
+    ),
+    Case(
+        "opening by seeking",
+        claiming._OPENING[True],
+        _s,
+        [SESSION],
+        [*NOT_MINE, *NOT_ALIVE],
+        "FOR UPDATE OF cronsensus_sessions",
+    ),
+    Case("limited", choosing._LIMITED_LOCKED, _j, [JOB], [{"id": 6}], "FOR NO KEY UPDATE", asked=IDS),
+    Case(
+        "more limited",
+        choosing._MORE_LIMITED_LOCKED,
+        _j,
+        [JOB],
+        [{"id": 6}],
+        "FOR NO KEY UPDATE SKIP LOCKED",
+        asked=IDS,
+    ),
+    Case(
+        "running now",
+        choosing._RUNNING_NOW,
+        _o,
+        [RUNNING],
+        [{"namespace": "theirs"}, {"state": "pending"}, {"job_id": 6}],
+        asked=IDS,
+    ),
+    Case(
+        "overdue holders",
+        choosing._OVERDUE_LOCKED,
+        _s,
+        [OVERDUE, {**SESSION, "epoch": "other"}],
+        [*NOT_MINE, ENDED, {"lease_until": NOW + 1}],
+        SKIPPING,
+    ),
+    Case(
+        "page",
+        choosing._page(further=False),
+        _o,
+        [PENDING, {**PENDING, "expires_at": NOW}, {**PENDING, "attempt": 1, "expires_at": 1}],
+        [{"namespace": "theirs"}, {"state": "running"}, {"priority": 5}, {"due_at": NOW + 1}, {"expires_at": NOW - 1}],
+        SKIPPING,
+    ),
+    Case(
+        "further page",
+        choosing._page(further=True),
+        _o,
+        [
+            {**PENDING, **LATER_PAGE},
+            {**PENDING, **LATER_PAGE, "id": 2, "due_at": 10},
+            {**PENDING, "id": 3},  # the head of its line
+            {**PENDING, "job_id": 6},  # no line is full
+        ],
+        [
+            {"due_at": 10, "serial": 0},
+            {"due_at": 9, "id": 2, "serial": 0},
+            {"job_id": 90},
+            {"serial": 1},
+            {"state": "running"},
+        ],
+        SKIPPING,
+    ),
+    Case("jobs", firing._JOBS_LOCKED, _j, [JOB], [{"id": 6}, {"namespace": "theirs"}], FOR_UPDATE, asked=IDS),
+    Case(
+        "active",
+        firing._ACTIVE,
+        _o,
+        [PENDING, RUNNING],
+        [{"job_id": 6}, {"serial": 0}, {"finished_at": 1}],
+        asked=IDS,
+    ),
+    Case("move watermark", firing._MOVE_WATERMARK, _j, [JOB], [{"id": 6}, {"watermark": 11}, {"revision": 4}]),
+    Case(
+        "cancel pending",
+        firing._CANCEL_PENDING,
+        _o,
+        [PENDING],
+        [{"job_id": 6}, {"serial": 0}, {"state": "running"}, {"finished_at": 1}],
+    ),
+    Case(
+        "ask running",
+        firing._ASK_RUNNING,
+        _o,
+        [RUNNING],
+        [{"job_id": 6}, {"serial": 0}, {"state": "pending"}, {"finished_at": 1}, {"cancel_reason": "enough"}],
+    ),
+    Case("acquired", acquiring._STANDING, _o, [PENDING, RUNNING], [{"job_id": 6}, {"key": "other"}], FOR_UPDATE),
+    Case("due now", acquiring._DUE_NOW, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
+    Case("tell apart", acquiring._TELL_APART, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
+    Case("first era", acquiring._FIRST_ERA, tables.eras, [ERA], [{"job_id": 6}]),
+    Case("era", acquiring._ERA_OF, tables.eras, [ERA], [{"job_id": 6}, {"since": NOW}]),
+    Case(
+        "decide by hand",
+        acquiring._MOVE_WATERMARK,
+        _j,
+        [JOB, {**JOB, "next_due": NOW + 1}],
+        [{"id": 6}, {"watermark": NOW}, {"next_due": NOW}],
+    ),
+    Case("lock held", HELD, _l, [LOCK], [*RUN_OUT], beside=[(_s, SESSION)]),
+    Case("lock of no session", HELD, _l, [{**LOCK, "session": None}], RUN_OUT),
+    Case("owner", HELD, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], beside=[(_l, LOCK)]),
+    Case(
+        "held by owner",
+        select(_o.c.id).join(_s, sessions.HELD_BY_SESSION),
+        _o,
+        [RUNNING],
+        NOT_HELD,
+        beside=[(_s, SESSION)],
+    ),
+    Case("places", locks._PLACES, _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, OF_LOCKS),
+    Case("lock holders", locks._HOLDERS, _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, OF_LOCKS),
+    Case("one place", locks._ONE_PLACE, _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}], OF_LOCKS),
+    Case("owner locked", locks._LOCK_OWNER, _s, [SESSION, OVERDUE], NOT_MINE, FOR_UPDATE),
+    Case("grant", locks._GRANT, _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
+    Case("extend", locks._EXTEND, _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
+    Case("unlock", locks._UNLOCK, _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
+    Case("leave", locks._LEAVE, _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
+]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Connection]:
+    engine = create_engine("sqlite://")
+    tables.metadata.create_all(engine)
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def touched(database: Connection, case: Case, row: Row) -> int:
+    """Return how many rows a statement finds, or changes, where there is this one."""
+    for table, one in (*case.beside, (case.table, row)):
+        database.execute(insert(table), one)
+    bound = case.statement.compile().binds  # type: ignore[attr-defined]
+    asked = {name: {**ASKED, **case.asked}.get(name, 0) for name, one in bound.items() if one.required}
+    try:
+        found = database.execute(case.statement, asked)
+        return len(found.all()) if found.returns_rows else found.rowcount
+    finally:
+        database.rollback()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_statement_finds_what_it_is_for_and_nothing_that_differs_in_one_thing(
+    case: Case, database: Connection
+) -> None:
+    for row in case.finds:
+        assert touched(database, case, row) == 1, f"nothing, though there is {row}"
+    for differs in case.not_if:
+        assert touched(database, case, {**case.finds[0], **differs}) == 0, f"also what has {differs}"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.locks], ids=lambda case: case.name)
+def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> None:
+    text = str(case.statement.compile(dialect=postgresql()))  # type: ignore[attr-defined]
+    assert text.replace("\n", " ").rpartition(" FOR ")[2] == str(case.locks).removeprefix("FOR ")

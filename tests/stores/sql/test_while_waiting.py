@@ -1,0 +1,237 @@
+"""What another node commits while a verb waits for a row is what the verb decides by.
+
+SQLite has one writer at a time, so there the wait is played: what the other node did is done as soon as the statement
+is sent that waits for it on a server. ``test_standing_still.py`` has real waits on real servers.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import LeaseLost, StoreUnavailable
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.states import State
+from cronsensus.planning import plan
+from cronsensus.stores.sql import choosing, claiming, finishing, firing, locks, sessions
+from cronsensus.stores.sql.schema import sessions as session_rows
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.triggers import every
+
+HOUR = timedelta(hours=1)
+LEASE_ENDS = LEASE // timedelta(microseconds=1)
+Act = Callable[[SqliteStore], object]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture
+def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
+    store = open_sqlite(clock=clock)
+    store.put_jobs(
+        [
+            JobSpec(name="job", function="job"),
+            JobSpec(name="limited", function="limited", policies=Policies(concurrency=1)),
+        ],
+        release="r1",
+    )
+    store.open_session(a_session("s1"), lease=LEASE)
+    return store
+
+
+@contextmanager
+def when_sent(
+    monkeypatch: pytest.MonkeyPatch, method: str, statement: Executable, act: Callable[[Transaction, Any], Any]
+) -> Iterator[list[Executable]]:
+    """Let ``act`` make the answer to a statement, once it was sent; give all that are sent by that method."""
+    sent: list[Executable] = []
+    send = getattr(Transaction, method)
+
+    def sending(tx: Transaction, one: Executable, *more: Any, **parameters: Any) -> Any:
+        sent.append(one)
+        answer = send(tx, one, *more, **parameters)
+        return act(tx, answer) if one is statement else answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, method, sending)
+        yield sent
+
+
+def a_claim(store: SqliteStore, job: str = "job") -> Claim:
+    store.enqueue([Item(job=job)])
+    (claim,) = store.claim("s1", 1, [job], lease=LEASE)
+    return claim
+
+
+# --- the lease ran out while its row was waited for -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [1, 0])
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: store.claim("s1", 1, ["job"], lease=LEASE),
+        lambda store: store.acquire("s1", "job", key="key", lease=LEASE),
+        lambda store: store.lock("lock", "me", ttl=LEASE, session="s1"),
+        lambda store: store.open_session(a_session("s1"), lease=LEASE),
+    ],
+    ids=["claim", "acquire", "lock", "open"],
+)
+def test_a_lease_that_ran_out_while_its_row_was_waited_for_has_run_out(
+    act: Act, left: int, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(dialect: Any, connection: Any, statement: Any, parameters: Any) -> tuple[Sequence[Any], int]:
+        rows = dialect.rows(connection, statement, parameters)
+        return rows, rows[0].lease_until - left
+
+    monkeypatch.setattr(type(store._dialect), "lock_rows", late)
+    store.enqueue([Item(job="job")])
+    if left:
+        act(store)
+    else:
+        with pytest.raises(LeaseLost):
+            act(store)
+
+
+def test_a_renewal_that_came_too_late_by_the_time_it_had_its_row_renews_nothing(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with when_sent(monkeypatch, "lock_rows", sessions._ALIVE_LOCKED, lambda _, got: (got[0], got[0][0].lease_until)):
+        assert not store.renew("s1", lease=HOUR).alive
+    assert store.sessions()[0].expires_in == LEASE
+
+
+# --- the other one renewed, or is about to ----------------------------------------------------------------------------
+
+
+def test_a_lock_whose_session_renewed_its_lease_in_this_moment_is_not_taken(
+    store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert store.lock("lock", "me", ttl=HOUR, session="s1")
+    clock.advance(LEASE)
+
+    def renews(tx: Transaction, found: Any) -> Any:
+        tx.connection.execute(update(session_rows).values(lease_until=tx.lease_now + LEASE_ENDS))
+        return found
+
+    with when_sent(monkeypatch, "row", locks._LOCK_OWNER, renews):
+        assert store.lock("lock", "you", ttl=HOUR) is None
+    assert [one.holder for one in store.locks()] == ["me"]
+
+
+def test_a_run_whose_session_is_about_to_renew_takes_room_still(
+    store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_claim(store, "limited")
+    clock.advance(LEASE)
+    store.enqueue([Item(job="limited")])
+    store.open_session(a_session("s2"), lease=LEASE)
+    with when_sent(monkeypatch, "rows", choosing._OVERDUE_LOCKED, lambda *_: []):
+        assert store.claim("s2", 1, ["limited"], lease=LEASE) == []
+    assert len(store.claim("s2", 1, ["limited"], lease=LEASE)) == 1
+
+
+# --- rows that somebody else has locked -------------------------------------------------------------------------------
+
+
+def test_a_dead_session_whose_row_is_not_at_hand_is_left_for_the_next_look(
+    store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = a_claim(store)
+    clock.advance(LEASE)
+    with when_sent(monkeypatch, "row", sessions._AT_HAND, lambda *_: None):
+        assert store.reclaim() == []
+    with when_sent(monkeypatch, "rows", sessions._HELD_AT_HAND, lambda *_: []):
+        assert store.reclaim() == []
+        assert store.reclaim(["s1"]) == []
+    assert [one.id for one in store.reclaim()] == [claim.id]
+
+
+def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_jobs(
+        [
+            JobSpec(name="first", function="f", policies=Policies(concurrency=2, priority=9)),
+            JobSpec(name="second", function="f", policies=Policies(concurrency=2)),
+        ],
+        release="r1",
+    )
+    store.enqueue([Item(job="first"), Item(job="second")])
+    with when_sent(monkeypatch, "rows", choosing._MORE_LIMITED_LOCKED, lambda *_: []):
+        assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["first"]
+    assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["second"]
+
+
+# --- a write that finds fewer rows than were locked -------------------------------------------------------------------
+
+
+def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, clock: ManualClock) -> None:
+    claim = a_claim(store)
+    store.put_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
+    store.enqueue([Item(job="job")])
+    clock.advance(HOUR)
+    store.open_session(a_session("s2"), lease=LEASE)
+    before = store.occurrence(claim.id), store.runs(claim.id)
+    made = [plan(job, store.now()) for job in store.due().jobs]
+    outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+    acts: dict[Act, Executable] = {
+        lambda store: store.finish([outcome]): finishing._CLOSE,
+        lambda store: store.release([claim]): finishing._GIVE_BACK,
+        lambda store: store.claim("s2", 1, ["job"], lease=LEASE): claiming._START,
+        lambda store: store.fire(made): firing._MOVE_WATERMARK,
+    }
+    for act, statement in acts.items():
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            when_sent(patch, "change_tuples", statement, lambda _, touched: touched - 1),
+            pytest.raises(StoreUnavailable, match="nothing was written"),
+        ):
+            act(store)
+        assert (store.occurrence(claim.id), store.runs(claim.id)) == before
+    assert store.counts().pending == 1
+    assert [job.watermark for job in store.due().jobs] == [job.watermark_seen for job in made]
+
+
+# --- who begins while jobs are defined --------------------------------------------------------------------------------
+
+
+def opening(store: SqliteStore, session: SessionSpec, monkeypatch: pytest.MonkeyPatch) -> list[Executable]:
+    with when_sent(monkeypatch, "row", sessions._OLDEST_RELEASE, lambda _, found: found) as sent:
+        store.open_session(session, lease=LEASE)
+    return sent
+
+
+def test_a_session_begins_while_nobody_defines_jobs_and_a_guest_whenever_it_likes(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sessions._OLDEST_RELEASE in opening(store, a_session("s2"), monkeypatch)
+    assert sessions._OLDEST_RELEASE not in opening(store, a_session("s3", guest=True), monkeypatch)
+
+
+# --- a look from before another's commit ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("after", "first"), [(0, 2), (1, 2), (5, 6)])
+def test_lines_follow_those_that_are_seen_and_those_that_are_known_otherwise(
+    after: int, first: int, store: SqliteStore
+) -> None:
+    claim = a_claim(store)
+    line = LogLine(START, "INFO", "a line")
+    store.note([Note(claim.id, claim.token, lines=(line,))])
+    with store._writing() as tx:
+        assert finishing.note(tx, [Note(claim.id, claim.token, lines=(line, line))], after=after) == [True]
+    with store._writing() as tx:
+        assert finishing.last_line(tx, claim.id) == first + 1
