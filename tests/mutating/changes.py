@@ -61,7 +61,8 @@ def _of_python(file: str, text: str) -> Iterator[Mutant]:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     def source(node: ast.expr) -> str:
-        return ast.get_source_segment(text, node) or ""
+        found = ast.get_source_segment(text, node) or ""
+        return f"({found})" if isinstance(node, ast.NamedExpr) else found
 
     tree = ast.parse(text)
     for node in ast.walk(tree):

@@ -16,6 +16,7 @@ STORES = [
 ]
 REDIS = ["tests/stores/test_redis.py", "tests/stores/redis/test_strays.py", "tests/stores/redis/test_growth.py"]
 LOCKS = [
+    "tests/lock/test_lease.py",
     "tests/lock/test_lock.py",
     "tests/lock/test_files.py",
     "tests/lock/test_redlock.py",
@@ -31,6 +32,7 @@ LOCKS = [
     "tests/lock/test_as_in_redis_py.py",
 ]
 ONCE = [
+    "tests/once/test_claims.py",
     "tests/once/test_once.py",
     "tests/once/test_keys.py",
     "tests/once/test_keeping.py",

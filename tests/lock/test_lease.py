@@ -1,0 +1,536 @@
+"""One lease, step by step: its place does as it is told, and the clock stands still."""
+
+import os
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import LeaseLost, NotTheHolder, StoreUnavailable
+from cronsensus.interrupts import Event
+from cronsensus.lock import lease as module
+from cronsensus.lock.lease import LONG, SOONEST, Lease, Place, Tended
+from cronsensus.lock.working import _pool
+from cronsensus.node.lease import MARGIN
+from cronsensus.stores.base import Store
+
+TTL = timedelta(seconds=10)
+TRUSTED = TTL.total_seconds() * (1 - MARGIN)
+TICK = 0.001
+
+
+class Kept(Place):
+    """Notes what it is asked, and answers as told."""
+
+    clock: ManualClock
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.told: list[tuple[Any, ...]] = []
+        self.answer = True
+        self.error: BaseException | None = None
+
+    def _answer(self, *asked: Any) -> bool:
+        self.told.append(asked)
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def free(self, lease: Lease) -> bool:
+        return self._answer("free", lease.token)
+
+    def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
+        return self._answer("extend", ttl.total_seconds())
+
+    def watch(self, lease: Lease) -> None:
+        self.told.append(("watch",))
+
+    def forget(self, lease: Tended) -> None:
+        self.told.append(("forget",))
+
+    def is_held(self, lease: Lease) -> bool:
+        return self._answer("is_held")
+
+
+@pytest.fixture
+def place() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def acts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what is to be done by a thread of ours; nothing is."""
+    given: list[Any] = []
+    monkeypatch.setattr(module, "drop", given.append)
+    monkeypatch.setattr(module, "submit", given.append)
+    return given
+
+
+def leased(place: Kept, **more: Any) -> Lease:
+    given = {"ttl": TTL, "renew": True, "bound": True, **more}
+    return Lease(place, name="lock", holder="me", token=7, asked_at=place.clock.monotonic(), **given)
+
+
+def someone_elses(lease: Lease) -> None:
+    """Let a lease be of the process of which this one was forked."""
+    lease._pid += 1
+
+
+def in_another_thread(act: Any) -> Any:
+    answers: list[Any] = []
+
+    def call() -> None:
+        try:
+            answers.append(act())
+        except Exception as error:  # noqa: BLE001 - returned
+            answers.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+# --- trust ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_trusted_until_the_moment_before_its_margin(place):
+    lease = leased(place)
+    place.clock.advance(TRUSTED - TICK)
+    assert (lease.trusted, lease.lost.is_set(), lease.tended.lost) == (True, False, False)
+    assert lease.expires_in == lease.tended.expires_in == pytest.approx(TICK)
+    place.clock.advance(TICK)
+    assert (lease.trusted, lease.lost.is_set(), lease.tended.lost) == (False, True, True)
+    assert lease.lost.wait(0)
+
+
+def test_at_the_very_end_it_is_not_trusted(place):
+    lease = leased(place)
+    lease._trusted_until = place.clock.monotonic()
+    assert not lease.trusted
+
+
+@pytest.mark.parametrize("end", ["lose", "fork", "release"])
+def test_what_is_not_ours_any_more_is_not_trusted(place, end):
+    lease = leased(place)
+    before = lease.lost
+    assert not before.wait(0)
+    if end == "lose":
+        lease.lose("somebody has it")
+        assert lease.expires_in == -1.0
+        assert Event.is_set(before)
+        del before
+        assert Event.is_set(lease.lost), "also an event that is made afterwards"
+    elif end == "fork":
+        someone_elses(lease)
+    else:
+        lease.release()
+        assert lease.released
+    assert lease.trusted is (end == "release")
+    assert lease.tended.lost
+
+
+def test_what_waits_for_the_loss_is_woken_by_it(place):
+    lease = leased(place)
+    lost = lease.lost
+    thread = threading.Thread(target=lambda: lost.wait(60))
+    thread.start()
+    lease.lose("somebody has it")
+    thread.join(60)
+    assert not thread.is_alive()
+    assert lost.wait(60)
+
+
+def test_one_without_an_end_lasts(place):
+    lease = leased(place, ttl=None, renew=False)
+    assert (lease.ttl, lease.expires_in) == (timedelta.max, float("inf"))
+    assert leased(place).ttl == TTL
+    place.clock.advance(1e9)
+    assert lease.trusted
+
+
+def test_the_first_reason_of_a_loss_is_the_one_that_is_told(place, caplog):
+    lease = leased(place)
+    lease.lose("first")
+    lease.lose("second")
+    with pytest.raises(LeaseLost, match="first"):
+        lease.check()
+    assert [record.args[2] for record in caplog.records] == ["first"]
+
+
+@pytest.mark.parametrize(("renew", "released", "told"), [(True, False, 1), (True, True, 0), (False, False, 0)])
+def test_the_loss_of_what_was_to_last_is_told(place, caplog, renew, released, told):
+    lease = leased(place, renew=renew)
+    if released:
+        lease.release()
+    lease.expire()
+    assert len(caplog.records) == told
+    assert bool(lease._why) is not released
+    lease.lose("again")
+    assert len(caplog.records) == told
+
+
+def test_why_it_is_lost_is_said(place):
+    lease = leased(place)
+    lease.check()
+    place.clock.advance(TTL)
+    with pytest.raises(LeaseLost, match="its time is over"):
+        lease.check()
+    someone_elses(lease)
+    with pytest.raises(LeaseLost, match="the parent process's"):
+        lease.check()
+
+
+# --- as its place keeps it --------------------------------------------------------------------------------------------
+
+
+def test_what_the_place_keeps_passes_on_what_it_is_told(place):
+    lease = leased(place)
+    lease.tended.expire()
+    assert lease._why == "it could not be renewed in time"
+    other = leased(place)
+    other.tended.lose("its session is over")
+    assert other._why == "its session is over"
+    assert other.tended.step() == pytest.approx(TTL.total_seconds() / 3)
+
+
+def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
+    lease = leased(place, renew=False)
+    tended = lease.tended
+    del lease
+    assert tended.expires_in == LONG
+    assert tended.lost
+    tended.expire()
+    tended.lose("its session is over")
+    assert tended.step() == TTL.total_seconds()
+    place.clock.advance(TTL.total_seconds())
+    assert place.told == []
+    assert tended.step() == LONG
+    assert place.told == [("forget",)]
+    tended._left = None
+    assert tended.step() == LONG
+
+
+@pytest.mark.parametrize(
+    ("options", "after", "freed"),
+    [
+        ({}, 0.0, True),
+        ({}, TRUSTED, False),
+        ({"renew": False}, 0.0, False),
+        ({"renew": False, "ttl": None}, 0.0, True),
+    ],
+)
+def test_what_was_dropped_is_freed_if_it_would_have_lasted(place, caplog, options, after, freed):
+    lease = leased(place, **options)
+    tended = lease.tended
+    assert _pool.held[id(tended)] is tended
+    place.clock.advance(after)
+    tended.dropped()
+    assert place.told == [("forget",), ("free", 7)] * freed
+    assert ("was dropped" in caplog.text) is freed
+    assert id(tended) not in _pool.held
+    tended.dropped()
+    assert place.told == [("forget",), ("free", 7)] * freed
+
+
+def test_what_was_released_is_no_news_when_it_is_dropped(place):
+    lease = leased(place)
+    lease._released = True
+    lease.tended.dropped()
+    assert place.told == []
+    assert lease.tended._left is None
+    assert id(lease.tended) not in _pool.held
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_released_is_freed_once(place):
+    lease = leased(place)
+    lease.release()
+    assert place.told == [("forget",), ("free", 7)]
+    assert id(lease.tended) not in _pool.held
+    with pytest.raises(NotTheHolder, match="released already"):
+        lease.release()
+    with pytest.raises(NotTheHolder, match="released already"):
+        lease.end()
+    lease.abandon()
+    assert len(place.told) == 2
+
+
+@pytest.mark.parametrize("why", ["", "somebody has it"])
+def test_what_had_run_out_is_said_at_its_release(place, why):
+    lease = leased(place)
+    place.answer = False
+    if why:
+        lease.lose(why)
+    with pytest.raises(LeaseLost, match=why or "it had run out"):
+        lease.release()
+
+
+def test_a_release_that_is_interrupted_is_done_all_the_same(place, acts):
+    lease = leased(place)
+    place.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        lease.release()
+    assert place.told == [("forget",), ("free", 7), ("forget",), ("free", 7)]
+    assert acts == [lease.abandon]
+
+
+def test_a_release_that_the_store_refuses_is_not_tried_again(place, acts):
+    lease = leased(place)
+    place.error = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        lease.release()
+    assert place.told == [("forget",), ("free", 7)]
+    assert acts == []
+
+
+@pytest.mark.parametrize(
+    ("why", "before", "told"),
+    [
+        ("nobody uses it", "", True),
+        ("", "", False),
+        ("nobody uses it", "released", False),
+        ("nobody uses it", "lost", False),
+    ],
+)
+def test_what_is_abandoned_is_freed_and_told_if_it_was_held(place, caplog, why, before, told):
+    lease = leased(place, renew=False)
+    if before == "lost":
+        lease.lose("somebody has it")
+    elif before:
+        lease.end()
+        place.told.clear()
+    lease.abandon(why)
+    assert place.told == [("forget",), ("free", 7)]
+    assert lease.released
+    assert ("is freed" in caplog.text) is told
+
+
+def test_what_cannot_be_freed_ends_with_its_ttl_and_may_be_tried_again(place, caplog):
+    lease = leased(place)
+    place.error = StoreUnavailable("away")
+    lease.abandon()
+    assert "ends with its TTL" in caplog.text
+    place.error = None
+    lease.abandon()
+    lease.abandon()
+    assert place.told == [("forget",), ("free", 7)] * 2
+
+
+def test_a_child_of_a_fork_frees_nothing_of_its_parent(place):
+    lease = leased(place)
+    assert lease.is_ours
+    assert lease._pid == os.getpid()
+    someone_elses(lease)
+    lease.abandon()
+    for act in (lease.release, lambda: lease.extend(1), lease.require_holder):
+        with pytest.raises(NotTheHolder, match="of which this one"):
+            act()
+    assert not lease.owned()
+    assert place.told == []
+
+
+def test_a_lease_of_a_thread_is_released_and_extended_there(place):
+    lease = leased(place)
+    for act in (lease.release, lambda: lease.extend(1), lease.reacquire):
+        assert isinstance(in_another_thread(act), NotTheHolder)
+    assert place.told == []
+    assert lease.extend(1)
+    lease.unbind()
+    assert in_another_thread(lambda: lease.extend(1)) is True
+    other = leased(place, bound=False)
+    assert in_another_thread(lambda: other.extend(1)) is True
+
+
+# --- renewing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "options", "asks"),
+    [(4, {}, 7.0), (4, {"replace_ttl": True}, 1.0), (12, {}, 1.0)],
+)
+def test_what_is_extended_lasts_so_much_longer(place, after, options, asks):
+    lease = leased(place)
+    place.clock.advance(after)
+    assert lease.extend(1, **options) is True
+    assert ("extend", asks) in place.told
+    assert lease.expires_in == pytest.approx(asks * (1 - MARGIN))
+
+
+def test_one_without_an_end_is_extended_without_a_question(place):
+    lease = leased(place, ttl=None)
+    assert lease.extend(1) is True
+    assert lease.reacquire() is True
+    assert place.told == []
+
+
+def test_what_is_acquired_again_lasts_its_whole_ttl(place):
+    lease = leased(place)
+    place.clock.advance(4)
+    assert lease.reacquire() is True
+    assert place.told == [("extend", 10.0)]
+    assert lease._ends == place.clock.monotonic() + 10
+
+
+def test_a_shorter_lease_is_believed_in_for_less_before_it_is_asked_for(place):
+    lease = leased(place)
+    lease._extend(TTL)
+    assert place.told == [("extend", 10.0)]
+    place.told.clear()
+    place.error = StoreUnavailable("the answer is lost")
+    with pytest.raises(StoreUnavailable):
+        lease._extend(TTL / 2)
+    assert place.told == [("watch",), ("extend", 5.0)]
+    assert lease.expires_in == pytest.approx(TRUSTED / 2)
+
+
+def test_a_renewal_that_makes_nothing_longer_asks_nothing(place):
+    lease = leased(place)
+    lease._extend(TTL, only_longer=True)
+    assert place.told == []
+    place.clock.advance(TICK)
+    lease._extend(TTL, only_longer=True)
+    assert place.told == [("extend", 10.0)]
+
+
+def test_what_somebody_else_has_is_lost_when_it_is_extended(place):
+    lease = leased(place)
+    place.answer = False
+    with pytest.raises(LeaseLost, match="somebody else has it, or it had run out"):
+        lease.extend(1)
+    assert not lease.trusted
+
+
+def test_who_holds_it_is_asked_only_of_what_is_held(place):
+    lease = leased(place)
+    assert lease.owned()
+    place.answer = False
+    assert not lease.owned()
+    place.answer = True
+    lease.release()
+    place.told.clear()
+    assert not lease.owned()
+    assert place.told == []
+
+
+def test_it_is_renewed_when_a_third_of_its_time_is_over(place):
+    lease = leased(place)
+    third = TTL.total_seconds() / 3
+    assert lease.step() == pytest.approx(third)
+    assert place.told == []
+    place.clock.advance(third + TICK)
+    assert lease.step() == pytest.approx(third)
+    assert place.told == [("extend", 10.0)]
+
+
+@pytest.mark.parametrize(("ttl", "again"), [(60, 1.0), (10, 0.5), (0.1, SOONEST)])
+def test_a_renewal_that_the_store_did_not_hear_is_tried_again_soon(place, ttl, again):
+    lease = leased(place, ttl=timedelta(seconds=ttl))
+    place.clock.advance(ttl / 2)
+    place.error = StoreUnavailable("away")
+    assert lease.step() == again
+    assert lease.trusted
+
+
+def test_what_was_lost_is_renewed_no_more(place):
+    lease = leased(place)
+    place.clock.advance(5)
+    place.answer = False
+    lease.step()
+    assert place.told[-1] == ("forget",)
+    assert id(lease.tended) not in _pool.held
+
+
+@pytest.mark.parametrize(
+    ("options", "released", "wait"),
+    [
+        ({"ttl": None}, False, 3600.0),
+        ({"ttl": None}, True, 3600.0),
+        ({"renew": False}, False, 10.0),
+        ({}, True, 10.0),
+    ],
+)
+def test_what_needs_no_renewal_gets_none(place, options, released, wait):
+    lease = leased(place, **options)
+    lease._released = released
+    place.clock.advance(9)
+    assert lease.step() == wait
+    assert place.told == []
+
+
+def of_a_thread_that_ended(place: Kept, **more: Any) -> Lease:
+    lease = leased(place, **more)
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    lease._thread = thread
+    return lease
+
+
+def test_what_a_thread_held_that_ended_is_freed_instead_of_renewed(place, acts, caplog):
+    lease = of_a_thread_that_ended(place)
+    assert 0 < lease.step() < 10
+    assert acts == []
+    place.clock.advance(5)
+    assert lease.step() == 10.0
+    assert place.told == []
+    [act] = acts
+    act()
+    assert place.told == [("forget",), ("free", 7)]
+    assert "the thread that acquired it ended" in caplog.text
+    alive = leased(place, bound=False)
+    place.clock.advance(5)
+    alive.step()
+    assert place.told[-1] == ("extend", 10.0)
+
+
+@pytest.mark.parametrize("end", ["released", "lost", "not renewed"])
+def test_what_a_thread_left_that_needs_no_freeing_is_left(place, acts, end):
+    lease = of_a_thread_that_ended(place, renew=end != "not renewed")
+    if end == "released":
+        lease.end()
+    elif end == "lost":
+        lease.lose("somebody has it")
+    lease.thread_ended()
+    assert acts == []
+    forever = of_a_thread_that_ended(place, renew=False, ttl=None)
+    forever.thread_ended()
+    assert len(acts) == 1
+
+
+# --- async twins ------------------------------------------------------------------------------------------------------
+
+
+async def said(act: Any) -> str:
+    try:
+        return str(await act())
+    except NotTheHolder as error:
+        return type(error).__name__
+
+
+def test_the_twins_do_the_same():
+    import asyncio
+
+    async def scenario() -> None:
+        place = Kept()
+        lease = leased(place, bound=False)
+        place.clock.advance(4)
+        assert await lease.areacquire() is True
+        assert await lease.aextend(1) is True
+        assert await lease.aowned()
+        await lease.arelease()
+        assert place.told == [("extend", 10.0), ("extend", 11.0), ("is_held",), ("forget",), ("free", 7)]
+        forever = leased(place, ttl=None, bound=False)
+        assert await forever.areacquire() is True
+        theirs = leased(place, bound=False)
+        someone_elses(theirs)
+        asked = len(place.told)
+        assert [await said(act) for act in (theirs.arelease, theirs.areacquire)] == ["NotTheHolder"] * 2
+        assert not theirs.released
+        assert len(place.told) == asked
+
+    asyncio.run(scenario())

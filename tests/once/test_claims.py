@@ -1,0 +1,596 @@
+"""What a process holds by name, step by step: no thread of its own, and a clock that stands still."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import ConfigurationError, LeaseLost, PayloadMismatch, StoreBusy, StoreUnavailable
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, scheduled_key
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import State
+from cronsensus.node.guest import Guest
+from cronsensus.once import claims as module
+from cronsensus.once.claims import CARE, FREED, MOST_PRUNED, NOT_ASKED_FOR, Claims, mismatch
+from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Ticket, Wanted
+from cronsensus.once.payloads import Difference
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.scene import HOUR, LEASE, SECOND, START, a_session
+
+KEEP = HOUR
+MICROSECOND = timedelta(microseconds=1)
+SPEC = JobSpec(name="once:work", function="work", policies=Policies(keep=KEEP))
+WANTED = Wanted(SPEC, "k")
+SLOT = Wanted.slot(SPEC, START)
+
+
+def payload(value: str) -> str:
+    """Return the fingerprint of a call."""
+    return json.dumps({"k": "", "p": {"a": value}})
+
+
+class Noted:
+    """Stands for the thread that watches leases, and for the waiters; notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **more: self.told.append((name, *args, *more.items()))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    made = MemoryStore("memory://", clock=clock)
+    made.migrate()
+    return made
+
+
+@pytest.fixture
+def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Claims:
+    """Return claims whose threads do nothing, so that only the test does."""
+    monkeypatch.setattr(Guest, "_turn", lambda self: None)
+    made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
+    made._watch = Noted()  # type: ignore[assignment]
+    made.waiters = Noted()  # type: ignore[assignment]
+    return made
+
+
+def taken(claims: Claims, wanted: Wanted = WANTED, ticket: Ticket | None = None) -> tuple[Held, Ticket]:
+    ticket = ticket or Ticket()
+    held = claims.take(wanted, ticket)
+    assert isinstance(held, Held)
+    held.begun = True
+    return held, ticket
+
+
+def holds(ticket: Ticket) -> bool:
+    return ticket.held is not None
+
+
+def outcome(held: Held, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
+    return Outcome(id=held.claim.id, token=held.claim.token, session=held.claim.session, state=state, **more)
+
+
+def recorded(claims: Claims) -> list[Occurrence]:
+    return claims.store.occurrences(OccurrenceFilter(job=SPEC.name), limit=10)
+
+
+def kept(claims: Claims) -> set[object]:
+    return set(claims._guest._kept)
+
+
+def away(monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, times: int = 1000) -> list[object]:
+    """Let the store refuse a verb so often; return where each call is noted."""
+    calls: list[object] = []
+    real = getattr(MemoryStore, verb)
+
+    def refuse(self: MemoryStore, *args: Any, **more: Any) -> Any:
+        calls.append(args)
+        if len(calls) <= times:
+            raise error
+        return real(self, *args, **more)
+
+    monkeypatch.setattr(MemoryStore, verb, refuse)
+    return calls
+
+
+def another(store: MemoryStore, key: str = "k", session: str = "theirs", *, fingerprint: str | None = None) -> Any:
+    """Let another process win a key."""
+    other = store.sibling()
+    other.put_jobs([SPEC], release="r1")
+    other.open_session(a_session(session), lease=LEASE)
+    claim = other.acquire(session, SPEC.name, key=key, lease=LEASE, fingerprint=fingerprint)
+    assert claim is not None
+    return claim
+
+
+# --- what is held -----------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
+    assert claims.idle
+    held, _ = taken(claims)
+    assert not claims.idle
+    assert kept(claims) == {held, claims._sweep}
+    assert claims._watch.told == [("begin", held)]
+    claims.settle(held, outcome(held))
+    assert claims.idle
+    claims._asked[Asked(WANTED, Ticket())] = None
+    assert not claims.idle
+    claims._asked.clear()
+    assert claims.idle
+    claims.waiters = [1]
+    assert not claims.idle
+
+
+def test_what_is_settled_is_held_no_more_and_those_who_wait_are_told(claims, clock):
+    held, ticket = taken(claims)
+    assert holds(ticket)
+    clock.advance(2)
+    assert claims.settle(held, outcome(held)).accepted
+    assert held.is_over
+    assert not holds(ticket)
+    assert kept(claims) == {claims._sweep}
+    watched: Any = claims._watch
+    assert watched.told == [("begin", held), ("end", held)]
+    number = held.claim.id
+    assert claims.waiters.told == [("ring", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
+    assert [one.state for one in recorded(claims)] == [State.SUCCEEDED]
+
+
+def test_a_process_that_closes_gives_everything_back_and_watches_nothing(claims, store):
+    held, _ = taken(claims)
+    watch, waiters = claims._watch, claims.waiters
+    claims.close()
+    assert watch.told[-1] == ("close",)
+    assert waiters.told[-1] == ("close",)
+    assert store.sessions() == []
+    assert [one.state for one in store.occurrences(OccurrenceFilter())] == [State.PENDING]
+    assert held.run.cancelled.is_set()
+
+
+def test_the_session_stays_while_a_call_needs_it_and_no_longer(claims):
+    held, _ = taken(claims)
+    assert claims._guest._present == 0
+    assert claims.take(WANTED, Ticket()).state is State.RUNNING
+    assert claims._guest._present == 0
+    claims.settle(held, outcome(held))
+    claims.sweep()
+    assert claims._guest.idle
+
+
+def test_a_definition_is_put_once(claims, monkeypatch):
+    calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held))
+    claims.take(WANTED, Ticket())
+    assert len(calls) == 1
+    claims.take(replace(WANTED, spec=replace(SPEC, policies=Policies(keep=2 * KEEP))), Ticket())
+    assert len(calls) == 2
+
+
+# --- winning ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("busy", "wins"), [(2, True), (3, False)])
+def test_a_store_that_is_busy_is_asked_three_times(claims, monkeypatch, busy, wins):
+    calls = away(monkeypatch, "acquire", StoreBusy("busy"), times=busy)
+    if wins:
+        taken(claims)
+    else:
+        with pytest.raises(StoreBusy):
+            claims.take(WANTED, Ticket())
+    assert len(calls) == 3
+
+
+def test_a_session_that_the_store_calls_dead_is_left_for_a_new_one(claims, monkeypatch):
+    first, _ = taken(claims)
+    assert claims._guest._lease.trusted_for <= LEASE.total_seconds()
+    away(monkeypatch, "acquire", LeaseLost("dead"), times=1)
+    second, _ = taken(claims, Wanted(SPEC, "other"))
+    assert first.session != second.session
+    assert first.run.cancelled.is_set()
+    assert not second.run.cancelled.is_set()
+
+
+def test_a_session_that_is_dead_twice_is_an_error_and_nobody_asks_any_more(claims, monkeypatch):
+    away(monkeypatch, "acquire", LeaseLost("dead"))
+    with pytest.raises(LeaseLost):
+        claims.take(WANTED, Ticket())
+    assert claims.idle
+    assert claims._guest._present == 0
+
+
+def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claims, monkeypatch):
+    class Cut(BaseException):
+        pass
+
+    def cut(*_: Any, **__: Any) -> NoReturn:
+        raise Cut
+
+    monkeypatch.setattr(MemoryStore, "acquire", cut)
+    with pytest.raises(Cut):
+        claims.take(WANTED, Ticket())
+    assert [one.wanted for one in claims._asked] == [WANTED]
+    assert kept(claims) == {claims._sweep}
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.FAILED])
+@pytest.mark.parametrize("reason", [NOT_ASKED_FOR, "an operator said so"])
+def test_only_what_was_closed_because_nobody_asked_is_forgotten_when_it_is_asked_for(claims, state, reason):
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held, state, reason=reason))
+    found = claims.take(WANTED, Ticket())
+    if state is State.CANCELLED and reason == NOT_ASKED_FOR:
+        assert isinstance(found, Held)
+        assert found.claim.id != held.claim.id
+        assert [one.why for one in claims.store.trail(limit=1)] == ["asked for again"]
+    else:
+        assert (found.id, found.state, found.reason) == (held.claim.id, state, reason)
+
+
+def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypatch):
+    tries = []
+    monkeypatch.setattr(claims, "_try", lambda *_: tries.append(1))
+    monkeypatch.setattr(claims, "_is_paused", lambda _: True)
+    with pytest.raises(StoreBusy, match="comes and goes"):
+        claims._take(WANTED, Ticket())
+    assert len(tries) == 10
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_nominal_time_of_a_paused_job_is_nobodys_and_a_key_is_anybodys(claims, store, monkeypatch, paused):
+    store.put_jobs([SPEC], release="r1")
+    if paused:
+        store.pause(SPEC.name, by="ann", why="")
+    assert claims._is_paused(SPEC) is paused
+    assert not claims._is_paused(replace(SPEC, name="once:unknown"))
+    taken(claims)
+    tries = []
+    monkeypatch.setattr(claims, "_try", lambda *_: tries.append(1))
+    if paused:
+        assert claims._take(SLOT, Ticket()) is None
+        assert len(tries) == 1
+    else:
+        with pytest.raises(StoreBusy):
+            claims._take(SLOT, Ticket())
+
+
+# --- another payload --------------------------------------------------------------------------------------------------
+
+
+def test_what_was_won_for_another_payload_is_given_back(claims, store):
+    first = replace(WANTED, fingerprint=payload("1"))
+    held, _ = taken(claims, first)
+    claims.give_back(held)
+    with pytest.raises(PayloadMismatch, match="an attempt that was cut off"):
+        claims._of_this_payload(taken(claims, first)[0], replace(WANTED, fingerprint=payload("2")))
+    assert [one.state for one in recorded(claims)] == [State.PENDING]
+    assert claims.idle
+
+
+def test_fields_are_named_as_far_as_they_are_known():
+    def told(*kinds: int, fields: tuple[str, ...] = ("a", "b"), names: tuple[str, ...] = ()) -> str:
+        wanted = replace(WANTED, fields=fields)
+        found = Difference(kinds=kinds, names=names, given=("x",), recorded=("y",))
+        return str(mismatch(wanted, found, "the other", None))
+
+    assert "payload than the other: a, b in the key is spelled" in told(0, 1)
+    assert "payload than the other: a in the key is spelled" in told(0, 2)
+    assert "payload than the other: a value in the key is spelled" in told(0, fields=())
+    assert "payload than the other: x differs (compared" in told(names=("x",))
+    assert "payload than the other: x, y differ (compared" in told(names=("x", "y"))
+
+
+# --- the key of an earlier version ------------------------------------------------------------------------------------
+
+FORMER = replace(WANTED, former="former", fingerprint=payload("1"))
+
+
+@pytest.mark.parametrize("after", [KEEP, KEEP + MICROSECOND])
+def test_what_an_earlier_version_recorded_counts_to_the_microsecond(claims, store, clock, after):
+    claim = another(store, "former")
+    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    clock.advance(after)
+    found = claims._former(FORMER)
+    assert (found is None) is (after > KEEP)
+
+
+def test_what_an_earlier_version_runs_counts_and_what_is_free_or_of_this_version_does_not(claims, store):
+    assert claims._former(FORMER) is None
+    claim = another(store, "former")
+    found = claims._former(FORMER)
+    assert found is not None
+    assert found.id == claim.id
+    assert claims.take(FORMER, Ticket()) == found
+    assert claims._former(WANTED) is None
+    store.finish([Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
+    assert claims._former(FORMER) is None
+    another(store, "former too", "s3", fingerprint=payload("2"))
+    assert claims._former(replace(FORMER, former="former too")) is None
+
+
+# --- calls that went away ---------------------------------------------------------------------------------------------
+
+
+def left() -> Ticket:
+    """Return the ticket of a call that is over."""
+    ticket = Ticket()
+    ticket.over = True
+    return ticket
+
+
+def test_a_look_leaves_alone_what_a_call_of_this_process_runs(claims):
+    held, _ticket = taken(claims)
+    found = claims.look(WANTED)
+    assert (found.state, found.token) == (State.RUNNING, held.claim.token)
+    assert claims.look(replace(WANTED, key="other")) is None
+    assert claims.look(WANTED, "other") is None
+    assert not claims._was_left(found)
+
+
+def test_a_look_settles_what_a_call_left_behind(claims):
+    held, ticket = taken(claims)
+    held.begun = False
+    ticket.over = True
+    assert claims.look(WANTED).state is State.PENDING
+    assert claims.idle
+
+
+def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, monkeypatch):
+    _held, _ticket = taken(claims)
+    claims._held.clear()
+    seen = recorded(claims)[0]
+    for ticket, mine, given in ((Ticket(), "k", False), (Ticket(), "other", True), (left(), "k", True)):
+        claims._asked.clear()
+        claims._asked[Asked(Wanted(SPEC, mine), ticket)] = None
+        finished: list[Any] = []
+        monkeypatch.setattr(MemoryStore, "finish", lambda self, outcomes, finished=finished: finished.extend(outcomes))
+        assert claims._was_left(seen) is given
+        assert [one.state for one in finished] == [State.PENDING] * given
+        monkeypatch.undo()
+    assert claims._guest._present == 0
+    assert not claims._was_left(replace(seen, session="another's"))
+    assert not claims._was_left(replace(seen, session=None))
+
+
+def test_a_sweep_settles_what_is_left_and_goes_on_while_somebody_asks(claims, store, caplog):
+    held, ticket = taken(claims)
+    asking, asks = Ticket(), Asked(Wanted(SPEC, "nobody has it"), left())
+    still = Asked(Wanted(SPEC, "still"), asking)
+    another(store, "over")
+    claims._asked |= {asks: None, Asked(Wanted(SPEC, "over"), left()): None, still: None}
+    ticket.over = True
+    held.begun = False
+    assert claims.sweep()
+    assert set(claims._asked) == {still}
+    assert not claims._held
+    assert claims._sweep in kept(claims)
+    claims._asked.clear()
+    assert not claims.sweep()
+    assert not kept(claims)
+    assert "could not be looked at" not in caplog.text
+    taken(claims, Wanted(SPEC, "again"))
+    assert claims._sweep in kept(claims)
+
+
+def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
+    claim = another(store)
+    looked: list[int] = []
+    monkeypatch.setattr(claims, "_was_left", lambda seen: looked.append(seen.id))
+    claims._asked[Asked(WANTED, left())] = None
+    claims.sweep()
+    assert looked == [claim.id]
+    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    claims._asked[Asked(WANTED, left())] = None
+    claims.sweep()
+    assert looked == [claim.id]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(claims, monkeypatch, begun, reached):
+    held, ticket = taken(claims)
+    held.begun = begun
+    held.outcome_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
+    if not reached:
+        away(monkeypatch, "finish" if begun else "release", StoreUnavailable("away"), times=1)
+        claims._guest.forget(held)
+    claims.leave(ticket)
+    assert ticket.over
+    assert held.is_over is reached
+    assert held.owed is not reached
+    assert (held in kept(claims)) is not reached
+    if not reached:
+        assert recorded(claims)[0].state is State.RUNNING
+        assert held.step(claims.store) > AGAIN
+    assert recorded(claims)[0].state is (State.FAILED if begun else State.PENDING)
+
+
+def test_a_call_that_holds_nothing_leaves_nothing(claims):
+    ticket = Ticket()
+    claims.leave(ticket)
+    assert ticket.over
+
+
+def test_a_child_of_a_fork_settles_nothing_of_its_parent(claims):
+    held, ticket = taken(claims)
+    assert not claims.crossed_a_fork
+    claims._pid += 1
+    assert claims.crossed_a_fork
+    claims.leave(ticket)
+    assert not held.is_over
+
+
+# --- how it ended -----------------------------------------------------------------------------------------------------
+
+
+def pauses(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
+    """Note how long is waited between two tries; the clock advances by that."""
+    waited: list[float] = []
+
+    class Waits:
+        def wait(self, seconds: float) -> None:
+            waited.append(seconds)
+            clock.advance(seconds)
+
+    monkeypatch.setattr(module, "Event", Waits)
+    return waited
+
+
+def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_by_the_keeper(claims, clock, monkeypatch):
+    held, _ = taken(claims)
+    waited = pauses(monkeypatch, clock)
+    away(monkeypatch, "finish", StoreUnavailable("away"))
+    claims._guest.forget(held)
+    with pytest.raises(StoreUnavailable):
+        claims.settle(held, outcome(held))
+    assert waited[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, AGAIN, AGAIN]
+    assert 3.0 < sum(waited) <= 3.0 + AGAIN
+    assert (held.owed, held.unsettled) == (True, outcome(held))
+    assert held in kept(claims)
+
+
+def test_a_result_that_the_store_refuses_for_good_is_not_told_twice(claims, clock, monkeypatch):
+    held, _ = taken(claims)
+    waited = pauses(monkeypatch, clock)
+    error = StoreUnavailable("for good")
+    error.retryable = False
+    away(monkeypatch, "finish", error)
+    with pytest.raises(StoreUnavailable):
+        claims.settle(held, outcome(held))
+    assert waited == []
+
+
+def test_an_end_is_remembered_in_case_the_store_forgets_it(claims):
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held))
+    key = held.claim.id, held.claim.token
+    assert claims._forgotten._said.take(key) == outcome(held)
+
+
+# --- who waits for whom -----------------------------------------------------------------------------------------------
+
+A, B, C = ("job", "a"), ("job", "b"), ("job", "c")
+
+
+def test_a_circle_of_calls_is_found_however_long_it_is(claims):
+    claims.waits((), A)
+    assert claims._waits == {}
+    claims.waits((A,), B)
+    claims.waits((B,), C)
+    assert claims._waits == {A: [B], B: [C]}
+    with pytest.raises(ConfigurationError, match="neither would ever end"):
+        claims.waits((C,), A)
+    assert claims._waits == {A: [B], B: [C]}
+    claims.waits((A, B), C)
+    assert claims._waits == {A: [B, C], B: [C, C]}
+    claims.waits_no_more((A, B), C)
+    assert claims._waits == {A: [B], B: [C]}
+    claims.waits_no_more((A,), C)
+    claims.waits_no_more((C,), A)
+    assert claims._waits == {A: [B], B: [C]}
+    claims.waits_no_more((A,), B)
+    claims.waits_no_more((B,), C)
+    assert claims._waits == {}
+
+
+def test_calls_that_wait_for_one_that_waits_for_itself_are_looked_at_once(claims):
+    claims._waits = {A: [A]}
+    claims.waits((B,), A)
+    assert claims._waits == {A: [A], B: [A]}
+
+
+# --- those who hold it ------------------------------------------------------------------------------------------------
+
+
+def test_whoever_has_a_key_is_buried_with_a_reason_and_only_then(claims, store, monkeypatch, clock):
+    another(store)
+    view = claims.holder("theirs")
+    assert view is not None
+    assert view.id == "theirs"
+    assert claims.holder("nobody") is None
+    asked: list[Any] = []
+    reclaim = MemoryStore.reclaim
+
+    def noted(self: MemoryStore, presumed: Any = (), **more: Any) -> Any:
+        asked.append(set(presumed))
+        return reclaim(self, presumed, **more)
+
+    monkeypatch.setattr(MemoryStore, "reclaim", noted)
+    dead: list[bool] = [False]
+    monkeypatch.setattr(module, "is_dead", lambda _: dead[0])
+
+    def bury(session: SessionView | None) -> tuple[bool, list[Any]]:
+        asked.clear()
+        return claims.bury(session), list(asked)
+
+    assert bury(view) == (False, [])
+    assert bury(replace(view, expires_in=MICROSECOND)) == (False, [])
+    assert bury(replace(view, expires_in=timedelta(0))) == (False, [set()])
+    assert bury(None) == (False, [set()])
+    dead[0] = True
+    claims._fast_evidence = False
+    assert not claims.is_gone(view)
+    assert bury(view) == (False, [])
+    claims._fast_evidence = True
+    assert claims.is_gone(view)
+    assert not claims.is_gone(None)
+    assert bury(view) == (True, [{"theirs"}])
+
+
+# --- care -------------------------------------------------------------------------------------------------------------
+
+
+def test_care_is_taken_every_five_minutes(claims, clock, monkeypatch):
+    pruned: list[Any] = []
+    monkeypatch.setattr(MemoryStore, "prune", lambda self, *_, **more: pruned.append(more))
+    claims.store.put_jobs([SPEC], release="r1")
+    claims.care()
+    clock.advance(CARE - 0.5)
+    claims.care()
+    assert pruned == [{"limit": MOST_PRUNED}]
+    clock.advance(0.5)
+    claims.care()
+    assert len(pruned) == 2
+
+
+@pytest.mark.parametrize(("reason", "closes_after"), [(FREED, SECOND), ("cut off", SECOND + KEEP)])
+def test_what_nobody_asks_for_is_closed_when_its_time_is_over(claims, clock, reason, closes_after):
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held, State.PENDING, reason=reason, retry_in=SECOND))
+    clock.advance(closes_after - MICROSECOND)
+    claims._close_abandoned(SPEC)
+    assert recorded(claims)[0].state is State.PENDING
+    clock.advance(MICROSECOND)
+    claims._close_abandoned(SPEC)
+    assert (recorded(claims)[0].state, recorded(claims)[0].reason) == (State.CANCELLED, NOT_ASKED_FOR)
+    assert claims.idle
+
+
+def test_what_somebody_else_takes_in_this_moment_is_not_closed(claims, clock, monkeypatch):
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held, State.PENDING, reason=FREED))
+    monkeypatch.setattr(MemoryStore, "acquire", lambda *_, **__: None)
+    claims._close_abandoned(SPEC)
+    assert recorded(claims)[0].state is State.PENDING
+
+
+def test_a_nominal_time_is_won_as_such(claims):
+    held, _ = taken(claims, SLOT)
+    assert (held.claim.key, held.claim.scheduled_for) == (scheduled_key(START), START)
+    assert WATCH < held.expires_in <= LEASE.total_seconds()
