@@ -17,6 +17,7 @@ STORES = [
 REDIS = ["tests/stores/test_redis.py", "tests/stores/redis/test_strays.py", "tests/stores/redis/test_growth.py"]
 LOCKS = [
     "tests/lock/test_lease.py",
+    "tests/lock/test_votes.py",
     "tests/lock/test_lock.py",
     "tests/lock/test_files.py",
     "tests/lock/test_redlock.py",
@@ -33,6 +34,7 @@ LOCKS = [
 ]
 ONCE = [
     "tests/once/test_claims.py",
+    "tests/once/test_winning.py",
     "tests/once/test_once.py",
     "tests/once/test_keys.py",
     "tests/once/test_keeping.py",
@@ -152,6 +154,53 @@ ARGUED: dict[str, str] = {
     ),
     "stores/redis/lua/verbs/prune.lua: if done⟨⟩ and deleted < limit then: and → or": (
         "ranges that are old enough go in this call and not in a later one; none goes beyond the limit"
+    ),
+    "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (
+        "without an id the line is not opened either way; what stands in its line is dropped only if it is over"
+    ),
+    'lock/in_files.py: _read_url: not rest.startswith("//") or host not in {"", "localhost"} or not slash or '
+    'not path.strip("/") → (not rest.startswith("//") or host not in {"", "localhost"} or not path.strip("/"))': (
+        "without a slash there is no path"
+    ),
+    "node/evidence.py: is_gone: seen is None or seen != started → (seen != started)": (
+        "started is a number there, and None is none"
+    ),
+    "planning.py: next_nominal: until <= after → until < after": (
+        "what comes after the end of an era is not of that era: the last condition says so too"
+    ),
+    "planning.py: next_nominal: era.trigger is None or (until is not None and until <= after) → (era.trigger is None)": (
+        "what comes after the end of an era is not of that era: the last condition says so too"
+    ),
+    "planning.py: _pieces: after >= until → after > until": "an empty stretch is split into nothing",
+    "planning.py: _pieces: era.trigger is None or after >= until → (era.trigger is None)": (
+        "a stretch that ends before it begins is split into nothing: no pause ends after it begins, within it"
+    ),
+    "planning.py: _split: end <= begin → end < begin": "an empty piece more, in which no time lies",
+    "planning.py: _split: begin > position → begin >= position": "an empty piece more, in which no time lies",
+    "planning.py: _split: position < until → position <= until": "an empty piece more, in which no time lies",
+    "planning.py: _decide: bound > position → bound >= position": "no time lies between two equal bounds",
+    "planning.py: _decide: position < piece.until → position <= piece.until": (
+        "the next time is looked for once more, and lies after the piece"
+    ),
+    "planning.py: _is_one_off: piece.after == since and trigger.next_after(since) == first and "
+    "trigger.next_after(first) is None → (trigger.next_after(since) == first and trigger.next_after(first) is None)": (
+        "if the piece begins later than the era, the only time lies before it, and there is nothing to lose"
+    ),
+    "planning.py: _joined: before is not None and trigger == trigger_before and (before.state, before.reason) == "
+    "(verdict.state, verdict.reason) and trigger.next_after(before.last) == verdict.first → (trigger == trigger_before "
+    "and (before.state, before.reason) == (verdict.state, verdict.reason) and trigger.next_after(before.last) == "
+    "verdict.first)": "where there is no verdict before there is no trigger before, and a trigger is not None",
+    "triggers/dst.py: ZonedClock.next_after: max(start, _wall_time(change, first)) → _wall_time(change, first)": (
+        "the start is the second after one that lies in the fold, so never later than the end of the fold"
+    ),
+    "triggers/dst.py: ZonedClock._forward: found.year > last_year → found.year >= last_year": (
+        "what comes for the first time in the very last of 400 years came 400 years before"
+    ),
+    "triggers/dst.py: ZonedClock._forward: found is None or found.year > last_year → (found is None)": (
+        "what has not come in 400 years never comes; it is looked for longer, up to the end of the calendar"
+    ),
+    "triggers/dst.py: ZonedClock.count: max(seen, old_end) → old_end": (
+        "no zone changes twice in less than four days, and no fold is longer than one: each end is the later one"
     ),
 }
 """``file: place: what → into what`` of mutants that are equivalents, and why."""

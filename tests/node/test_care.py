@@ -1,11 +1,15 @@
 """Whom a node takes for dead, and whom it never does: itself."""
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.node.care import Care
+from cronsensus.node.care import HOUSEKEEPING, TIDY, Care
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
@@ -53,3 +57,95 @@ def test_a_node_takes_others_for_dead_and_never_itself():
     assert store.buried == [["other"]], "the store was asked although nobody seems dead"
     clock.advance(LEASE.total_seconds())
     assert care.take_over(lease, store.due()), "its own lease ran out: then it is as any other"
+
+
+class Told:
+    """A store, and what the care of a node says, that only note."""
+
+    def __init__(self) -> None:
+        self.buried: list[list[str]] = []
+        self.pruned = 0
+        self.said: list[object] = []
+
+    def reclaim(self, presumed_dead=()):
+        self.buried.append(list(presumed_dead))
+        return []
+
+    def prune(self, *, limit):
+        self.pruned += 1
+        return limit if self.pruned % 2 else limit - 1
+
+    def taken(self, *told):
+        self.said.append(told)
+
+
+def a_care(*, fast_evidence=True, dead=True) -> Any:
+    told: Any = Told()
+    clock = ManualClock()
+    settings = NodeSettings(name="a", lease=LEASE, concurrency=1, fast_evidence=fast_evidence)
+    return Care(told, clock, settings, evidence=lambda _: dead, telling=told), told, clock
+
+
+def holders(*, overdue=False):
+    """Return a look at which "other" holds a run."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    store.put_jobs([JobSpec(name="work", function="work")], release="r")
+    store.open_session(a_session("other"), lease=LEASE)
+    store.enqueue([Item(job="work")])
+    assert store.claim("other", 1, ["work"], lease=LEASE)
+    clock.advance(LEASE if overdue else 0)
+    return store.due()
+
+
+@pytest.mark.parametrize(
+    ("fast", "dead", "overdue", "after", "asks"),
+    [
+        (True, True, False, 0, [["other"]]),
+        (False, True, False, 0, []),
+        (True, False, False, 0, []),
+        (True, False, True, 0, [[]]),
+        (True, False, False, TIDY - 1, []),
+        (True, False, False, TIDY, [[]]),
+        (False, True, True, 0, [[]]),
+    ],
+)
+def test_the_store_is_asked_for_the_dead_with_a_reason_or_every_ten_minutes(fast, dead, overdue, after, asks):
+    care, told, clock = a_care(fast_evidence=fast, dead=dead)
+    clock.advance(after)
+    lease = SessionLease("mine", clock)
+    assert not care.take_over(lease, holders(overdue=overdue))
+    assert told.buried == asks
+    assert told.said == [([], "a", {"other": "node of other"})] * len(asks)
+    if after == TIDY:
+        assert not care.take_over(lease, holders())
+        assert len(told.buried) == 1, "once in that time"
+
+
+def test_two_looks_without_a_sign_of_life_are_evidence_too():
+    care, told, clock = a_care(dead=False)
+    lease = SessionLease("mine", clock)
+    glance = replace(holders(), absent=("other", "mine"))
+    assert care.wants_look_at(lease, glance) is None
+    care.note(glance, 1.0, 1.0)
+    assert care.wants_look_at(lease, glance) is not None
+    assert care.wants_look_at(SessionLease("other", clock), glance) is None
+    assert care.wants_look_at(lease, replace(glance, absent=())) is None
+    care.take_over(lease, glance)
+    assert told.buried == []
+    care.note(glance, 9.0, 9.0)
+    care.take_over(lease, glance)
+    assert told.buried == [["other"]]
+    slow, _, _ = a_care(fast_evidence=False)
+    slow.note(glance, 1.0, 1.0)
+    assert slow.wants_look_at(lease, glance) is None
+
+
+def test_what_is_over_is_pruned_each_hour_until_there_is_no_more():
+    care, told, clock = a_care()
+    clock.advance(HOUSEKEEPING)
+    assert not care.prune()
+    assert told.pruned == 0
+    clock.advance(1)
+    assert [care.prune() for _ in range(3)] == [True, False, False]
+    assert told.pruned == 2

@@ -4,14 +4,17 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import SessionSpec, SessionView
-from cronsensus.node.evidence import is_dead, is_gone, own_start, started_at
+from cronsensus.node import evidence
+from cronsensus.node.evidence import ABSENT_FOR, Absence, is_dead, is_gone, own_start, started_at
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
@@ -81,6 +84,46 @@ def test_a_process_that_does_not_see_itself_judges_nobody(ended, monkeypatch):
     monkeypatch.setattr("cronsensus.node.evidence.started_at", lambda pid: None)
     assert own_start() == 0
     assert not is_gone(host_identity(), ended, 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_start_is_told_in_the_kernels_own_ticks_which_no_clock_changes():
+    told = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    assert started_at(os.getpid()) == int(told)
+
+
+def test_where_there_is_no_proc_a_zombie_is_gone_too(ended, monkeypatch):
+    monkeypatch.setattr(evidence, "_LINUX", False)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = started_at(process.pid)
+    assert started is not None
+    assert not is_gone(host_identity(), process.pid, started)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert started_at(process.pid) is None
+    process.communicate()
+    assert started_at(ended) is None
+
+
+def test_a_holder_that_names_no_process_is_not_dead(ended):
+    session = session_of(ended, 1)
+    assert is_dead(session)
+    assert not is_dead(replace(session, pid=None))  # type: ignore[arg-type]
+
+
+def test_just_long_enough_between_two_looks_is_enough():
+    absence, glance = Absence(), MemoryStore().due()
+    absent = replace(glance, absent=("s",))
+    absence.note(absent, 1.0, 1.0)
+    assert not absence.is_gone("s")
+    assert absence.wants_look_at({"s", "other"}) == 1.0 + ABSENT_FOR
+    assert absence.wants_look_at({"other"}) is None
+    asked_at = 1.0 + ABSENT_FOR
+    absence.note(absent, asked_at, asked_at)
+    assert absence._asked_at - absence._missed["s"].since >= absence._patience - 1e-9
+    absence._patience = absence._asked_at - absence._missed["s"].since
+    assert absence.is_gone("s")
+    assert not absence.is_gone("other")
 
 
 # --- namespaces -------------------------------------------------------------------------------------------------------

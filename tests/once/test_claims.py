@@ -368,6 +368,15 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     assert not claims._was_left(replace(seen, session=None))
 
 
+def test_what_nobody_runs_is_left_without_a_question(claims, store):
+    claim = another(store)
+    claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
+    seen = recorded(claims)[0]
+    assert seen.session is None
+    assert not claims._was_left(seen)
+    assert [one.id for one in store.sessions()] == ["theirs"]
+
+
 def test_a_sweep_settles_what_is_left_and_goes_on_while_somebody_asks(claims, store, caplog):
     held, ticket = taken(claims)
     asking, asks = Ticket(), Asked(Wanted(SPEC, "nobody has it"), left())
@@ -463,6 +472,16 @@ def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_by_the_kee
     assert 3.0 < sum(waited) <= 3.0 + AGAIN
     assert (held.owed, held.unsettled) == (True, outcome(held))
     assert held in kept(claims)
+
+
+def test_a_result_is_tried_until_the_very_end_of_its_patience(claims, clock, monkeypatch):
+    held, _ = taken(claims)
+    waited = pauses(monkeypatch, clock)
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    away(monkeypatch, "finish", StoreUnavailable("away"))
+    with pytest.raises(StoreUnavailable):
+        claims.settle(held, outcome(held))
+    assert waited == [0.02]
 
 
 def test_a_result_that_the_store_refuses_for_good_is_not_told_twice(claims, clock, monkeypatch):

@@ -1,0 +1,353 @@
+"""How a lock at a majority decides, vote by vote: three masters that answer as told, and a clock of the test."""
+
+import os
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.errors import StoreUnavailable
+from cronsensus.lock import redlock
+from cronsensus.lock.gate import Trying, Wanted
+from cronsensus.lock.lease import Lease
+from cronsensus.lock.masters import SLOWEST, Round, Script
+from cronsensus.lock.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, MastersSeat, RedlockGate
+from cronsensus.node.evidence import started_at
+
+TTL = timedelta(seconds=10)
+NAMES = {
+    redlock._TAKE: "take",
+    redlock._NOTE: "note",
+    redlock._EXTEND: "extend",
+    redlock._FREE: "free",
+    redlock._LOOK: "look",
+}
+Answers = Sequence[Any]
+
+
+class Voters:
+    """Three masters. ``answers``: by question, what each says; an exception: why it says nothing; None: not yet."""
+
+    quorum = 2
+
+    def __init__(self) -> None:
+        self.urls = [SimpleNamespace(where=f"server {number}") for number in range(3)]
+        self.answers: dict[str, list[Answers]] = {}
+        self.asked: list[str] = []
+        self.questions: list[dict[str, Any]] = []
+        self.closed = False
+
+    def __len__(self) -> int:
+        return 3
+
+    def ask(self, script: Script, keys: Sequence[bytes], *arguments: bytes, **how: Any) -> Round:
+        name = NAMES[script]
+        self.asked.append(name)
+        self.questions.append({**how, "name": name, "keys": keys, "arguments": arguments})
+        given = self.answers.get(name) or [[0, 0, 0]]
+        asked = Round(3, how["enough"])
+        for number, answer in enumerate(given.pop(0) if len(given) > 1 else given[0]):
+            if answer is not None:
+                asked.note(number, answer)
+        return asked
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Noted:
+    """Stands for the thread that watches."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.timers: list[Any] = []
+        self.deadlines = self
+
+    def begin(self, lease: object) -> None:
+        self.told.append("begin")
+
+    def end(self, lease: object) -> None:
+        self.told.append("end")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+    def after(self, seconds: float, act: Any) -> Any:
+        self.timers.append((seconds, act))
+        return SimpleNamespace(cancel=lambda: self.told.append("cancel"))
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.gate = RedlockGate(["redis://a", "redis://b", "redis://c"], clock=self.clock)
+        self.voters = Voters()
+        self.watch = Noted()
+        self.gate._masters = self.voters  # type: ignore[assignment]
+        self.gate._watch = self.watch  # type: ignore[assignment]
+
+    def wanted(self, *, renew: bool = True) -> Wanted:
+        return Wanted(name="name", ttl=TTL, limit=1, renew=renew, bound=False, trying=Trying())
+
+    def takes(self, *votes: Answers, noted: Answers = (1, 1, 1)) -> tuple[Lease | None, list[str]]:
+        self.voters.answers = {"take": [*votes], "note": [noted]}
+        self.voters.asked.clear()
+        return self.gate.take(self.wanted()), list(self.voters.asked)
+
+    def held(self) -> Lease:
+        lease, _ = self.takes([(1, b"7")] * 3)
+        assert lease is not None
+        self.voters.asked.clear()
+        self.watch.told.clear()
+        return lease
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+AWAY = ConnectionError("away")
+MINE, THEIRS, OTHERS = (1, b"7"), (0, b"elsewhere 1 2"), (0, b"elsewhere 3 4")
+
+
+# --- taking -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("votes", [[MINE, MINE, MINE], [MINE, (1, b"9"), THEIRS], [MINE, AWAY, (1, b"9")]])
+def test_just_a_majority_has_the_lock_under_a_token_above_all_that_they_know(scene, votes):
+    lease, asked = scene.takes(votes, noted=[1, 1, 0])
+    assert asked == ["take", "note"]
+    assert lease is not None
+    assert lease.token == (8 if votes[1] == MINE else 10)
+    assert scene.watch.told == ["begin"]
+    assert [seconds for seconds, _ in scene.watch.timers] == [TTL.total_seconds() / 3]
+
+
+@pytest.mark.parametrize(
+    ("votes", "noted", "asks"),
+    [
+        ([MINE, THEIRS, THEIRS], [1, 1, 1], ["take", "free"]),
+        ([MINE, MINE, THEIRS], [1, 0, 0], ["take", "note", "free"]),
+        ([MINE, MINE, THEIRS], [1, AWAY, AWAY], ["take", "note", "free"]),
+    ],
+)
+def test_what_less_than_a_majority_gave_is_given_back(scene, votes, noted, asks):
+    assert scene.takes(votes, noted=noted) == (None, asks)
+    assert scene.voters.questions[-1]["arguments"][1] == b""
+
+
+def test_a_lock_that_was_had_too_late_is_not_had(scene, monkeypatch):
+    note = scene.voters.ask
+
+    def slow(script: Script, *more: Any, **how: Any) -> Any:
+        scene.clock.advance(TTL.total_seconds())
+        return note(script, *more, **how)
+
+    monkeypatch.setattr(scene.voters, "ask", slow)
+    lease, asked = scene.takes([MINE, MINE, MINE])
+    assert lease is None
+    assert asked == ["take", "note", "free"]
+    assert scene.watch.told == ["begin", "end", "cancel"]
+
+
+@pytest.mark.parametrize("votes", [[MINE, AWAY, AWAY], [THEIRS, AWAY, AWAY]])
+def test_without_an_answer_of_a_majority_nothing_can_be_said(scene, votes):
+    with pytest.raises(StoreUnavailable, match=r"1 of 3 masters.*nothing can be locked.*server 1 \(away\); server 2"):
+        scene.takes(votes)
+    assert scene.voters.asked[-1] == "free"
+
+
+def test_whoever_has_the_lock_is_counted_by_what_masters_say(scene):
+    scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
+    _, holders = scene.gate._try(scene.wanted())
+    assert holders == {"elsewhere 1 2": 2}
+
+
+def test_what_a_process_held_that_is_gone_is_freed_and_taken(scene, monkeypatch):
+    monkeypatch.setattr(redlock, "is_gone", lambda host, pid, started: (host, pid, started) == ("elsewhere", 1, 2))
+    lease, asked = scene.takes([THEIRS, THEIRS, OTHERS], [MINE, MINE, MINE])
+    assert asked == ["take", "free", "free", "take", "note"]
+    assert scene.voters.questions[2]["arguments"] == (b"elsewhere 1 2", b"")
+    assert lease is not None
+    lease, asked = scene.takes([OTHERS, OTHERS, OTHERS], [MINE, MINE, MINE])
+    assert (lease, asked) == (None, ["take", "free"])
+
+
+def test_a_value_that_names_no_process_is_not_dead(monkeypatch):
+    monkeypatch.setattr(redlock, "is_gone", lambda *_: True)
+    assert redlock._is_dead("host 1 2 rest")
+    for text in ("", "host", "host 1", "host x 2", "host 1 x"):
+        assert not redlock._is_dead(text)
+    monkeypatch.setattr(redlock, "is_gone", lambda *_: False)
+    assert not redlock._is_dead("host 1 2 rest")
+
+
+def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypatch):
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    seat = scene.gate.seat("name")
+    assert isinstance(seat, MastersSeat)
+    tied = [THEIRS, OTHERS, MINE]
+    waits = []
+    for _ in range(MOST_TIES + 2):
+        scene.voters.answers = {"take": [tied]}
+        assert scene.gate.take(scene.wanted(), seat) is None
+        waits.append(seat.at_most)
+    assert waits == [AFTER_A_TIE[1] * 2**ties for ties in (0, 1, 2, 3, 3, 3)]
+    scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
+    assert scene.gate.take(scene.wanted(), seat) is None
+    assert seat.at_most == LOOK_AGAIN
+    scene.voters.answers = {"take": [[MINE, MINE, MINE]], "note": [[1, 1, 1]]}
+    seat.at_most = 5.0
+    assert scene.gate.take(scene.wanted(), seat) is not None
+    assert seat.at_most == 5.0
+    scene.voters.answers = {"take": [tied]}
+    assert scene.gate.take(scene.wanted(), None) is None
+
+
+# --- holding ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([1, 1, 0], True),
+        ([1, AWAY, 1], True),
+        ([1, 0, 0], False),
+        ([0, AWAY, 0], False),
+        ([1, AWAY, 0], None),
+        ([AWAY, AWAY, 1], None),
+        ([AWAY, AWAY, 0], None),
+    ],
+)
+def test_a_majority_decides_and_without_one_nobody_does(scene, answers, says):
+    lease = scene.held()
+    scene.voters.answers = {"free": [answers], "extend": [answers]}
+    for act in (lambda: scene.gate.free(lease), lambda: scene.gate.extend(lease, TTL)):
+        scene.voters.asked.clear()
+        if says is None:
+            words = "they do not agree" if 0 in answers and 1 in answers else "nothing can be locked"
+            with pytest.raises(StoreUnavailable, match=words):
+                act()
+        else:
+            assert act() is says
+    if says is not None:
+        assert scene.voters.asked == ["extend"] + ["free"] * (not says)
+
+
+def test_who_holds_it_is_what_a_majority_says(scene):
+    lease = scene.held()
+    mine = str(lease.grant).encode()
+    for answers, held, somebody in (
+        ([mine, mine, None], True, 1),
+        ([mine, mine, b"x"], True, 1),
+        ([mine, b"x", b"x"], False, 1),
+        ([mine, b"x", b""], False, 0),
+        ([b"", b"", b""], False, 0),
+        ([mine, AWAY, b"x"], False, 0),
+    ):
+        scene.voters.answers = {"look": [answers]}
+        assert scene.gate.is_held(lease) is held
+        assert scene.gate.holders("name") == somebody
+    scene.voters.answers = {"look": [[mine, AWAY, AWAY]]}
+    with pytest.raises(StoreUnavailable):
+        scene.gate.is_held(lease)
+    with pytest.raises(StoreUnavailable):
+        scene.gate.holders("name")
+
+
+def test_until_when_is_waited_for_answers(scene):
+    yes, no = 1, 0
+
+    def enough(*answers: Any) -> bool:
+        asked = Round(3, lambda _: False)
+        for number, answer in enumerate(answers):
+            asked.note(number, answer)
+        return bool(scene.gate._decided(bool)(asked))
+
+    assert [enough(), enough(yes), enough(yes, yes), enough(yes, no), enough(yes, no, yes)] == [False] * 2 + [
+        True,
+        False,
+        True,
+    ]
+    assert [enough(no), enough(no, no), enough(AWAY), enough(AWAY, AWAY)] == [False, True, False, True]
+    assert [enough(no, AWAY), enough(no, AWAY, no), enough(AWAY, yes), enough(AWAY, yes, yes)] == [False, True] * 2
+    lease = scene.held()
+    scene.gate.is_held(lease)
+    asked = Round(3, lambda _: False)
+    asked.note(0, str(lease.grant).encode())
+    asked.note(1, str(lease.grant).encode())
+    assert scene.voters.questions[-1]["enough"](asked)
+    scene.gate.holders("name")
+    assert not scene.voters.questions[-1]["enough"](asked), "all are asked"
+    asked.note(2, b"")
+    assert scene.voters.questions[-1]["enough"](asked)
+
+
+# --- renewing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
+    monkeypatch.setattr(redlock, "submit", lambda act: act())
+    lease = scene.held()
+    scene.clock.advance(4)
+    scene.voters.answers = {"extend": [[1, 1, 1]]}
+    scene.watch.timers[-1][1]()
+    assert scene.voters.asked == ["extend"]
+    assert len(scene.watch.timers) == 2
+    lease.lose("somebody has it")
+    scene.watch.timers[-1][1]()
+    assert scene.gate._renewals == {}
+    assert len(scene.watch.timers) == 2
+    scene.watch.timers[-1][1]()
+    assert len(scene.watch.timers) == 2
+    scene.gate.watch(lease)
+    scene.gate.forget(lease.tended)
+    assert scene.watch.told == ["begin", "end"]
+    other = scene.held()
+    scene.gate.forget(other.tended)
+    assert scene.watch.told == ["end", "cancel"]
+    scene.watch.timers[-1][1]()
+    assert scene.gate._renewals == {}
+
+
+def test_what_is_not_to_be_renewed_is_not(scene):
+    scene.voters.answers = {"take": [[MINE] * 3], "note": [[1, 1, 1]]}
+    assert scene.gate.take(scene.wanted(renew=False))
+    assert scene.watch.timers == []
+
+
+# --- the gate itself --------------------------------------------------------------------------------------------------
+
+
+def test_a_gate_says_who_its_process_is_and_has_a_clock(scene):
+    assert scene.gate.clock is scene.clock
+    gate = RedlockGate(["redis://a", "redis://b", "redis://c"])
+    assert isinstance(gate.clock, SystemClock)
+    assert gate._process.split(" ")[1:] == [str(os.getpid()), str(started_at(os.getpid()))]
+    gate.close()
+
+
+def test_a_process_that_does_not_see_itself_says_so(monkeypatch):
+    monkeypatch.setattr(redlock, "started_at", lambda _: None)
+    gate = RedlockGate(["redis://a", "redis://b", "redis://c"])
+    assert gate._process.endswith(f" {os.getpid()} 0")
+    gate.close()
+
+
+def test_what_is_closed_is_closed_as_a_whole(scene):
+    rooms: list[str] = []
+    scene.gate._room = SimpleNamespace(close=lambda: rooms.append("close"))
+    scene.gate.close()
+    assert (rooms, scene.watch.told, scene.voters.closed) == (["close"], ["close"], True)
+
+
+def test_times_are_sent_in_milliseconds_and_answers_waited_for_in_proportion():
+    assert redlock._millis(timedelta(seconds=2)) == b"2000"
+    assert redlock._millis(timedelta(microseconds=1)) == b"1"
+    assert redlock._patience(timedelta(seconds=1)) == 0.25
+    assert redlock._patience(timedelta(seconds=100)) == SLOWEST

@@ -1,0 +1,259 @@
+"""How work comes to a node, step by step: a store that answers as told, and a clock of the test."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import LeaseLost, StoreUnavailable
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
+from cronsensus.model.states import State
+from cronsensus.node.ahead import Reading
+from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
+from cronsensus.node.settings import NodeSettings
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
+from tests.node.test_holding import Hands, Scene
+
+SOON = timedelta(milliseconds=50)
+
+
+class Claims:
+    """A store that gives what it is told to give."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.given: Any = []
+        self.asked: list[Any] = []
+        self.running: list[Occurrence] = []
+        self.known = True
+
+    def _give(self, limit: int, functions: Any) -> Any:
+        self.asked.append((limit, sorted(functions)))
+        self.scene.clock.advance(0.25)
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given
+
+    def claim(self, session: str, limit: int, functions: Any, *, lease: timedelta) -> Any:
+        return self._give(limit, functions)
+
+    def fire_and_claim(self, plans: Any, session: str, limit: int, functions: Any, **_: Any) -> Any:
+        return [True], self._give(limit, functions)
+
+    def occurrences(self, where: Any, *, after: int | None = None, limit: int) -> list[Occurrence]:
+        return self.running if after is None else []
+
+    def job(self, name: str) -> Any:
+        return SimpleNamespace(spec=JobSpec(name=name, function="work")) if self.known else None
+
+    def now(self) -> Any:
+        return self.scene.clock.now()
+
+
+class Bench(Scene):
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims = Claims(self)
+        self.claiming = Claiming(
+            self.claims,  # type: ignore[arg-type]
+            self.clock,
+            NodeSettings(name="a", lease=LEASE, concurrency=4),
+            self.holding,
+            registry=self.holding._registry,
+            telling=self.telling,  # type: ignore[arg-type]
+        )
+
+    def taken(self, number: int = 1, *, due_in: timedelta = timedelta(0)) -> Any:
+        now = self.clock.now()
+        return replace(self.claim(number), due_at=now + due_in, claimed_at=now)
+
+    def waits(self) -> list[float]:
+        return [waiting.at - self.clock.monotonic() for waiting in self.holding._waiting.values()]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(Hands, "abandoned", 0)
+    return Bench()
+
+
+def test_a_node_asks_for_as_much_as_it_has_room_for_and_can_run(bench):
+    assert bench.claiming.free == 4
+    assert bench.claiming.claim(bench.lease) == 0
+    bench.begun(7), bench.begun(8)
+    bench.thread.can = False
+    assert bench.claiming.claim(bench.lease) == 0
+    assert bench.claims.asked == [(4, ["apart", "work"]), (2, ["apart"])]
+    for number in (9, 10, 11):
+        bench.thread.can = True
+        bench.begun(number)
+    assert bench.claiming.free == 0
+    assert bench.claiming.claim(bench.lease) == 0
+    assert len(bench.claims.asked) == 2
+
+
+@pytest.mark.parametrize("why", ["no room", "no trust", "no executor", ""])
+def test_it_asks_only_if_that_makes_sense(bench, why):
+    if why == "no trust":
+        bench.lease.lose()
+    if why == "no executor":
+        bench.thread.can = bench.process.can = False
+    assert bench.claiming.may_claim(bench.lease, 0 if why == "no room" else 1) is (why == "")
+
+
+@pytest.mark.parametrize("due_in", [timedelta(0), timedelta(microseconds=1), SOON])
+def test_what_was_won_begins_when_it_is_due(bench, due_in):
+    bench.claims.given = [bench.taken(due_in=due_in)]
+    assert bench.claiming.claim(bench.lease) == 1
+    assert bench.telling.of("started") == [(bench.claims.given,)]
+    if due_in:
+        assert bench.waits() == pytest.approx([due_in.total_seconds()])
+    else:
+        assert [call.claim.id for call in bench.thread.calls] == [1]
+    assert bench.lease.trusted_for < LEASE.total_seconds()
+
+
+def test_the_better_of_two_readings_tells_when_that_is(bench):
+    def fired(seen: Reading | None) -> list[float]:
+        bench.holding._waiting.clear()
+        bench.claims.given = [bench.taken(due_in=SOON)]
+        assert bench.claiming.fire_and_claim(bench.lease, [], 1, seen=seen) == ([True], 1)
+        waits: list[float] = bench.waits()
+        return waits
+
+    late = SOON.total_seconds()
+    assert fired(None) == pytest.approx([late])
+    now, here = bench.clock.now(), bench.clock.monotonic()
+    # The look said the same some time ago; by it the moment comes sooner than by the claim, which came the longer way.
+    assert fired(Reading(now, here)) == pytest.approx([late - 0.25])
+    now, here = bench.clock.now(), bench.clock.monotonic()
+    assert fired(Reading(now, here + 5)) == pytest.approx([late]), "the other one is the better then"
+    now, here = bench.clock.now(), bench.clock.monotonic()
+    assert fired(Reading(now - SECOND, here)) == pytest.approx([late]), "a look too long ago tells nothing"
+
+
+def test_nothing_won_is_nothing_told(bench):
+    before = bench.lease.trusted_for
+    assert bench.claiming.claim(bench.lease) == 0
+    assert bench.telling.told == []
+    assert bench.lease.trusted_for == before - 0.25
+
+
+def test_what_was_won_makes_the_lease_as_long_as_a_claim_does(bench):
+    lease = bench.leased("s2")
+    lease.confirm(lease.ask(), LEASE * 10)
+    bench.claims.given = [bench.taken()]
+    bench.claiming.claim(lease)
+    assert lease.length == LEASE
+
+
+def test_a_session_that_is_lost_has_its_runs_stopped(bench):
+    bench.begun(7)
+    bench.claims.given = LeaseLost("gone")
+    assert bench.claiming.claim(bench.lease) == 0
+    assert bench.lease.lost
+    assert bench.thread.stopped == [(7, "lease lost", True)]
+    assert not bench.holding.in_doubt
+
+
+def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):
+    lease = bench.leased("s2")
+    lease.confirm(lease.ask(), LEASE * 10)
+    bench.claims.given = StoreUnavailable("lost")
+    with pytest.raises(StoreUnavailable):
+        bench.claiming.claim(lease)
+    assert bench.holding.in_doubt
+    assert lease.trusted_for < LEASE.total_seconds()
+    bench.claiming.begin()
+    assert not bench.holding.in_doubt
+
+
+def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
+    signs: list[Any] = []
+    bench.claiming.on_forgotten = lambda *told: signs.append(told)
+    bench.claims.given = [bench.taken(1), bench.taken(2)]
+    over = Outcome(id=1, token=50, session="s1", state=State.SUCCEEDED)
+    bench.holding.said.remember((1, 50), over)
+    bench.claiming.claim(bench.lease)
+    assert len(signs) == 1
+    assert "gave occurrence 1 of 'work' again" in signs[0][0]
+
+
+# --- claims whose answer was lost -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def running() -> Occurrence:
+    """Return an occurrence that runs, due at the start."""
+    store = MemoryStore("memory://", clock=ManualClock(START))
+    store.put_jobs([JobSpec(name="work", function="work")], release="r1")
+    store.open_session(a_session("s1"), lease=LEASE)
+    store.enqueue([Item(job="work")])
+    assert store.claim("s1", 1, ["work"], lease=LEASE)
+    return store.occurrences(OccurrenceFilter(), limit=1)[0]
+
+
+def key(one: Occurrence) -> tuple[int, int]:
+    return one.id, one.token
+
+
+def test_what_nobody_here_has_heard_of_is_found(bench, running):
+    bench.claims.running = [running]
+    assert [(one.id, one.token) for one in unheard_of(bench.claims, "s1", set())] == [key(running)]
+    assert list(unheard_of(bench.claims, "s1", {key(running)})) == []
+    bench.claims.running = [replace(running, started_at=running.due_at + SECOND)]
+    assert [one.claimed_at for one in unheard_of(bench.claims, "s1", set())] == [running.due_at + SECOND]
+    bench.claims.running = [replace(running, started_at=None)]
+    assert [one.claimed_at for one in unheard_of(bench.claims, "s1", set())] == [running.due_at]
+    bench.claims.known = False
+    assert list(unheard_of(bench.claims, "s1", set())) == []
+
+
+@pytest.mark.parametrize("due_in", [timedelta(0), SOON])
+def test_a_doubt_is_cleared_by_starting_what_was_won_at_its_time(bench, running, due_in):
+    bench.claims.running = [replace(running, due_at=START + due_in)]
+    bench.claiming.clear_doubt(bench.lease)
+    assert not bench.holding.known()
+    bench.holding.doubt()
+    bench.claiming.clear_doubt(bench.lease)
+    assert not bench.holding.in_doubt
+    assert bench.holding.known() == {key(running)}
+    assert len(bench.telling.of("started")) == 1
+    assert bench.waits() == pytest.approx([due_in.total_seconds()] if due_in else [])
+
+
+def test_a_look_tells_of_a_claim_only_after_an_answer_was_lost(bench, running):
+    view = SimpleNamespace(id="s1", holds=1, expires_in=SECOND)
+    glance: Any = SimpleNamespace(holders=[SimpleNamespace(id="s0", holds=9, expires_in=SECOND), view])
+    bench.claims.running = [running]
+    bench.claiming.look(bench.lease, glance, bench.lease.ask())
+    assert not bench.holding.known()
+    bench.claiming._answers_lost = True
+    view.holds = 0
+    bench.claiming.look(bench.lease, glance, bench.lease.ask())
+    bench.claiming.look(bench.lease, SimpleNamespace(holders=[]), bench.lease.ask())
+    assert not bench.holding.known()
+    view.holds = 1
+    bench.claiming.look(bench.lease, glance, bench.lease.ask())
+    assert bench.holding.known() == {key(running)}
+    assert bench.lease.trusted_for < SECOND.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("on_crash", "answers_lost", "runs"), [("retry", False, True), ("fail", False, False), ("fail", True, True)]
+)
+def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
+    bench, monkeypatch, on_crash, answers_lost, runs
+):
+    claim = bench.claim(1, on_crash=on_crash)
+    other = bench.claim(99)
+    monkeypatch.setattr("cronsensus.node.claiming.unheard_of", lambda *_: iter([other, claim]))
+    bench.claiming._answers_lost = answers_lost
+    bench.claiming.adopt(bench.lease, {(claim.id, claim.token)})
+    assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs
+    assert [one.reason for one in bench.holding._outcomes.values()] == [f"crashed: {UNRECORDED}"] * (not runs)

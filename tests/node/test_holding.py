@@ -1,0 +1,490 @@
+"""What a node holds, step by step: a store that answers as told, executors that only note, and a clock of the test."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import StoreUnavailable
+from cronsensus.model.ending import Ending
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Claim, Outcome, Settled
+from cronsensus.model.states import Origin, State
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.holding import Holding
+from cronsensus.node.lease import SessionLease
+from cronsensus.node.said import Back
+from cronsensus.testing.conformance.scene import LEASE, START
+
+
+class Hands(Executor):
+    """Notes what it is to start and to stop."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.stopped: list[tuple[int, str, bool]] = []
+        self.can = True
+        self.error: Exception | None = None
+
+    @property
+    def able(self) -> bool:
+        return self.can
+
+    @property
+    def abandoned(self) -> int:
+        return 1
+
+    def start(self, call: Call) -> None:
+        if self.error is not None:
+            raise self.error
+        self.calls.append(call)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        self.stopped.append((call.claim.id, reason, lease_lost))
+        call.run.stop(reason, lease_lost=lease_lost)
+
+    def close(self) -> None: ...
+
+
+class Noted:
+    """Notes by what name it was called, and with what."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **_: self.told.append((name, *args))
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        return [one[1:] for one in self.told if one[0] == name]
+
+
+class Answers:
+    """A store that accepts what it is told to."""
+
+    namespace = "default"
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+        self.accepts = True
+        self.error: Exception | None = None
+
+    def finish(self, outcomes: list[Outcome]) -> list[Settled]:
+        self._ask("finish", outcomes)
+        return [Settled(one.id, one.token, accepted=self.accepts, state=one.state) for one in outcomes]
+
+    def release(self, claims: list[Claim], cut: str | None = None) -> list[bool]:
+        self._ask(f"release {cut}", [claim.id for claim in claims])
+        return [self.accepts] * len(claims)
+
+    def notify(self) -> None:
+        self._ask("notify", None)
+
+    def _ask(self, verb: str, what: Any) -> None:
+        self.told.append((verb, what))
+        if self.error is not None:
+            raise self.error
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = ManualClock(START)
+        self.store = Answers()
+        self.thread, self.process = Hands(), Hands()
+        self.telling = Noted()
+        self.events: list[str] = []
+        self.holding = Holding(
+            self.store,  # type: ignore[arg-type]
+            self.clock,
+            registry={
+                "work": Registered("work", print, "thread"),
+                "apart": Registered("apart", print, "process"),
+            },
+            executors={"thread": self.thread, "process": self.process},
+            wake=lambda: self.events.append("wake"),
+            on_work=lambda: self.events.append("work"),
+            telling=self.telling,  # type: ignore[arg-type]
+        )
+        self.notes = self.holding.notes = Noted()  # type: ignore[assignment]
+        self.lease = self.leased("s1")
+
+    def leased(self, session: str) -> SessionLease:
+        lease = SessionLease(session, self.clock)
+        lease.claimed(lease.ask(), LEASE)
+        return lease
+
+    def claim(self, number: int = 1, *, session: str = "s1", function: str = "work", **policies: Any) -> Claim:
+        spec = JobSpec(name=function, function=function, policies=Policies.read(policies))
+        return Claim(
+            id=number, spec=spec, key="k", origin=Origin.ENQUEUE, scheduled_for=None, due_at=START, attempt=1,
+            token=100 + number, session=session, args=(), kwargs={}, claimed_at=START,
+        )  # fmt: skip
+
+    def begun(self, number: int = 1, *, lease: SessionLease | None = None, **more: Any) -> Call:
+        claim = self.claim(number, **more)
+        self.holding.begin(claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session)))
+        return self.holding._active[claim.id, claim.token]
+
+    def finished(self) -> list[Outcome]:
+        return [one for verb, what in self.store.told if verb == "finish" for one in what]
+
+
+def committed(call: Call, *, surely: bool = True) -> None:
+    """Let a run have committed a transaction of its own, or perhaps."""
+    call.run._effects = SimpleNamespace(  # type: ignore[assignment]
+        committed=surely, may_have_committed=True, verdict=lambda ending: ending
+    )
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+KEY = (1, 101)
+RETURNED = Ending(kind="returned", result="7")
+CANCELLED = Ending(kind="cancelled", reason="asked to")
+
+
+# --- what is held -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(scene):
+    holding = scene.holding
+    assert (bool(holding), holding.unsettled, holding.active, holding.slots) == (False, False, 0, 2)
+    call = scene.begun()
+    assert (bool(holding), holding.unsettled, holding.active, holding.slots) == (True, False, 1, 3)
+    assert scene.events == ["work"]
+    assert scene.thread.calls == [call]
+    scene.begun(2)
+    assert scene.events == ["work"], "told once, where there was nothing"
+    holding.ended(call, RETURNED)
+    assert scene.events == ["work", "wake"]
+    scene.store.error = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        holding.settle()
+    assert (holding.unsettled, holding.active, holding.slots) == (True, 2, 3)
+    assert holding.known() == {KEY, (2, 102)}
+    scene.store.error = None
+    assert holding.settle()
+    assert (bool(holding), holding.unsettled, holding.known()) == (True, False, {(2, 102)})
+    assert not holding.settle()
+    assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
+    assert [one for one in scene.telling.told if one[0] == "settled"]
+    assert scene.notes.of("flush") == [(scene.store,)] * 2
+    assert KEY not in holding._known_since
+
+
+def test_each_thing_alone_is_something_that_the_lease_protects(scene):
+    holding = scene.holding
+    assert not holding
+    for attribute, something in (
+        ("_waiting", {KEY: 1}),
+        ("_active", {KEY: 1}),
+        ("_outcomes", {KEY: 1}),
+        ("_given_back", [1]),
+        ("in_doubt", True),
+    ):
+        nothing = getattr(holding, attribute)
+        setattr(holding, attribute, something)
+        assert holding
+        assert holding.unsettled is (attribute in {"_outcomes", "_given_back"})
+        scene.events.clear()
+        holding.doubt()
+        assert scene.events == []
+        holding.in_doubt = False
+        setattr(holding, attribute, nothing)
+        assert not holding
+    holding.doubt()
+    assert (holding.in_doubt, scene.events) == (True, ["work"])
+
+
+def test_only_what_is_no_thread_can_be_stopped(scene):
+    holding = scene.holding
+    scene.begun()
+    assert not holding.can_be_stopped
+    call = scene.begun(2, function="apart")
+    assert scene.process.calls == [call]
+    assert holding.can_be_stopped
+    holding.ended(call, RETURNED)
+    assert not holding.can_be_stopped
+
+
+def test_an_executor_that_can_run_nothing_is_told_once(scene, caplog):
+    assert scene.holding.unable() == set()
+    scene.thread.can = False
+    assert scene.holding.unable() == {"thread"}
+    assert scene.holding.unable() == {"thread"}
+    assert len(caplog.records) == 1
+    scene.thread.can = True
+    assert scene.holding.unable() == set()
+    assert len(caplog.records) == 1
+
+
+def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
+    holding = scene.holding
+    first, lost, done = scene.begun(1), scene.begun(2), scene.begun(3)
+    scene.begun(4, session="s2")
+    scene.clock.advance(1)
+    holding.begin_at(99.0, scene.claim(5), scene.lease)
+    holding.begin_at(99.0, scene.claim(6, session="s2"), scene.lease)
+    lost.run.lease_lost.set()
+    committed(done)
+    now = scene.clock.monotonic()
+    assert holding.working("s1") == {KEY: now - 1, (5, 105): now}
+    assert holding.working("s2") == {(4, 104): now - 1, (6, 106): now}
+    assert holding.bounds("s1") == (2, 4)
+    assert holding.bounds("s2") == (2, 2)
+    assert (holding.count("s1"), holding.count("s2"), holding.count("s3")) == (4, 2, 0)
+    assert holding.runs(first.run)
+    assert not holding.runs(replace(first, run=object()).run)
+    holding.ended(first, RETURNED)
+    holding._collect()
+    assert (holding.count("s1"), holding.count("s3")) == (4, 1)
+    assert not holding.runs(first.run)
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("why", ["unknown", "not trusted", "unable"])
+def test_what_cannot_be_started_here_goes_back_as_never_begun(scene, why):
+    if why == "not trusted":
+        scene.lease.lose()
+    scene.thread.can = why != "unable"
+    scene.holding.begin(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
+    assert scene.thread.calls == []
+    assert scene.events == ["work"]
+    assert scene.holding.settle()
+    assert scene.store.told == [("release None", [1]), ("notify", None)]
+
+
+def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
+    scene.thread.error = RuntimeError("no more threads")
+    scene.holding.begin(scene.claim(), scene.lease)
+    scene.holding.settle()
+    (outcome,) = scene.finished()
+    assert outcome.state is State.FAILED
+    assert outcome.error is not None
+    assert "could not start it: no more threads" in outcome.error.message
+    assert "cannot start" in caplog.text
+
+
+def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
+    holding, now = scene.holding, scene.clock.monotonic()
+    holding.begin_due()
+    holding.begin_at(now + 2, scene.claim(1), scene.lease)
+    holding.begin_at(now + 1, scene.claim(2), scene.lease)
+    assert scene.events == ["work"]
+    assert (holding.active, holding.slots) == (2, 4)
+    assert holding.begins_in == 1
+    holding.begin_due()
+    assert scene.thread.calls == []
+    scene.clock.advance(1)
+    holding.begin_due()
+    assert [call.claim.id for call in scene.thread.calls] == [2]
+    assert holding._known_since[2, 102] == now
+    scene.clock.advance(3)
+    assert holding.begins_in == 0
+    holding.begin_due()
+    assert [call.claim.id for call in scene.thread.calls] == [2, 1]
+    assert holding.begins_in is None
+
+
+# --- stopping ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_asks_for_a_stop_names_the_run(scene):
+    holding = scene.holding
+    scene.begun(1), scene.begun(2), scene.begun(3)
+    holding.cancel({1: "enough", 2: "enough"}, held=[(1, 101), (2, 999), (3, 103)])
+    assert scene.thread.stopped == [(1, "enough", False)]
+    holding.cancel({1: "again", 2: "enough"})
+    assert scene.thread.stopped == [(1, "enough", False), (2, "enough", False)]
+    assert holding._interrupted == set()
+
+
+def test_a_lost_session_stops_its_runs_once_and_those_of_no_other(scene):
+    holding = scene.holding
+    scene.begun(1), scene.begun(2, session="s2")
+    assert holding.lose_session(scene.lease) == 1
+    assert scene.thread.stopped == [(1, "lease lost", True)]
+    assert holding._interrupted == {KEY}
+    assert holding.lose_session(scene.lease) == 0
+    assert len(scene.thread.stopped) == 1
+    holding.stop_all("the node stops")
+    assert scene.thread.stopped[1:] == [(1, "the node stops", False), (2, "the node stops", False)]
+    assert holding._interrupted == {KEY, (2, 102)}
+
+
+def test_what_somebody_asked_to_stop_is_not_interrupted_by_the_node(scene):
+    scene.begun()
+    scene.holding.cancel({1: "enough"})
+    scene.holding.stop_all("the node stops")
+    assert scene.holding._interrupted == set()
+
+
+def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
+    holding = scene.holding
+    call = scene.begun(1)
+    holding.begin_at(99.0, scene.claim(2), scene.lease)
+    assert holding.disown(KEY, "nobody knows it") is call.claim
+    assert scene.thread.stopped == [(1, "lease lost: nobody knows it", True)]
+    found = holding.disown((2, 102), "nobody knows it")
+    assert found is not None
+    assert (found.id, holding.begins_in) == (2, None)
+    assert (2, 102) not in holding._known_since
+    assert holding.disown((2, 102), "nobody knows it") is None
+
+
+# --- what follows an ending -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "before", "becomes"),
+    [
+        (RETURNED, "", "succeeded"),
+        (RETURNED, "interrupted", "succeeded"),
+        (RETURNED, "lost", "crashed"),
+        (RETURNED, "lost and committed", "succeeded"),
+        (CANCELLED, "", "cancelled"),
+        (CANCELLED, "interrupted", "stopped"),
+        (CANCELLED, "lost", "crashed"),
+        (replace(CANCELLED, cut_off=True), "", "stopped"),
+        (replace(CANCELLED, begun=False), "interrupted", "None"),
+        (replace(CANCELLED, begun=False), "lost", "None"),
+        (replace(RETURNED, cut_off=True), "", "succeeded"),
+        (Ending(kind="raised"), "interrupted", "failed"),
+    ],
+)
+def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
+    call = scene.begun()
+    if "interrupted" in before:
+        scene.holding.stop_all("the node stops")
+    if "lost" in before:
+        scene.holding.lose_session(scene.lease)
+    if "committed" in before:
+        committed(call)
+    scene.holding.ended(call, ending)
+    assert scene.holding.settle()
+    assert scene.holding._interrupted == set()
+    assert not scene.holding
+    outcomes = [one.state.value for one in scene.finished()]
+    if outcomes:
+        assert outcomes == [becomes]
+        assert [told[1].state.value for told in scene.telling.of("ended")] == [becomes]
+    else:
+        assert scene.store.told == [(f"release {becomes}", [1]), ("notify", None)]
+        told = [] if becomes == "None" else [(call.claim, call.run.cancel_reason or "the node stops")]
+        assert scene.telling.of("given_back") == told
+
+
+def test_an_end_that_comes_twice_counts_once(scene):
+    call = scene.begun()
+    scene.holding.ended(call, RETURNED)
+    scene.holding.ended(call, CANCELLED)
+    scene.holding.settle()
+    assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
+
+
+@pytest.mark.parametrize(("on_crash", "lost"), [("retry", False), ("retry", True), ("fail", False)])
+def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_began(scene, on_crash, lost):
+    call = scene.begun(1, on_crash=on_crash)
+    ends = scene.begun(3)
+    scene.holding.begin_at(99.0, scene.claim(2), scene.lease)
+    if lost:
+        call.run.lease_lost.set()
+    scene.holding.ended(ends, RETURNED)
+    scene.holding.cut_off_all()
+    scene.holding.settle()
+    assert not scene.holding
+    assert scene.holding.active == 0
+    states = {one.id: one for one in scene.finished()}
+    assert states.pop(3).state is State.SUCCEEDED
+    released = [one for one in scene.store.told if one[0].startswith("release")]
+    if on_crash == "fail":
+        assert (states[1].state, states[1].reason) == (State.FAILED, "crashed: the node stops")
+        assert [told[1].id for told in scene.telling.of("ended")] == [3, 1]
+        assert released == [("release None", [2])]
+    else:
+        assert states == {}
+        assert sorted(released) == [("release None", [2]), (f"release {'crashed' if lost else 'stopped'}", [1])]
+        assert scene.telling.of("given_back") == [(call.claim, "the node stops")]
+
+
+# --- what the store has accepted --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("accepts", "how"), [(True, "plain"), (True, "commits"), (True, "fails"), (False, "plain")])
+def test_an_end_that_was_accepted_can_be_said_again(scene, accepts, how):
+    call = scene.begun()
+    scene.store.accepts = accepts
+    if how != "plain":
+        committed(call, surely=False)
+    scene.holding.ended(call, RETURNED if how != "fails" else Ending(kind="raised"))
+    scene.holding.settle()
+    assert scene.holding._committing == {}
+    again = scene.holding.say_again(KEY)
+    assert again is accepts
+    if not again:
+        assert not scene.holding.unsettled
+    elif how == "commits":
+        assert scene.holding._given_back == [Back(call.claim, "stopped")]
+    else:
+        (outcome,) = scene.holding._outcomes.values()
+        assert outcome.state is (State.FAILED if how == "fails" else State.SUCCEEDED)
+
+
+def test_what_goes_back_goes_in_one_step_with_what_goes_alike(scene):
+    for number, cut in ((1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")):
+        claim = scene.claim(number)
+        scene.holding._known_since[claim.id, claim.token] = 0.0
+        scene.holding._give_back(claim, cut)
+    scene.holding.settle()
+    assert scene.store.told == [
+        ("release None", [2]),
+        ("release crashed", [1, 3]),
+        ("release stopped", [4]),
+        ("notify", None),
+    ]
+    assert scene.holding._known_since == {}
+    assert not scene.holding
+    assert scene.holding.say_again((4, 104))
+    assert scene.holding._given_back == [Back(scene.claim(4), "stopped")]
+
+
+def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
+    scene.holding._give_back(scene.claim(), None)
+    scene.store.error = StoreUnavailable("the answer is lost")
+    with pytest.raises(StoreUnavailable):
+        scene.holding.settle()
+    scene.store.error, scene.store.accepts = None, False
+    scene.holding.settle()
+    assert scene.telling.of("refused") == []
+    assert scene.holding._perhaps_back == set()
+    assert scene.holding.say_again(KEY)
+    scene.holding._given_back.clear()
+    scene.holding._give_back(scene.claim(), None)
+    scene.holding.settle()
+    assert scene.telling.of("refused") == [(1, 101, State.PENDING)]
+    assert not scene.holding.say_again(KEY)
+
+
+def test_what_may_have_run_unheard_of_has_failed(scene):
+    claim = scene.claim()
+    scene.holding.close_unheard_of(claim, "nobody knows")
+    (outcome,) = scene.holding._outcomes.values()
+    assert (outcome.state, outcome.reason) == (State.FAILED, "crashed: nobody knows")
+    assert scene.telling.of("ended") == [(claim, outcome)]
+
+
+def test_a_result_that_came_before_the_lease_was_lost_counts(scene):
+    call = scene.begun()
+    scene.holding.ended(call, RETURNED)
+    scene.holding.lose_session(scene.lease)
+    scene.holding.settle()
+    assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
+    assert scene.clock.monotonic() - scene.holding.said.said_at(KEY) < timedelta(seconds=1).total_seconds()

@@ -1,0 +1,332 @@
+"""How a key is waited for, step by step: claims that answer as told, and a clock that moves while one waits."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.errors import ConfigurationError, StoreUnavailable
+from cronsensus.lock.conversing import NAP, Pause
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
+from cronsensus.model.session import SessionView
+from cronsensus.model.states import State
+from cronsensus.once import winning as module
+from cronsensus.once.held import Held, Ticket, Wanted
+from cronsensus.once.waiters import STAND_AFTER
+from cronsensus.once.winning import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Wait, give_back, winning
+from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.scene import LEASE, START, a_session
+
+SPEC = JobSpec(name="once:work", function="work")
+WANTED = Wanted(SPEC, "k")
+
+
+class Seat:
+    def __init__(self) -> None:
+        self.stood = 0
+        self.error: Exception | None = None
+
+    def stand(self) -> None:
+        self.stood += 1
+        if self.error is not None:
+            raise self.error
+
+
+class Fake:
+    """Claims and their waiters in one; says what it is told to, and notes what is done."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(START)
+        self.told: list[tuple[Any, ...]] = []
+        self.takes: list[Any] = []
+        self.looks: list[Any] = []
+        self.seat = Seat()
+        self.waiters = self
+        self.can_be_told = True
+        self.views: list[SessionView | None] = []
+        self.buries = False
+        self.gone = False
+        self.circle = False
+
+    def take(self, wanted: Wanted, ticket: Ticket) -> Any:
+        self.told.append(("take",))
+        return self.takes.pop(0)
+
+    def look(self, wanted: Wanted, key: str | None = None) -> Any:
+        self.told.append(("look", key))
+        return self.looks.pop(0)
+
+    def waits(self, chain: Any, name: Any) -> None:
+        self.told.append(("waits", chain, name))
+        if self.circle:
+            raise ConfigurationError("a circle")
+
+    def waits_no_more(self, chain: Any, name: Any) -> None:
+        self.told.append(("waits no more", chain, name))
+
+    def sit(self, occurrence: int) -> Seat:
+        self.told.append(("sit", occurrence))
+        return self.seat
+
+    def get_up(self, seat: Seat, *, pass_on: bool) -> None:
+        self.told.append(("get up", pass_on))
+
+    def holder(self, session: str | None) -> SessionView | None:
+        self.told.append(("holder", session))
+        return self.views.pop(0)
+
+    def bury(self, session: SessionView | None) -> bool:
+        self.told.append(("bury", None if session is None else session.id))
+        return self.buries
+
+    def is_gone(self, session: SessionView | None) -> bool:
+        return self.gone
+
+    def give_back(self, held: Held) -> None:
+        self.told.append(("give back", held))
+
+    def of(self, *names: str) -> list[tuple[Any, ...]]:
+        return [one for one in self.told if one[0] in names]
+
+
+@pytest.fixture
+def claims() -> Fake:
+    return Fake()
+
+
+@pytest.fixture
+def running() -> Occurrence:
+    """Return an occurrence that the session s1 runs."""
+    store = MemoryStore("memory://", clock=ManualClock(START))
+    store.put_jobs([SPEC], release="r1")
+    store.open_session(a_session("s1"), lease=LEASE)
+    assert store.acquire("s1", SPEC.name, key="k", lease=LEASE)
+    return store.occurrences(OccurrenceFilter(), limit=1)[0]
+
+
+@pytest.fixture
+def view() -> SessionView:
+    store = MemoryStore("memory://", clock=ManualClock(START))
+    store.open_session(a_session("s1"), lease=LEASE)
+    return store.sessions()[0]
+
+
+def held() -> Held:
+    return object.__new__(Held)
+
+
+def talk(conversation: Any, claims: Fake, *, pauses: list[float] | None = None, told: Callable[[], bool] = bool) -> Any:
+    """Carry a conversation on: do what is to be done, and let time pass where it pauses."""
+    answer: Any = None
+    while True:
+        try:
+            step = conversation.send(answer)
+        except StopIteration as end:
+            return end.value
+        if isinstance(step, Pause):
+            if pauses is not None:
+                pauses.append(step.seconds)
+            claims.clock.advance(math.ceil(step.seconds * 1e6) / 1e6)  # or rests too small for it never pass
+            answer = told()
+        else:
+            answer = step()
+
+
+def win(claims: Fake, patience: float | None = None, **more: Any) -> Any:
+    return talk(winning(claims, WANTED, Ticket(), patience, **more), claims)  # type: ignore[arg-type]
+
+
+# --- the way to a key -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_won_final_or_gone_is_not_waited_for(claims, running):
+    for answer in (held(), replace(running, state=State.SUCCEEDED), None):
+        claims.takes = [answer]
+        assert win(claims) is answer
+    assert claims.told == [("take",)] * 3
+
+
+def test_one_who_waits_is_noted_for_as_long_and_wins_when_it_is_free(claims, running, view):
+    mine = held()
+    claims.takes, claims.looks, claims.views = [running, mine], [replace(running, state=State.PENDING)], [view]
+    assert win(claims, chain=(("job", "a"),)) is mine
+    assert claims.told == [
+        ("take",),
+        ("sit", running.id),
+        ("waits", (("job", "a"),), ("once:work", "k")),
+        ("holder", "s1"),
+        ("bury", "s1"),
+        ("look", "k"),
+        ("take",),
+        ("get up", False),
+        ("waits no more", (("job", "a"),), ("once:work", "k")),
+    ]
+
+
+@pytest.mark.parametrize("end", ["final", "gone", "gone and taken"])
+def test_one_who_waits_gets_what_the_other_did(claims, running, view, end):
+    over = replace(running, state=State.SUCCEEDED)
+    taken = {"final": [running], "gone": [running, over], "gone and taken": [running, running]}[end]
+    claims.takes, claims.views = taken, [view]
+    claims.looks = [over] if end == "final" else [None, over]
+    assert win(claims) is over
+    assert claims.of("get up", "waits no more") == [("get up", True), ("waits no more", (), ("once:work", "k"))]
+
+
+@pytest.mark.parametrize("buried", [held(), None, "still"])
+def test_what_a_dead_process_had_is_taken_at_once(claims, running, view, buried):
+    claims.buries = True
+    answer = running if buried == "still" else buried
+    claims.takes, claims.views, claims.looks = [running, answer], [view], [replace(running, state=State.FAILED)]
+    found = win(claims)
+    if buried == "still":
+        assert found.state is State.FAILED
+    else:
+        assert found is buried
+        assert claims.of("look") == []
+
+
+@pytest.mark.parametrize(("patience", "looks"), [(0.0, 0), (0.001, 1)])
+def test_one_without_patience_gets_what_there_is_and_is_noted_only_if_it_waits(claims, running, view, patience, looks):
+    claims.takes, claims.views, claims.looks = [running], [view], [running]
+    assert win(claims, patience) is running
+    assert len(claims.of("look")) == looks
+    assert len(claims.of("waits")) == looks
+    assert claims.of("get up") == [("get up", True)]
+
+
+def test_a_circle_of_calls_leaves_nobody_waiting(claims, running, monkeypatch):
+    acts: list[Any] = []
+    monkeypatch.setattr(module, "submit", acts.append)
+    claims.takes, claims.circle = [running], True
+    with pytest.raises(ConfigurationError):
+        win(claims)
+    assert claims.told[-1][0] == "waits no more"
+    [act] = acts
+    act()
+    assert claims.told[-1] == ("get up", True)
+
+
+def test_a_caller_that_ends_in_order_has_nothing_done_afterwards(claims, running, view, monkeypatch):
+    acts: list[Any] = []
+    monkeypatch.setattr(module, "submit", acts.append)
+    claims.takes, claims.views, claims.looks = [running], [view], [replace(running, state=State.FAILED)]
+    win(claims)
+    assert acts == []
+
+
+def test_only_what_was_won_is_given_back_for_one_that_is_gone(claims, running):
+    give_back(running, claims)
+    give_back(None, claims)
+    assert claims.told == []
+    mine = held()
+    give_back(mine, claims)
+    assert claims.told == [("give back", mine)]
+
+
+# --- one wait ---------------------------------------------------------------------------------------------------------
+
+
+def waiting(claims: Fake, running: Occurrence, patience: float | None = None, called_off: Any = None) -> _Wait:
+    made = _Wait(claims, running, patience, called_off)  # type: ignore[arg-type]
+    claims.told.clear()
+    return made
+
+
+def test_it_is_over_in_the_very_moment_and_when_it_is_called_off(claims, running):
+    wait = waiting(claims, running, 2.0)
+    claims.clock.advance(1.5)
+    before = wait.is_over
+    claims.clock.advance(0.5)
+    assert (before, wait.is_over) == (False, True)
+    off = [False]
+    wait = waiting(claims, running, None, lambda: off[0])
+    before = wait.is_over
+    off[0] = True
+    assert (before, wait.is_over) == (False, True)
+
+
+def test_who_has_it_is_read_again_only_when_it_may_be_another(claims, running, view):
+    wait = waiting(claims, running)
+    assert wait.is_free(replace(running, state=State.PENDING))
+    assert claims.told == []
+    claims.views = [view, view, view, None, view]
+    for after, session, reads in ((0, "s1", 1), (9, "s1", 0), (1, "s1", 1), (0, "s2", 1), (0, "s1", 1), (0, "s1", 1)):
+        claims.told.clear()
+        claims.clock.advance(after)
+        assert not wait.is_free(replace(running, session=session))
+        assert claims.of("holder") == [("holder", session)] * reads
+        assert len(claims.of("bury")) == 1
+
+
+def news(wait: _Wait, claims: Fake, told: Callable[[], bool] = bool) -> list[float]:
+    pauses: list[float] = []
+    talk(wait.for_news(), claims, pauses=pauses, told=told)
+    return pauses
+
+
+def test_it_looks_ever_more_seldom_until_it_stands_in_line(claims, running):
+    wait = waiting(claims, running)
+    pauses = []
+    while claims.clock.monotonic() < wait._stands_at:
+        pauses.append(sum(news(wait, claims)))
+    assert pauses[:4] == pytest.approx([FIRST_PAUSE * GROWTH**number for number in range(4)], abs=1e-4)
+    assert claims.seat.stood == 0
+    assert news(wait, claims) == []
+    assert claims.seat.stood == 1
+    assert sum(news(wait, claims)) == pytest.approx(LOOK_AGAIN, abs=1e-4)
+    assert news(wait, claims, told=lambda: True)
+    assert news(wait, claims) == [], "who was told is out of the line, and stands again"
+    assert claims.seat.stood == 2
+
+
+def test_where_nobody_can_be_told_it_looks_four_times_a_second(claims, running):
+    claims.can_be_told = False
+    wait = waiting(claims, running)
+    for _ in range(40):
+        news(wait, claims)
+    assert sum(news(wait, claims)) == pytest.approx(LONGEST_PAUSE, abs=1e-4)
+    assert claims.seat.stood == 0
+
+
+def test_it_stands_in_the_very_moment_and_after_an_error_never(claims, running):
+    wait = waiting(claims, running)
+    claims.clock.advance(STAND_AFTER)
+    wait._stands_at = claims.clock.monotonic()
+    claims.seat.error = StoreUnavailable("away")
+    assert news(wait, claims) == []
+    assert claims.seat.stood == 1
+    assert news(wait, claims) == pytest.approx([FIRST_PAUSE])
+    assert claims.seat.stood == 1
+
+
+def test_it_waits_no_longer_than_it_has_patience_and_naps_in_between(claims, running):
+    claims.can_be_told = False
+    wait = waiting(claims, running, 1.0)
+    wait._pause = LONGEST_PAUSE
+    claims.clock.advance(0.9)
+    assert sum(news(wait, claims)) == pytest.approx(0.1)
+    wait = waiting(claims, running)
+    wait._stands = True
+    pauses = news(wait, claims)
+    assert sum(pauses) == pytest.approx(LOOK_AGAIN, abs=1e-4)
+    assert max(pauses) == pytest.approx(min(NAP, LOOK_AGAIN))
+    assert all(pause > 0 for pause in pauses)
+
+
+@pytest.mark.parametrize("why", ["called off", "gone"])
+def test_it_ends_its_nap_when_there_is_a_reason_to_look(claims, running, why):
+    off = [False]
+    wait = waiting(claims, running, None, lambda: off[0])
+    wait._stands = True
+
+    def happens() -> bool:
+        off[0], claims.gone = why == "called off", why == "gone"
+        return False
+
+    assert len(news(wait, claims, told=happens)) == 1
+    assert wait._stands
