@@ -11,7 +11,7 @@ def shortest(where: str) -> str:
 
     It begins when the lock is asked for, which is many round trips before it is had.
     """
-    return f"{patience(2.0 if ',' in where else 0.2, trips=40)}s"
+    return f"{patience(2.0 if ',' in where else 0.2, trips=40):.3f}s"
 
 
 def lock_at(where: str, name: str, **options: Any) -> Lock:
