@@ -168,9 +168,8 @@ ARGUED: dict[str, str] = {
     "planning.py: next_nominal: until <= after → until < after": (
         "what comes after the end of an era is not of that era: the last condition says so too"
     ),
-    "planning.py: next_nominal: era.trigger is None or (until is not None and until <= after) → (era.trigger is None)": (
-        "what comes after the end of an era is not of that era: the last condition says so too"
-    ),
+    "planning.py: next_nominal: era.trigger is None or (until is not None and until <= after) → "
+    "(era.trigger is None)": ("what comes after the end of an era is not of that era: the last condition says so too"),
     "planning.py: _pieces: after >= until → after > until": "an empty stretch is split into nothing",
     "planning.py: _pieces: era.trigger is None or after >= until → (era.trigger is None)": (
         "a stretch that ends before it begins is split into nothing: no pause ends after it begins, within it"
