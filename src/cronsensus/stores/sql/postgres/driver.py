@@ -7,10 +7,12 @@ answers but the server does not (a stopped process), this side gives up by its o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from cronsensus.clock import SystemClock
 from cronsensus.stores.sql.bounds import MOST_PAUSED
@@ -23,6 +25,8 @@ PATIENCE = SystemClock()
 BEYOND = 5.0
 """Seconds that this side waits longer than the server, which gives up in better order."""
 MOST_PREPARED = 400
+CANCEL_WITHIN = 1.0
+"""Seconds for the server to be told that nobody waits for a statement any more."""
 _INTERVAL = 0.1
 """Seconds between two looks at the clock while the server is silent."""
 _SETTINGS = {
@@ -69,7 +73,27 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, interval: float = _INTERVAL, *more: Any, **named: Any) -> Any:
         """Run a conversation with the server; raise ``NoAnswer`` when it takes too long."""
-        return super().wait(self._bounded(gen), min(interval, _INTERVAL), *more, **named)
+        try:
+            return super().wait(self._bounded(gen), min(interval, _INTERVAL), *more, **named)
+        except BaseException:
+            self._leave_statement()
+            raise
+
+    def _leave_statement(self) -> None:
+        """Close the connection if a signal handler raised in the middle of a statement.
+
+        psycopg knows that of Ctrl-C alone. After any other exception nothing more can be said on the connection: what
+        would roll back failed, and that was told in place of the user's exception, as if the server was away.
+        """
+        if self.closed or self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+            return
+        try:
+            if psycopg.capabilities.has_cancel_safe():
+                # Or it would go on waiting for a lock, and hold those that it has.
+                with contextlib.suppress(psycopg.Error):
+                    self.cancel_safe(timeout=CANCEL_WITHIN)
+        finally:
+            self.pgconn.finish()
 
     def _bounded(self, conversation: Generator[Any, Any, Value]) -> Generator[Any, Any, Value]:
         patience = self.patience
