@@ -15,6 +15,10 @@ from tests.stores.poison.sql import DOOMED, poisons, pour, together
 ALL = os.environ.get("CRONSENSUS_TEST_POISON") == "all"
 TURNS = 12 if ALL else 1
 """How often the columns of a table are poisoned together, each time with other values."""
+LAST = 2**63 - 1
+"""MySQL gives no number after an id of this, to no row of the table."""
+
+pytestmark = pytest.mark.timeout(3600 if ALL else 120)
 
 cases = (f"case {number}" for number in itertools.count())
 
@@ -75,7 +79,7 @@ if ALL:
     def test_poison_in_one_column_stops_nothing_else(place, table):
         failed = {}
         for poison in poisons(sqlite=False):
-            if poison.table == table:
+            if poison.table == table and not (place[0] == "mysql" and poison[1:] == ("id", LAST)):
                 try:
                     goes_on_after(place, poison)
                 except Exception as error:  # noqa: BLE001 - told below
