@@ -89,11 +89,8 @@ class Cluster:
 
         def alive() -> bool:
             assert all(process.poll() is None for process in self.processes.values()), self.logs
-            try:
-                pids = {process.pid for process in self.processes.values()}
-                return pids <= {one.pid for one in self.store.sessions()}
-            except StoreError:
-                return False  # nobody has made the schema yet
+            pids = {process.pid for process in self.processes.values()}
+            return pids <= {one.pid for one in self.store.sessions()}  # raises while there is no schema yet
 
         self.until(alive, "all nodes are alive")
 
@@ -102,7 +99,10 @@ class Cluster:
         self.processes[name].wait()
 
     def freeze(self, name: str) -> None:
-        self.processes[name].send_signal(signal.SIGSTOP)
+        """Stop a node, and wait until it stands still: what it was about to write is written or is not."""
+        process = self.processes[name]
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGCONT)
@@ -124,12 +124,52 @@ class Cluster:
         self.lines += new
         return new
 
+    def at_work(self, node: str) -> list[Line]:
+        """Return the runs that a node's present process has begun and not ended, as the lines say."""
+        self.look()
+        pid = self.processes[node].pid
+        return [line for line in count(self.lines).cut if (line.node, line.pid) == (node, pid)]
+
+    def freeze_in(self, *jobs: str) -> tuple[str, list[Line]]:
+        """Freeze a node that runs all of these jobs, anything at all if none is named; return it and its runs."""
+        found: list[tuple[str, list[Line]]] = []
+
+        def froze() -> bool:
+            for node in self.processes:
+                if not self._is_in(node, jobs):
+                    continue
+                self.freeze(node)
+                # On a busy machine a run may have ended before the signal came.
+                if self._is_in(node, jobs):
+                    found.append((node, self.at_work(node)))
+                    return True
+                self.thaw(node)
+            return False
+
+        self.until(froze, f"a node is in the middle of {jobs or 'a run'}")
+        return found[0]
+
+    def _is_in(self, node: str, jobs: tuple[str, ...]) -> bool:
+        at_work = {line.job for line in self.at_work(node)}
+        return bool(at_work) and at_work >= set(jobs)
+
     def until(self, happened: Callable[[], object], what: str, within: float | None = None) -> None:
-        """Look until something has happened."""
+        """Look until something has happened.
+
+        A look that the store does not answer has seen nothing: a server ends what stands still in mid-question, as
+        this process may on a busy machine.
+        """
         within = within or self.patience
         deadline = time.monotonic() + within
-        while not happened():
-            assert time.monotonic() < deadline, f"after {within:.0f} s still not: {what}\n{self.logs[-3000:]}"
+        while True:
+            try:
+                if happened():
+                    return
+            except StoreError as error:
+                trouble = f"\n{error}"
+            else:
+                trouble = ""
+            assert time.monotonic() < deadline, f"after {within:.0f} s still not: {what}{trouble}\n{self.logs[-3000:]}"
             threading.Event().wait(0.02)
 
     def for_seconds(self, seconds: float) -> Iterator[float]:
@@ -162,10 +202,7 @@ class Cluster:
         until = self.store.now()
 
         def done() -> bool:
-            try:
-                return not audit(self.store, until=until).pending and not audit(self.store, jobs=["order"]).pending
-            except StoreError:
-                return False  # a server ends what stands still in mid-question, as this may on a busy machine
+            return not audit(self.store, until=until).pending and not audit(self.store, jobs=["order"]).pending
 
         self.until(done, f"everything up to {until} is done")
         return until

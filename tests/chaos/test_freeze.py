@@ -1,6 +1,9 @@
 """SIGSTOP past the lease: the frozen node's runs go to others, and what it does when it wakes up is refused."""
 
-FREEZES = 3
+import sqlite3
+from contextlib import closing
+
+FREEZES = 2
 FROZEN = 2.5
 """Seconds; the lease is one."""
 
@@ -12,9 +15,10 @@ def test_a_node_that_slept_past_its_lease_cannot_record_a_result(make_cluster, d
     cluster.await_all()
     frozen = []
     for _ in range(FREEZES):
-        node = _frozen_in_the_middle_of_tick_and_pulse(cluster)
+        node, at_work = _frozen_in_the_middle_of_tick_and_pulse(cluster)
         for _passed in cluster.for_seconds(FROZEN + dice.random()):
             cluster.look()
+        _until_others_have_begun(cluster, at_work)
         cluster.thaw(node)
         frozen.append(cluster.processes[node].pid)
         # It goes on as a new session.
@@ -48,33 +52,28 @@ def _until_it_works(cluster, node):
 
 
 def _frozen_in_the_middle_of_tick_and_pulse(cluster):
-    """Freeze a node that has begun both and ended neither: a thread that will not stop, and a coroutine."""
-    found: list[str] = []
+    """Freeze a node in the middle of a thread that will not stop, and of a coroutine, but not in a transaction.
 
-    def froze():
-        for node in _in_the_middle(cluster):
-            cluster.freeze(node)
-            # On a busy machine a run may have ended before the signal came.
-            if node in _in_the_middle(cluster):
-                found.append(node)
-                return True
-            cluster.thaw(node)
-        return False
+    Of a SQLite file one frozen process can keep all others out, and then nothing is taken over.
+    """
+    while True:
+        node, at_work = cluster.freeze_in("tick", "pulse")
+        with closing(sqlite3.connect(cluster.folder / "chaos.db", timeout=1, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                cluster.thaw(node)
+                continue
+            connection.execute("ROLLBACK")
+        return node, at_work
 
-    cluster.until(froze, "some node runs a tick and a pulse")
-    return found[0]
 
+def _until_others_have_begun(cluster, runs):
+    """Wait until every run was begun again under a later token."""
 
-def _in_the_middle(cluster):
-    """Return the nodes that run both a tick and a pulse, as their lines say."""
-    cluster.look()
-    running = {}
-    for line in cluster.lines:
-        if line.event == "start":
-            running[line.token] = line
-        else:
-            running.pop(line.token, None)
-    jobs: dict[str, set[str]] = {}
-    for line in running.values():
-        jobs.setdefault(line.node, set()).add(line.job)
-    return [node for node, at_work in jobs.items() if {"tick", "pulse"} <= at_work]
+    def begun():
+        cluster.look()
+        latest = {line.occurrence: line.token for line in cluster.lines if line.event == "start"}
+        return all(latest[run.occurrence] > run.token for run in runs if run.job != "at_most_once")
+
+    cluster.until(begun, "others have taken over what the frozen one ran")
