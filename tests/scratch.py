@@ -6,6 +6,8 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")
 MEGABYTE = 1 << 20
+BUSY = "busy_timeout=60s"
+"""Of a SQLite URL: that many processes want one file on a busy machine is no fault."""
 
 
 def in_memory(megabytes: int = 16) -> Path | None:

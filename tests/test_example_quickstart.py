@@ -15,7 +15,7 @@ def test_the_quickstart_greets_and_drains(tmp_path):
         assert process.stdout is not None
         said = process.stdout.readline()
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=100)
     finally:
         process.kill()
         process.wait()

@@ -63,9 +63,9 @@ def test_a_run_keeps_its_key_over_attempts_backfills_and_retries(executor):
 
     (first,) = scheduler.backfill(executor, NOON, NOON)
     with scheduler:
-        end = first.wait("20s")
+        end = first.wait("60s")
         again = scheduler.retry(first)
-        again.wait("20s")
+        again.wait("60s")
     assert end.state == "succeeded"
     mine = [key for _, _, key in seen if f":{executor}:" in key]
     assert len(mine) >= 4  # two of the backfill, two of the retry
@@ -81,8 +81,8 @@ def test_enqueued_work_has_its_own_key(tmp_path):
         return None if run is None else run.idempotency_key
 
     with scheduler:
-        assert charge.enqueue(key="order:42").result("20s") == "default:charge:order:42"
-        assert charge.enqueue().result("20s") != charge.enqueue().result("20s")
+        assert charge.enqueue(key="order:42").result("60s") == "default:charge:order:42"
+        assert charge.enqueue().result("60s") != charge.enqueue().result("60s")
 
 
 def test_a_run_in_a_process_of_its_own_has_the_same_key(tmp_path):

@@ -18,7 +18,7 @@ from cronsensus.testing.conformance.scene import a_session
 from tests import cancelling
 from tests.cancelling import CutCall, each_line
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 LEASE = timedelta(minutes=5)
 
 

@@ -121,7 +121,7 @@ def nodes(stores):
         scheduler.stop("0s")
 
 
-def _await(condition: Callable[[], object], seconds: float = 15.0) -> None:
+def _await(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for what nobody announces."""
     end, pause = time.monotonic() + seconds, threading.Event()
     while not condition():
@@ -243,7 +243,7 @@ def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, we
     else:
         node.start()
     if verb not in {"open_session", "put_jobs", "release"}:
-        assert weather.struck.acquire(timeout=15)
+        assert weather.struck.acquire(timeout=60)
     _await(lambda: len(seen) >= (2 if verb == "renew" else 5))
     node.stop("5s")
     rows = _all(healthy)
@@ -287,7 +287,7 @@ def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes
         assert said.wait(10)
         _await(lambda: node._part.node.tally.store_errors >= 2)
         weather.down = False
-        handle.wait("10s")
+        handle.wait("60s")
     assert [line.text for _, _, line in healthy.logs(handle.id)] == ["before", "meanwhile"]
 
 
@@ -319,7 +319,7 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
     weather.hold["renew"] = threading.Event()
     second.start()
     assert lost.wait(10)
-    assert handle.result("10s") == "second"
+    assert handle.result("60s") == "second"
     assert healthy.runs(handle.id)[0].end == "crashed"
     assert ran[0][2] < ran[1][2]
     go_on.set()
@@ -329,7 +329,7 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
     _await(lambda: first._part.node.tally.sessions == 2)
     assert handle.look().result == '"second"'
     second.stop()
-    assert jobs[0].enqueue(key="after").result("10s") == "second"
+    assert jobs[0].enqueue(key="after").result("60s") == "second"
 
 
 def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_node_may_begin(stores, nodes, weather):
@@ -358,10 +358,10 @@ def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_
     second.start()
     assert cancelled.wait(10)
     assert told.is_set()
-    assert handle.result("10s") == "second"
+    assert handle.result("60s") == "second"
     weather.hold.pop("renew").set()
     second.stop()
-    assert jobs[0].enqueue(key="after").result("10s") == "second"
+    assert jobs[0].enqueue(key="after").result("60s") == "second"
     # The trust ended before the lease did, so the run was given back in time; it was cut off all the same.
     assert [(run.attempt, run.end) for run in healthy.runs(handle.id)] == [(1, "crashed"), (2, "succeeded")]
 
@@ -389,7 +389,7 @@ def test_a_session_that_others_ended_stops_its_runs_and_goes_on_as_a_new_one(sto
         assert taken.became is State.PENDING
         healthy.notify()
         assert stopped.wait(10)
-        assert handle.result("10s") == ran[1] != ran[0]
+        assert handle.result("60s") == ran[1] != ran[0]
 
 
 def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_lost(stores, nodes, weather):
@@ -409,7 +409,7 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
         handle = work.enqueue()
         _await(lambda: attempts)
         node._part.node.conductor.holding.lose_session(node._part.node.conductor.lease)
-        assert handle.result("10s") == "done"
+        assert handle.result("60s") == "done"
         assert node._part.node.tally.sessions == 1
     assert (handle.look().attempt, handle.look().crashes) == (2, 1)
 
@@ -431,8 +431,8 @@ def test_what_was_given_back_without_an_answer_is_not_called_refused(stores, nod
         _await(lambda: attempts)
         weather.lose_answer_of["release"] = 1
         node._part.node.conductor.holding.lose_session(node._part.node.conductor.lease)
-        assert weather.struck.acquire(timeout=15)
-        assert handle.result("15s") == "done"
+        assert weather.struck.acquire(timeout=60)
+        assert handle.result("60s") == "done"
         assert node._part.node.tally.refused == 0
 
 
@@ -441,7 +441,7 @@ def test_an_idle_session_outlives_the_short_lease(stores, nodes):
     node = nodes(store)
     job = node.job(name="work")(lambda: "done")
     with node:
-        job.enqueue().result("10s")
+        job.enqueue().result("60s")
         (session,) = healthy.sessions()
         _await(lambda: healthy.sessions()[0].expires_in > timedelta(seconds=100))
         assert healthy.sessions()[0].id == session.id
@@ -464,6 +464,7 @@ def _count(first: datetime, last: datetime) -> int:
     return every("100ms").count_between(first - timedelta(microseconds=1), last, 10**6) or 0
 
 
+@pytest.mark.parametrize("stores", ["sqlite"], indirect=True)  # not used, but for ``nodes``
 @pytest.mark.parametrize("back", [False, True])
 def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(tmp_path, nodes, back, caplog):
     caplog.set_level(logging.WARNING, "cronsensus.node")
@@ -486,7 +487,7 @@ def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(t
         if back:
             clock.by = timedelta(0)
             waiting = quiet.enqueue()
-            assert waiting.result("15s") == "done"
+            assert waiting.result("60s") == "done"
             reached = len(seen)
         _await(lambda: len(store.ranges("work")) >= 1)
         assert node._part.node.tally.sessions == 1
@@ -498,8 +499,10 @@ def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(t
     ranges = [one.range for one in store.ranges("work")]
     counted = sum(_count(each.first, each.last) for each in ranges)
     # On a busy machine the last verdict may be a range: skipped because the last run was not over when the node left.
+    # And the first may be one: what was due before the node first looked.
+    first = min([*done, *(each.first for each in ranges)])
     last = max([*done, *(each.last for each in ranges)])
-    assert counted + len(done) == _count(min(done), last)
+    assert counted + len(done) == _count(first, last)
     assert any("clock was set ahead by" in record.message for record in caplog.records)
     if back:
         assert any("clock was set back by" in record.message for record in caplog.records)

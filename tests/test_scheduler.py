@@ -58,8 +58,8 @@ def test_an_enqueued_call_runs_and_its_result_comes_back(scheduler):
         return {"sum": a + b}
 
     with scheduler:
-        assert add.enqueue(1, b=2).result("10s") == {"sum": 3}
-        assert add.enqueue(5).wait("10s").state is State.SUCCEEDED
+        assert add.enqueue(1, b=2).result("60s") == {"sum": 3}
+        assert add.enqueue(5).wait("60s").state is State.SUCCEEDED
 
 
 def test_one_key_is_one_run_whatever_became_of_it(scheduler):
@@ -73,7 +73,7 @@ def test_one_key_is_one_run_whatever_became_of_it(scheduler):
     with scheduler:
         first = charge.enqueue(1, key="order:1")
         assert first.created
-        assert first.result("10s") == 1
+        assert first.result("60s") == 1
         again = charge.enqueue(2, key="order:1")
         assert (again.created, again.id, again.state) == (False, first.id, State.SUCCEEDED)
         assert again.result("0s") == 1
@@ -92,7 +92,7 @@ def test_enqueueing_needs_no_node_and_defines_the_job_where_it_is_new(url):
     worker.job()(work)
     with worker:
         assert ran.wait(10)
-        handle.wait("10s")
+        handle.wait("60s")
     producer.stop()
 
 
@@ -144,7 +144,7 @@ def test_the_end_that_is_no_success_is_an_error_with_its_reason(scheduler):
         with pytest.raises(
             RunFailed, match=r"is failed: ValueError: no such shop; more with `cronsensus runs"
         ) as error:
-            handle.result("10s")
+            handle.result("60s")
     assert getattr(error.value.occurrence, "state", None) is State.FAILED
 
 
@@ -178,7 +178,7 @@ def test_a_job_is_triggered_beside_its_schedule(scheduler):
         origins.append((shop, run.origin, run.scheduled_for))
 
     with scheduler:
-        assert report.trigger_now(by="ada", reason="asked for").wait("10s").state is State.SUCCEEDED
+        assert report.trigger_now(by="ada", reason="asked for").wait("60s").state is State.SUCCEEDED
     assert origins == [("a", Origin.MANUAL, None)]
 
 
@@ -194,7 +194,7 @@ def test_a_backfill_runs_each_nominal_time_once(scheduler):
     with scheduler:
         handles = report.backfill("2025-12-31T20:00:00Z", "2026-01-01T05:00:00Z", reason="lost")
         for handle in handles:
-            handle.wait("10s")
+            handle.wait("60s")
         again = report.backfill("2025-12-31T20:00:00Z", "2026-01-01T05:00:00Z")
     assert sorted(nominal) == [datetime(2025, 12, 31, hour, tzinfo=UTC) for hour in range(20, 24)] + [
         datetime(2026, 1, 1, tzinfo=UTC)
@@ -242,7 +242,7 @@ def test_what_waits_is_cancelled_and_what_is_final_is_retried(scheduler):
     assert again.id != handle.id
     assert again.look().retry_of == handle.id
     with scheduler:
-        again.wait("10s")
+        again.wait("60s")
 
 
 # --- jobs at run time ------------------------------------------------------------------------------------------------
@@ -262,10 +262,10 @@ def test_a_job_is_added_changed_and_removed_while_nodes_run(url):
     with nodes[0], nodes[1]:
         added = nodes[0].add_job("snapshot", every("200ms"), name="shop-a", kwargs={"shop": "a"}, by="ada")
         assert added.name == "shop-a"
-        assert told.acquire(timeout=10)
+        assert told.acquire(timeout=60)
         nodes[1].change_job("shop-a", kwargs={"shop": "A"}, timeout="5s")
         while ("shop-a", "A") not in seen:
-            assert told.acquire(timeout=10)
+            assert told.acquire(timeout=60)
         view = nodes[0].store.job("shop-a")
         assert view is not None
         assert (view.spec.trigger, view.spec.policies.timeout) == (every("200ms"), timedelta(seconds=5))
@@ -316,7 +316,7 @@ def test_a_job_declared_on_a_started_scheduler_works_and_survives_a_restart_with
         def late() -> str:
             return "better late"
 
-        assert late.enqueue().result("10s") == "better late"
+        assert late.enqueue().result("60s") == "better late"
     other = Scheduler(url)
     other.job()(_nothing)
     with other:
@@ -342,7 +342,7 @@ def test_a_stopped_node_leaves_no_thread_and_no_live_session(scheduler):
     before = set(threading.enumerate())
     scheduler.job()(_nothing)
     with scheduler:
-        scheduler.jobs["_nothing"].enqueue().wait("10s")
+        scheduler.jobs["_nothing"].enqueue().wait("60s")
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert {name for name in left if not name.startswith("cronsensus-job")} == set()
     assert scheduler.store.sessions() == []
@@ -365,7 +365,7 @@ def test_async_jobs_run_on_the_loop_of_the_application(url):
             with pytest.raises(ConfigurationError, match=r"await astop\(\)"):
                 scheduler.stop()
         scheduler.start()
-        assert await (await where.aenqueue()).aresult("10s") is False
+        assert await (await where.aenqueue()).aresult("60s") is False
         await scheduler.astop()
 
     asyncio.run(main())
@@ -486,8 +486,8 @@ def test_the_current_run_is_known_without_a_parameter_in_threads_and_tasks(url):
             return [tell(), await asyncio.create_task(inner()), await asyncio.to_thread(tell)]
 
         async with scheduler:
-            assert await (await in_a_thread.aenqueue()).aresult("10s") == [["in_a_thread", 1]]
-            assert await (await in_tasks.aenqueue()).aresult("10s") == [["in_tasks", 1]] * 3
+            assert await (await in_a_thread.aenqueue()).aresult("60s") == [["in_a_thread", 1]]
+            assert await (await in_tasks.aenqueue()).aresult("60s") == [["in_tasks", 1]] * 3
             assert tell() is None
 
     asyncio.run(main())
@@ -502,7 +502,7 @@ def test_what_a_job_logs_is_kept_with_its_run(scheduler, caplog):
 
     with scheduler:
         handle = talk.enqueue()
-        handle.wait("10s")
+        handle.wait("60s")
         assert [(attempt, line.level, line.text) for _, attempt, line in scheduler.store.logs(handle.id)] == [
             (1, "INFO", "counting 3")
         ]
@@ -518,7 +518,7 @@ def test_a_line_is_kept_once_however_many_nodes_the_process_has(url):
     jobs = [each.job()(talk) for each in nodes]
     with nodes[0], nodes[1]:
         handle = jobs[0].enqueue()
-        handle.wait("10s")
+        handle.wait("60s")
         assert [line.text for _, _, line in nodes[0].store.logs(handle.id)] == ["once"]
 
 
@@ -550,7 +550,7 @@ def started(command: list[str], **options: Any):
 
 
 def run(tmp_path: Path, text: str, code: int = 0) -> str:
-    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (code, "")
     return done.stdout
 
@@ -604,10 +604,10 @@ def test_a_program_that_configures_no_log_hears_of_its_jobs_all_the_same(tmp_pat
         def work(run: Run):
             raise ValueError("no such shop")
         work.enqueue(key="a")
-        threading.Thread(target=lambda: (work.enqueue(key="a").wait("20s"), scheduler.stop()), daemon=True).start()
+        threading.Thread(target=lambda: (work.enqueue(key="a").wait("60s"), scheduler.stop()), daemon=True).start()
         scheduler.run()
     """
-    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0
     assert f"store sqlite:///{tmp_path}/jobs.db, 1 job" in done.stderr
     assert "failed at attempt 1: ValueError: no such shop" in done.stderr
@@ -664,7 +664,7 @@ def test_run_ends_when_an_operator_drains_the_node_or_somebody_stops_it(url):
         ended: list[bool] = []
         thread = threading.Thread(target=lambda it=scheduler, to=ended: to.append(it.run()), daemon=True)
         thread.start()
-        scheduler.jobs["_nothing"].enqueue().wait("10s")
+        scheduler.jobs["_nothing"].enqueue().wait("60s")
         if way == "drain":
             (session,) = scheduler.store.sessions()
             scheduler.store.drain(session.id, by="ada", why="upgrade")
@@ -688,13 +688,13 @@ def test_a_started_scheduler_is_stopped_in_order_when_the_interpreter_exits(tmp_
             running.set()
             threading.Event().wait()
         scheduler.start()
-        say(work.enqueue().result("10s"))
-        say(awork.enqueue().result("10s"))
+        say(work.enqueue().result("60s"))
+        say(awork.enqueue().result("60s"))
         endless.enqueue()
         running.wait(10)
     """
     source = program(tmp_path, text)
-    done = subprocess.run(source, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(source, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (0, "1\n2\nruns\n")
     assert "the interpreter exits while jobs run" in done.stderr
     assert left_over(tmp_path) == ["closed"]
@@ -733,8 +733,8 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
 
         def works():
             with scheduler:
-                assert work.enqueue(key="child").result("10s") == os.getpid()
-                say(work.enqueue(key="before").result("10s") == os.getpid())
+                assert work.enqueue(key="child").result("60s") == os.getpid()
+                say(work.enqueue(key="before").result("60s") == os.getpid())
         child(works)
 
         scheduler.start()
@@ -748,7 +748,7 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
             scheduler.stop()
         child(refused)
         child(lambda: sys.exit())
-        say(work.enqueue(key="after").result("10s") == os.getpid())
+        say(work.enqueue(key="after").result("60s") == os.getpid())
         scheduler.stop()
     """
     assert run(tmp_path, text).split() == ["True", "ConfigurationError", "True", "True", "True"]
@@ -776,7 +776,7 @@ def test_a_store_that_was_given_open_is_not_carried_over_a_fork(tmp_path):
         store.close()
     """
     command = program(tmp_path, text)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("('ConfigurationError', True)\nFalse\n", "")
 
 
@@ -787,7 +787,7 @@ def test_a_module_that_starts_a_scheduler_at_import_can_still_have_process_jobs(
         work = job
         scheduler.start()
         if __name__ == "__main__":
-            say(job.enqueue().result("20s"))
+            say(job.enqueue().result("60s"))
             scheduler.stop()
     """
     assert run(tmp_path, text) == "5\n"
@@ -804,7 +804,7 @@ def test_a_program_without_a_guard_does_not_multiply_its_work(tmp_path, makes_wo
         job = scheduler.job(executor="process")(work)
         work = job
         with scheduler:
-            error = {makes_work}.wait("20s").error
+            error = {makes_work}.wait("60s").error
             say(error.type)
             say(error.message)
             say(len(scheduler.store.occurrences(OccurrenceFilter())))
@@ -823,7 +823,7 @@ def test_a_program_without_a_guard_may_enqueue_under_a_key(tmp_path):
         scheduler.start()
         handle = job.enqueue(key="once")
         if __name__ == "__main__":
-            say(handle.result("20s"))
+            say(handle.result("60s"))
             scheduler.stop()
     """
     assert run(tmp_path, text) == "5\n"

@@ -34,10 +34,10 @@ def scheduler():
 def test_a_function_of_a_module_can_be_added_as_it_is(scheduler):
     with scheduler:
         job = scheduler.add_job(idempotency_key_here, None, name="nightly")
-        assert job.enqueue(key="x").result("20s") == "default:nightly:x"
+        assert job.enqueue(key="x").result("60s") == "default:nightly:x"
         again = scheduler.add_job(idempotency_key_here, None, name="nightly")
         assert again.name == "nightly"
-        assert scheduler.add_job("idempotency_key_here", None, name="by name").enqueue().result("20s")
+        assert scheduler.add_job("idempotency_key_here", None, name="by name").enqueue().result("60s")
 
 
 def test_what_no_node_could_find_is_refused_with_what_to_write(scheduler):
@@ -64,8 +64,8 @@ def test_a_function_is_registered_with_parentheses_or_without(scheduler):
 
     assert (bare(), other()) == (1, 2)
     with scheduler:
-        assert scheduler.add_job(bare, None, name="a").enqueue().result("20s") == 1
-        assert scheduler.add_job("named", None, name="b").enqueue().result("20s") == 2
+        assert scheduler.add_job(bare, None, name="a").enqueue().result("60s") == 1
+        assert scheduler.add_job("named", None, name="b").enqueue().result("60s") == 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_guard_may_take_the_key_of_the_run_that_calls_it(scheduler):
         return charge(7)
 
     with scheduler:
-        assert pay.enqueue().result("20s") == 7
+        assert pay.enqueue().result("60s") == 7
     assert charged == [7]
 
 

@@ -382,11 +382,11 @@ def test_arguments_behind_the_run_may_still_go_by_position(scheduler):
         return [run.job, shop, copies]
 
     with scheduler:
-        assert send.enqueue("a", 2).result("20s") == ["send", "a", 2]
+        assert send.enqueue("a", 2).result("60s") == ["send", "a", 2]
         # A process that does not have the function enqueues by name, and cannot know where the Run stands.
         by_name = scheduler.store.enqueue([Item(job="send", args=("b", 3))])[0]
         scheduler.store.notify()
-        assert Handle.of(by_name, scheduler).result("20s") == ["send", "b", 3]
+        assert Handle.of(by_name, scheduler).result("60s") == ["send", "b", 3]
 
 
 def test_a_job_nobody_knows_is_an_error_that_says_where_to_look(scheduler):

@@ -47,11 +47,11 @@ def test_a_function_gets_what_its_annotations_name_and_so_does_who_asks_for_the_
 
     with scheduler:
         handle = send.enqueue(Parcel(Size.LARGE), day=DAY)
-        assert handle.result("20s") == Parcel(Size.LARGE, DAY)
+        assert handle.result("60s") == Parcel(Size.LARGE, DAY)
         assert handle.look().result == '{"size":2,"sent":"2026-01-31"}'
-        assert asend.enqueue(Parcel(Size.SMALL), DAY).result("20s") == (Parcel(Size.SMALL, DAY), Decimal("0.10"))
+        assert asend.enqueue(Parcel(Size.SMALL), DAY).result("60s") == (Parcel(Size.SMALL, DAY), Decimal("0.10"))
         (many,) = scheduler.enqueue_many(send, [{"parcel": Parcel(Size.SMALL), "day": DAY}])
-        assert many.result("20s") == Parcel(Size.SMALL, DAY)
+        assert many.result("60s") == Parcel(Size.SMALL, DAY)
 
 
 def test_a_job_in_a_process_of_its_own_is_typed_as_well(scheduler):
@@ -72,10 +72,10 @@ def test_the_arguments_of_schedules_and_of_jobs_that_are_added_are_typed(schedul
     assert scheduled.spec.args == ("2026-01-31",)
     with scheduler:
         added = scheduler.add_job("scheduled", None, name="added", args=(DAY,), kwargs={"size": Size.SMALL})
-        assert added.trigger_now().result("20s") == DAY
+        assert added.trigger_now().result("60s") == DAY
         scheduler.change_job("added", kwargs={"size": Size.LARGE})
-        assert added.trigger_now().result("20s") == DAY
-        assert scheduled.trigger_now().result("20s") == DAY
+        assert added.trigger_now().result("60s") == DAY
+        assert scheduled.trigger_now().result("60s") == DAY
     assert (DAY, Size.SMALL) in got
     assert got.count((DAY, Size.LARGE)) >= 2
 
@@ -87,7 +87,7 @@ def test_a_result_of_a_transaction_is_typed(scheduler):
             return run.complete(Parcel(Size.LARGE, DAY))
 
     with scheduler:
-        assert book.enqueue().result("20s") == Parcel(Size.LARGE, DAY)
+        assert book.enqueue().result("60s") == Parcel(Size.LARGE, DAY)
 
 
 def test_what_needs_an_annotation_says_so_where_it_is_enqueued(scheduler):
@@ -119,7 +119,7 @@ def test_a_stored_argument_that_does_not_fit_fails_for_good_and_says_why(schedul
 
     with scheduler:
         scheduler.store.enqueue([Item(job="send", key="old", args=("tomorrow",))])
-        end = send.enqueue(DAY, key="old").wait("20s")
+        end = send.enqueue(DAY, key="old").wait("60s")
     assert not ran
     assert (end.state, end.attempt, end.error.type) == ("failed", 1, "InvalidPayload")
     assert "day is stored as 'tomorrow', which does not fit its annotation date" in end.error.message
@@ -131,7 +131,7 @@ def test_a_class_whose_making_raises_ends_the_attempt(scheduler, function, monke
     handle = job.enqueue(typed_jobs.Picky(True))
     monkeypatch.setattr(typed_jobs.Picky, "angry", True)
     with scheduler:
-        end = handle.wait("20s")
+        end = handle.wait("60s")
     assert (end.state, end.error.type) == ("failed", "SystemExit")
 
 
@@ -149,7 +149,7 @@ def test_annotations_that_exist_for_type_checkers_only_are_no_hindrance(schedule
 
     job = scheduler.job()(checked.book)
     with scheduler:
-        assert job.enqueue({"id": 1}, DAY).result("20s") == [{"id": 1}, 1]
+        assert job.enqueue({"id": 1}, DAY).result("60s") == [{"id": 1}, 1]
 
 
 def test_a_guarded_moment_survives_the_way_there_and_back(scheduler):
@@ -160,7 +160,7 @@ def test_a_guarded_moment_survives_the_way_there_and_back(scheduler):
 
     moment = datetime(2026, 11, 22, 12, 0, 0, 1, tzinfo=UTC)
     with scheduler:
-        assert later.enqueue(moment, timedelta(days=1)).result("20s") == moment + timedelta(days=1)
+        assert later.enqueue(moment, timedelta(days=1)).result("60s") == moment + timedelta(days=1)
 
 
 def test_a_path_is_refused_as_it_always_was(scheduler):

@@ -77,8 +77,8 @@ def snapshot(shop: str) -> None: ...
 def operate(run: Run) -> None:
     assert_type(send_digest("a", copies=2), int)
     assert_type(send_digest.enqueue("a", key="x", delay="5m"), Handle[int])
-    assert_type(send_digest.enqueue("a", copies=2).result("5s"), int)
-    assert_type(send_digest.enqueue("a").wait("5s").state, State)
+    assert_type(send_digest.enqueue("a", copies=2).result("60s"), int)
+    assert_type(send_digest.enqueue("a").wait("60s").state, State)
     assert_type(sync_orders.enqueue().result(), dict[str, int])
     assert_type(sync_orders.enqueue(priority=3).result(), dict[str, int])
     assert_type(notify.enqueue("ada", urgent=True), Handle[Coroutine[Any, Any, None]])

@@ -17,6 +17,7 @@ from cronsensus.cli.demo.trace import TRACE, Count, Line, Tail, count
 from cronsensus.errors import StoreError, UnknownJob
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import open_store
+from tests.scratch import BUSY
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0
@@ -62,7 +63,7 @@ class Cluster:
     orders: int = 0
 
     def __post_init__(self) -> None:
-        self.url = self.url or f"sqlite:///{self.folder / 'chaos.db'}"
+        self.url = self.url or f"sqlite:///{self.folder / 'chaos.db'}?{BUSY}"
         self.trace = self.folder / "runs.jsonl"
         self.tail = Tail(self.trace)
         self.store = open_store(self.url)

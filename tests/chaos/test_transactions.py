@@ -32,7 +32,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch) -> Iter
 def engine(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Engine]:
     """The user's own way to the database, and a table in it that has no key which would hide a second booking."""
     kind = request.node.callspec.params["cluster"]
-    url = make_url(cluster.url).set(drivername=DRIVERS[kind]).difference_update_query(["schema"])
+    url = make_url(cluster.url).set(drivername=DRIVERS[kind]).difference_update_query(["schema", "busy_timeout"])
     made = create_engine(url, poolclass=NullPool)
     with made.begin() as connection:
         connection.execute(text("DROP TABLE IF EXISTS bookings"))

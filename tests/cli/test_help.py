@@ -136,7 +136,7 @@ def test_help_imports_nothing_heavy(arguments: list[str], empty_folder: Path) ->
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
     loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
     heavy = HEAVY if arguments == ["--help"] else {"sqlalchemy", "rich", "psutil", "cronsim", "asyncio"}
     assert not loaded & heavy
@@ -178,7 +178,7 @@ def complete(words: str, **env: str) -> list[str]:
         [sys.executable, "-m", "cronsensus"],
         env={"PATH": "/usr/bin:/bin", "_CRONSENSUS_COMPLETE": "bash_complete", "COMP_WORDS": words,
              "COMP_CWORD": str(len(words.split(" ")) - 1), **env},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     return [line.split(",", 1)[1] for line in done.stdout.splitlines() if line]
 

@@ -93,7 +93,7 @@ def on_a_terminal(*arguments: str, cwd: Path, **env: str) -> str:
         if not part:
             break
         shown += part
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=100)
     os.close(master)
     assert process.returncode == 0, errors.decode()
     return shown.decode()
@@ -204,7 +204,7 @@ def test_force_color_colours_a_pipe(url: str, empty_folder: Path, value: str, co
     done = subprocess.run(
         [sys.executable, "-m", "cronsensus", "jobs", "list", "--url", url],
         env={"PATH": os.environ["PATH"], "FORCE_COLOR": value, "COLUMNS": "100"},
-        capture_output=True, text=True, cwd=empty_folder, timeout=60, check=True,
+        capture_output=True, text=True, cwd=empty_folder, timeout=100, check=True,
     )  # fmt: skip
     assert ("\x1b[" in done.stdout) == coloured
 
@@ -218,7 +218,7 @@ def test_watching_needs_a_terminal(cluster: Any) -> None:
 def test_a_pipe_that_is_closed_early_ends_the_command_without_a_traceback(url: str, empty_folder: Path) -> None:
     done = subprocess.run(
         f"{sys.executable} -m cronsensus next '* * * * * *' -n 1000 | head -1",
-        shell=True, capture_output=True, text=True, cwd=empty_folder, timeout=60, check=False,
+        shell=True, capture_output=True, text=True, cwd=empty_folder, timeout=100, check=False,
     )  # fmt: skip
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
@@ -227,7 +227,7 @@ def test_a_pipe_that_is_closed_early_ends_the_command_without_a_traceback(url: s
 def test_reader_that_goes_away_ends_the_command_as_shells_expect(empty_folder: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m cronsensus next '* * * * * *' -n 1000 | head -1; echo ${{PIPESTATUS[0]}}"],
-        capture_output=True, text=True, cwd=empty_folder, timeout=60, check=True,
+        capture_output=True, text=True, cwd=empty_folder, timeout=100, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "141"
     assert done.stderr == ""
@@ -237,7 +237,7 @@ def test_a_terminal_that_cannot_show_a_name_shows_its_escapes(empty_folder: Path
     done = subprocess.run(
         [sys.executable, "-m", "cronsensus", "next", "every 1h", "--tz", "Asia/日本"],
         env={"PATH": os.environ["PATH"], "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"},
-        capture_output=True, cwd=empty_folder, timeout=60, check=False,
+        capture_output=True, cwd=empty_folder, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert b"is not a known time zone" in done.stderr

@@ -20,7 +20,7 @@ HOUR = timedelta(hours=1)
 def said(url, *words):
     """Ask as a person does; return the exit code, and what was said on both channels."""
     command = [sys.executable, "-m", "cronsensus", "--url", url, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, done.stdout, done.stderr
 
 

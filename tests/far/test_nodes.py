@@ -120,7 +120,7 @@ def test_a_job_of_each_second_is_run_each_second_by_one_of_the_nodes_far_away(
     require_no_session_lost(near, 4)
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for what comes about."""
     pause = threading.Event()
     for _ in range(round(seconds / 0.05)):

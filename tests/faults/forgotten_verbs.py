@@ -415,10 +415,10 @@ def enqueued_work(nodes: Nodes) -> Iterator[None]:
     theirs = nodes.enqueue("order:them", nodes.b)
     nodes.finish(nodes.b, nodes.claim_b(), '"theirs"')
     with pytest.raises(OccurrenceForgotten if theirs.id == mine.id else LookupError, match="nqueue it again"):
-        mine.result("10s")
+        mine.result("60s")
     nodes.enqueue("order:me", nodes.b)
     nodes.finish(nodes.b, nodes.claim_b(), '"mine"')
-    assert mine.result("10s") == "mine"
+    assert mine.result("60s") == "mine"
 
 
 @case

@@ -73,7 +73,7 @@ def test_what_the_store_forgot_to_be_over_is_recorded_and_the_schedule_goes_on(p
         waiting = ticks[0]
         place.remember()
         go_on.set()
-        assert charged.result("30s") == "charged"
+        assert charged.result("60s") == "charged"
         until(lambda: len(ticks) >= 2, "the schedule goes on")
         before = len(ticks)
         place.forget()

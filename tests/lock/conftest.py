@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronsensus.lock import opening
-from tests.scratch import in_memory
+from tests.scratch import BUSY, in_memory
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
@@ -45,7 +45,7 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     if kind == "memory":
         yield f"memory://lock-{number}"
     elif kind == "sqlite":
-        yield f"sqlite:///{request.getfixturevalue('folder') / 'locks.db'}"
+        yield f"sqlite:///{request.getfixturevalue('folder') / 'locks.db'}?{BUSY}"
     elif kind == "files":
         yield f"file://{request.getfixturevalue('folder') / 'locks'}"
     elif kind == "redlock":

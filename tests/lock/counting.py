@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cronsensus import Lock
-from tests.lock.places import lock_at
+from tests.lock.places import be_patient, lock_at
 
 BLOCK = 4096
 NOBODY = b"0".ljust(20)
@@ -150,6 +150,7 @@ def _reap(alive: dict[int, str], wrong: list[str], folder: Path) -> bool:
 
 def main() -> None:
     url, folder, workers, rounds, kills, ttl, limit = sys.argv[1:]
+    be_patient()
     done = count(
         lambda: lock_at(url, "counting", ttl=ttl, limit=int(limit)),
         Path(folder),

@@ -5,7 +5,7 @@ import sys
 import threading
 
 from cronsensus import CronsensusError, Lock
-from tests.lock.places import lock_at
+from tests.lock.places import be_patient, lock_at
 
 
 def say(word: object) -> bool:
@@ -15,6 +15,7 @@ def say(word: object) -> bool:
 
 def main() -> None:
     url, name, ttl, what = sys.argv[1:]
+    be_patient()
     lock = lock_at(url, name, ttl=ttl)
     lease = lock.__enter__()
     say(lease.token)
@@ -29,7 +30,7 @@ def main() -> None:
                 lock.release()
                 say("released")
             elif command == "acquire":
-                say(lock.acquire(blocking_timeout=30))
+                say(lock.acquire(blocking_timeout=60))
             elif command == "fork":
                 fork(lock, name)
             elif command == "child":

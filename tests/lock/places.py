@@ -3,7 +3,14 @@
 from typing import Any
 
 from cronsensus import Lock
+from cronsensus.lock import in_files, masters, redlock
 from tests.servers.distance import patience
+
+
+def be_patient() -> None:
+    """Let this process wait for servers and files that are all alive, and short of processor time at worst."""
+    masters.SLOWEST = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
+    in_files.TURN_PATIENCE = 60.0
 
 
 def shortest(where: str) -> str:

@@ -17,7 +17,7 @@ from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_lin
 from tests.lock.places import lock_at
 from tests.servers.distance import patience
 
-PATIENCE = patience(30.0)
+PATIENCE = patience(60.0)
 """Seconds until a test gives up, and far below the TTL of an hour: what is free sooner was freed."""
 TTL = "1h"
 _numbers = count()

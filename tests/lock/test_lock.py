@@ -132,7 +132,7 @@ def test_any_number_of_threads_may_share_one_object(lock):
     inside, most, count = [0], [0], [0]
 
     def work() -> None:
-        for _ in range(5):
+        for _ in range(3):
             with lock:
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
@@ -144,7 +144,7 @@ def test_any_number_of_threads_may_share_one_object(lock):
     with ThreadPoolExecutor(8) as pool:
         for done in [pool.submit(work) for _ in range(8)]:
             done.result(PATIENCE)
-    assert (most[0], count[0]) == (1, 40)
+    assert (most[0], count[0]) == (1, 24)
 
 
 def test_a_lock_for_several_lets_that_many_in(url):
@@ -327,10 +327,10 @@ def test_tasks_hold_each_for_itself(lock):
                 count = seen + 1
                 inside -= 1
 
-        await asyncio.gather(*(work() for _ in range(40)))
+        await asyncio.gather(*(work() for _ in range(24)))
         return count
 
-    assert asyncio.run(asyncio.wait_for(main(), PATIENCE)) == 40
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE)) == 24
 
 
 def test_the_twins_do_what_the_methods_do(lock):

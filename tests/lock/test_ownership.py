@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -246,11 +246,16 @@ def test_what_was_dropped_needs_no_session_once_its_ttl_is_over(url):
 def test_after_its_lease_ran_out_a_thread_may_acquire_again(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()
-    lost = lock.lost
-    assert lost.wait(PATIENCE)
-    assert lock.acquire(blocking_timeout=PATIENCE)
-    assert not lock.lost.is_set()
-    lock.release()
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < deadline
+        lost = lock.lost
+        assert lost.wait(PATIENCE)
+        assert lock.acquire(blocking_timeout=PATIENCE)
+        assert lock.lost is not lost
+        with suppress(LeaseLost):  # on a busy machine this one has run out too, and it may acquire again
+            lock.release()
+            break
     with pytest.raises(NotTheHolder):
         lock.release()
 

@@ -13,13 +13,15 @@ import redis
 
 from cronsensus import InvalidOption, LeaseLost, Lock, StoreUnavailable
 from cronsensus.lock import opening, redlock
-from cronsensus.lock.masters import SLOWEST, Round
+from cronsensus.lock.masters import Round
 from cronsensus.lock.redlock import RedlockGate
 from tests.lock.test_set import Workers, workers
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
 PATIENCE = 60.0
+NO_ANSWER = 20.0
+"""Seconds that a gate in this process waits for a master."""
 FAULTS = int(os.environ.get("CRONSENSUS_TEST_FAULTS") or 1)
 """Of each kind."""
 
@@ -32,7 +34,11 @@ def five() -> Iterator[list[RedisServer]]:
         servers = [RedisServer(durable=False) for _ in range(5)]
         for server in servers:
             server.start()
-        yield servers
+        with pytest.MonkeyPatch.context() as patch:
+            # Who is alive and says nothing for half a second is short of processor time.
+            for module in ("masters", "redlock"):
+                patch.setattr(f"cronsensus.lock.{module}.SLOWEST", NO_ANSWER)
+            yield servers
     except ServiceMissing as missing:
         pytest.skip(f"service missing: {missing}")
     finally:
@@ -83,15 +89,15 @@ def test_dead_and_slow_masters_cost_nothing(five):
         for _ in range(20):
             with lock:
                 pass
-        return (time.monotonic() - begun) / 20
+        return time.monotonic() - begun
 
     usual = took()
     five[0].kill9()
     five[3].pause()
     with_two_less = took()
     print(f"{usual * 1000:.2f} ms, with two masters less {with_two_less * 1000:.2f} ms")
-    # To wait for the one that stands still, once, would take half a second each time.
-    assert with_two_less < usual + 0.1
+    # To wait for the one that stands still, once, would take longer than all that.
+    assert with_two_less < NO_ANSWER
 
 
 def test_without_a_majority_nothing_is_held(five):
@@ -156,13 +162,12 @@ def test_tokens_grow_although_masters_forget(five):
 
 def test_a_failed_try_leaves_nothing_behind(five):
     """Whoever gets too few masters gives them back at once, and does not make others wait for the TTL."""
-    first, second = Lock(urls(five), "name"), Lock(urls(five), "name", blocking=False)
+    first, second = Lock(urls(five), "name"), Lock(urls(five), "name", blocking=False, ttl="1h")
     with first:
         assert not _in_thread(second.acquire)
-    begun = time.monotonic()
-    with Lock(urls(five), "name", ttl="1m"):
-        pass
-    assert time.monotonic() - begun < 5
+    third = Lock(urls(five), "name")
+    assert third.acquire(blocking_timeout=PATIENCE)
+    third.release()
 
 
 def test_who_has_too_few_masters_does_not_wait_for_slow_ones(five):
@@ -176,7 +181,7 @@ def test_who_has_too_few_masters_does_not_wait_for_slow_ones(five):
         server.pause()
     begun = time.monotonic()
     assert not lock.acquire()
-    assert time.monotonic() - begun < SLOWEST
+    assert time.monotonic() - begun < NO_ANSWER
 
 
 # --- the set test -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from cronsensus.stores import open_store
 from cronsensus.stores.lines import Line
 from cronsensus.stores.memory import MemoryStore
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Place(Line):

@@ -19,7 +19,7 @@ from cronsensus.node.lease import SessionLease
 from cronsensus.node.run import Run
 from tests.test_node_crank import LEASE, Bench
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def job(**policies: object) -> JobSpec:

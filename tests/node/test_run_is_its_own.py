@@ -26,9 +26,9 @@ def test_retries_that_forget_super_init_end_and_leave_the_slots_free(kind):
 
     with scheduler:
         handles = [scheduler.enqueue(kind) for _ in range(5)]
-        ends = [handle.wait("30s") for handle in handles]
+        ends = [handle.wait("60s") for handle in handles]
         assert {(end.state, end.attempt) for end in ends} == {("failed", 2)}
-        assert healthy.enqueue().result("30s") == 7
+        assert healthy.enqueue().result("60s") == 7
         assert scheduler.stop("5s")
 
 
@@ -41,5 +41,5 @@ def test_a_job_cannot_replace_what_the_node_asks_its_run(name):
         setattr(current_run(), name, None)
 
     with scheduler:
-        end = breaks.enqueue().wait("30s")
+        end = breaks.enqueue().wait("60s")
     assert (end.state, end.error.type) == ("failed", "AttributeError")

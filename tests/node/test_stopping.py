@@ -57,7 +57,7 @@ def test_progress_is_told_in_numbers_that_json_has(numbers):
         run.progress(*numbers)
 
     with scheduler:
-        one = work.enqueue().wait("10s")
+        one = work.enqueue().wait("60s")
     assert one.error is not None
     assert one.error.type.endswith(InvalidOption.__name__)
     assert "finite" in one.error.message

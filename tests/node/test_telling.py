@@ -29,7 +29,7 @@ def run_once(function: Any, **options: Any) -> Any:
     scheduler = Scheduler(f"memory://telling-{next(_names)}", node="me")
     job = scheduler.job(name="work", retry_delay="1ms", **options)(function)
     with scheduler:
-        return job.enqueue(key="k").wait("20s")
+        return job.enqueue(key="k").wait("60s")
 
 
 def a_claim(**changes: Any) -> Claim:
@@ -217,7 +217,7 @@ def test_arguments_that_do_not_fit_are_not_tried_again(executor):
     scheduler.job(name="work", retries=3)(work if executor == "thread" else work_async)
     other = Scheduler(scheduler.settings.url)
     with scheduler:
-        one = other.enqueue("work", 1, 2).wait("20s")
+        one = other.enqueue("work", 1, 2).wait("60s")
     assert (one.state, one.attempt) == (State.FAILED, 1)
     assert one.error is not None
     assert "takes 1 positional argument but 2 were given" in one.error.message

@@ -136,7 +136,7 @@ def test_a_job_commits_its_effects_with_its_result(node, any_shop, caplog):
 
     with node:
         handle = book.enqueue(key="one")
-        assert handle.result("10s") == 42
+        assert handle.result("60s") == 42
         runs = node.store.runs(handle.id)
     assert shop.effects() == [("one", 1)]
     assert [(run.attempt, run.end) for run in runs] == [(1, "succeeded")]
@@ -172,7 +172,7 @@ def test_an_async_job_does_the_same_without_blocking_its_loop(node, any_shop):
         return [wrote.rowcount, [tuple(row) for row in rows], number, keys, sum(together)]
 
     with node:
-        assert book.enqueue(key="one").result("10s") == [1, [["one", 1]], 1, ["one"], 20]
+        assert book.enqueue(key="one").result("60s") == [1, [["one", 1]], 1, ["one"], 20]
     assert shop.effects() == [("one", 1)]
 
 
@@ -189,7 +189,7 @@ def test_what_an_async_job_selects_is_there_after_its_transaction(node, any_shop
         found.extend(result.scalars())
 
     with node:
-        look.enqueue(key="one").result("10s")
+        look.enqueue(key="one").result("60s")
     assert found == ["one"]
 
 
@@ -202,7 +202,7 @@ def test_an_orm_session_on_the_connection_commits_with_the_block(node, shop):
             assert shop.effects() == []
 
     with node:
-        book.enqueue(key="one").result("10s")
+        book.enqueue(key="one").result("60s")
     assert shop.effects() == [("one", 1)]
 
 
@@ -217,7 +217,7 @@ def test_progress_and_log_lines_of_the_block_are_kept(node):
 
     with node:
         handle = book.enqueue()
-        handle.result("10s")
+        handle.result("60s")
         done = node.store.occurrence(handle.id)
         lines = [line.text for _, _, line in node.store.logs(handle.id)]
     assert lines == ["before", "inside"]
@@ -252,7 +252,7 @@ def test_an_exception_in_the_block_undoes_it_and_the_retry_does_it_once(node, an
     job = node.job(retries=1, retry_delay="10ms")(book)
     with node:
         handle = job.enqueue(key="one")
-        assert handle.result("10s") == 2
+        assert handle.result("60s") == 2
         runs = node.store.runs(handle.id)
     assert shop.effects() == [("one", 2)]
     assert [(run.attempt, run.end) for run in runs] == [(1, "retry"), (2, "succeeded")]
@@ -268,7 +268,7 @@ def test_a_result_that_is_not_json_undoes_the_block(node, shop):
             run.complete(object())
 
     with node:
-        ended = book.enqueue(key="one").wait("10s")
+        ended = book.enqueue(key="one").wait("60s")
     assert (ended.state, ended.error.type if ended.error else "") == (State.FAILED, "InvalidPayload")
     assert shop.effects() == []
     assert issubclass(InvalidPayload, Exception)
@@ -289,7 +289,7 @@ def test_after_a_block_that_was_rolled_back_a_run_may_begin_another(node, shop):
         return 2
 
     with node:
-        assert book.enqueue(key="one").result("10s") == 2
+        assert book.enqueue(key="one").result("60s") == 2
     assert shop.effects() == [("one", 1)]
 
 
@@ -342,7 +342,7 @@ def test_a_connection_that_is_cut_off_in_the_block_undoes_it(node, any_server):
 
     with node:
         handle = book.enqueue(key="one")
-        handle.result("20s")
+        handle.result("60s")
         runs = node.store.runs(handle.id)
     assert [run.end for run in runs] == ["retry", "succeeded"]
     assert runs[0].error is not None
@@ -369,7 +369,7 @@ def test_a_block_that_stands_still_is_ended_by_the_server(node, any_server):
 
     with node:
         handle = book.enqueue(key="one")
-        handle.result("20s")
+        handle.result("60s")
         assert [run.end for run in node.store.runs(handle.id)] == ["retry", "succeeded"]
     assert shop.effects() == [("one", 2)]
 
@@ -382,7 +382,7 @@ def test_the_end_is_recorded_with_the_time_of_the_end(node, any_shop):
 
     with node:
         handle = book.enqueue()
-        handle.result("10s")
+        handle.result("60s")
         [run] = node.store.runs(handle.id)
     assert (run.finished_at - run.started_at).total_seconds() >= 0.3
 
@@ -403,7 +403,7 @@ def test_what_is_raised_after_the_commit_is_logged_and_changes_nothing(node, any
 
     with node:
         handle = book.enqueue(key="one")
-        assert handle.result("10s") == "booked"
+        assert handle.result("60s") == "booked"
         assert handle.look().attempt == 1
     assert shop.effects() == [("one", 1)]
     said = [line for line in warnings(caplog) if "ValueError: too late" in line]
@@ -419,7 +419,7 @@ def test_what_is_returned_after_the_commit_is_not_recorded_and_that_is_said(node
         return 7
 
     with node:
-        assert book.enqueue().result("10s") is None
+        assert book.enqueue().result("60s") is None
     assert len([line for line in warnings(caplog) if "run.complete()" in line]) == 1
 
 
@@ -436,7 +436,7 @@ def test_a_run_that_goes_on_too_long_after_its_commit_has_succeeded(node, any_sh
 
     with node:
         handle = book.enqueue(key="one")
-        handle.result("10s")
+        handle.result("60s")
         assert handle.look().attempt == 1
         until = threading.Event()
         while node._part.node.conductor.holding:
@@ -477,7 +477,7 @@ def test_a_second_transaction_is_refused(node, shop):
             pass
 
     with node:
-        book.enqueue(key="one").result("10s")
+        book.enqueue(key="one").result("60s")
     assert shop.effects() == [("one", 1)]
     assert ["in one already" in said[0], "is committed" in said[1], "is committed" in said[2]] == [True] * 3
     assert "inside that block" in said[3]
@@ -502,7 +502,7 @@ def test_a_block_longer_than_the_lease_is_undone_and_not_done_twice(shop, caplog
     attempts: list[Run] = []
     with node:
         handle = book.enqueue(key="one")
-        ended = handle.wait("20s")
+        ended = handle.wait("60s")
         assert attempts[0].lease_lost.is_set()
         tokens = [run.token for run in node.store.runs(handle.id)]
     assert ended.state is State.SUCCEEDED
@@ -542,7 +542,7 @@ def test_a_run_that_was_taken_over_while_it_prepared_is_told_at_the_beginning_of
             assert time.monotonic() < deadline, "its session cannot be ended"
             threading.Event().wait(0.01)
         lost.set()
-        handle.result("20s")
+        handle.result("60s")
     store.close()
     assert shop.effects() == [("one", 2)]
     assert "no longer current" in said[0]
@@ -608,7 +608,7 @@ def test_a_commit_whose_answer_is_lost_is_found_out(shop, store, committed, swal
 
     with node:
         handle = book.enqueue(key="one")
-        assert handle.result("10s") == "booked"
+        assert handle.result("60s") == "booked"
         ends = [run.end for run in node.store.runs(handle.id)]
     assert ends == (["succeeded"] if committed else ["retry", "succeeded"])
     assert shop.effects() == [("one", 1 if committed else 2)]
@@ -640,7 +640,7 @@ def test_the_end_may_be_written_into_a_transaction_of_the_users_own(node, shop, 
             raw.close()
 
     with node:
-        assert book.enqueue(key="one").result("10s") == "booked"
+        assert book.enqueue(key="one").result("60s") == "booked"
     assert shop.effects() == [("one", 1)]
     assert warnings(caplog) == []
 
@@ -657,7 +657,7 @@ def test_a_rollback_of_the_users_own_lets_the_run_fail_and_be_tried_again(node, 
 
     with node:
         handle = book.enqueue(key="one")
-        assert handle.result("10s") == 2
+        assert handle.result("60s") == 2
         lines = [line.text for _, _, line in node.store.logs(handle.id)]
     assert shop.effects() == [("one", 2)]
     assert lines[0] == "attempt 1"
@@ -671,7 +671,7 @@ def test_a_transaction_that_is_never_committed_is_a_failure(node, shop):
             run.complete_in(conn)
 
     with node:
-        ended = book.enqueue(key="one").wait("10s")
+        ended = book.enqueue(key="one").wait("60s")
     assert (ended.state, ended.error.type if ended.error else "") == (State.FAILED, "NotCommitted")
     assert shop.effects() == []
 
@@ -690,7 +690,7 @@ def test_an_orm_of_async_connections_is_told_how(node):
                 said.append(str(error))
 
     with node:
-        book.enqueue().result("10s")
+        book.enqueue().result("60s")
     assert ["run_sync(run.complete_in)" in words for words in said] == [True, False]
 
 
@@ -706,13 +706,13 @@ def test_a_store_without_transactions_says_which_have_them():
                 pass
 
         with pytest.raises(RunFailed, match=r"G5.*sqlite://, postgresql://"):
-            book.enqueue().result("10s")
+            book.enqueue().result("60s")
 
 
 def test_a_process_of_its_own_says_what_to_use_instead(node):
     job = node.job(executor="process", name="book")(in_a_process)
     with node, pytest.raises(RunFailed, match="executor='thread'"):
-        job.enqueue().result("20s")
+        job.enqueue().result("60s")
 
 
 def in_a_process(run: Run) -> None:

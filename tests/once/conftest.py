@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronsensus import Scheduler
-from tests.scratch import in_memory
+from tests.scratch import BUSY, in_memory
 
 SQL = ["sqlite", "postgres", "mysql"]
 _names = count()
@@ -25,7 +25,7 @@ def _place(request: pytest.FixtureRequest, kind: str) -> str:
     if kind == "memory":
         return f"memory://once-{next(_names)}"
     if kind == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('folder') / 'once.db'}"
+        return f"sqlite:///{request.getfixturevalue('folder') / 'once.db'}?{BUSY}"
     url: str = request.getfixturevalue(f"{kind}_url")
     return url
 

@@ -124,7 +124,7 @@ def test_a_release_that_is_cancelled_at_any_await_leaves_the_name_to_others(kind
 
 def test_what_a_parent_holds_at_the_fork_is_free_for_the_child_after_its_release(tmp_path):
     given = [sys.executable, "-m", "tests.once.forked_coordinator", str(tmp_path)]
-    ended = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert ended.stdout.split() == ["False", "True", "True", "True"], ended.stderr
 
 

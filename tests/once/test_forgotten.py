@@ -12,7 +12,7 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.snapshots import restore, take
 from tests.servers.distance import patience
 
-PATIENCE = patience(30.0)
+PATIENCE = patience(60.0)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from cronsensus.once import held
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
 from tests.servers.distance import patience
 
-PATIENCE = patience(30.0)
+PATIENCE = patience(60.0)
 _numbers = itertools.count()
 
 
@@ -323,7 +323,7 @@ print(found, work())
         [sys.executable, "-c", code, f"sqlite:///{folder}/x.db"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert ended.stdout == "parent parent\n", ended.stderr

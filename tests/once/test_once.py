@@ -260,7 +260,7 @@ def test_what_failed_and_is_not_asked_for_again_is_closed(local):
     local.store.put_jobs([replace(spec, policies=policies)], release="r", by="test")
     with pytest.raises(ValueError, match=r"^no$"):
         bad()
-    assert local.store.trail(limit=1)[0].why == "asked for again"
+    assert local.store.trail(target="once:bad", limit=1)[0].why == "asked for again"
 
 
 # --- effects that commit with the key --------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Effects:
     """A table of the user's own in the store's database."""
 
     def __init__(self, url: str) -> None:
-        own = make_url(url).difference_update_query(["schema"])
+        own = make_url(url).difference_update_query(["schema", "busy_timeout"])
         kind = own.drivername.partition("+")[0]
         own = own.set(drivername={"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}.get(kind, kind))
         self.engine = create_engine(own, poolclass=NullPool)

@@ -15,7 +15,7 @@ from cronsensus import InvalidOption, PayloadMismatch, RunFailed, Scheduler
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from tests.servers.distance import patience
 
-PATIENCE = patience(20.0)
+PATIENCE = patience(60.0)
 EAST = timezone(timedelta(hours=1))
 
 

@@ -264,7 +264,7 @@ def test_a_signal_ends_a_worker_that_waits_for_another_one(elsewhere, number):
         assert worker.stdout is not None
         assert worker.stdout.readline() == "waiting\n"
         worker.send_signal(number)
-        out, err = worker.communicate(timeout=60)
+        out, err = worker.communicate(timeout=100)
     finally:
         worker.kill()
     assert (worker.returncode, out) == (0, "True\n"), err

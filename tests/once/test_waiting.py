@@ -11,7 +11,7 @@ from cronsensus.lock.waiting import RoomSeat
 from cronsensus.once import winning
 from tests.servers.distance import patience
 
-PATIENCE = patience(20.0)
+PATIENCE = patience(60.0)
 TOO_LATE = 60.0
 
 

@@ -112,11 +112,17 @@ def test_a_delay_is_a_distance_which_is_not_the_same_both_ways(proxy: Proxy) -> 
         ask(client, b"hello")
         proxy.delay(0.3, 0.1, jitter=0.01)
         begun = time.monotonic()
-        for _ in range(3):  # under way at the same time
+        for _ in range(15):  # under way at the same time: one after the other, they would take six seconds
             client.sendall(b"x")
             time.sleep(0.03)
-        assert hear(client, 3) == b"XXX"
-        assert 0.4 <= time.monotonic() - begun < 0.8
+        assert hear(client, 15) == b"X" * 15
+        assert 0.4 <= time.monotonic() - begun < 5
+
+
+def seconds_of(client: socket.socket, text: bytes) -> float:
+    begun = time.monotonic()
+    assert ask(client, text) == text.upper()
+    return time.monotonic() - begun
 
 
 def test_connections_are_set_up_slowly(proxy: Proxy) -> None:
@@ -125,9 +131,7 @@ def test_connections_are_set_up_slowly(proxy: Proxy) -> None:
     with connected(proxy) as client:
         assert ask(client, b"hello") == b"HELLO"
         assert time.monotonic() - begun >= 0.3
-        begun = time.monotonic()
-        assert ask(client, b"again") == b"AGAIN"
-        assert time.monotonic() - begun < 0.3
+        assert min(seconds_of(client, b"again") for _ in range(5)) < 0.3
 
 
 def test_the_first_request_of_a_kind_is_slow_on_each_connection(proxy: Proxy) -> None:

@@ -43,7 +43,7 @@ def made(kind: Callable[[], Server]) -> Server:
         pytest.skip(str(missing))
 
 
-def until(happened: Callable[[], bool], within: float = 20) -> bool:
+def until(happened: Callable[[], bool], within: float = 60) -> bool:
     deadline = time.monotonic() + within
     while not happened() and time.monotonic() < deadline:
         threading.Event().wait(0.02)

@@ -13,7 +13,7 @@ from cronsensus.testing.simulation import Parts, Simulation, simulate
 from tests.simulation.test_simulation import told
 
 SEEDS = int(os.environ.get("CRONSENSUS_TEST_FORGETS", "100"))
-AT_ONCE = 50
+AT_ONCE = 25
 FORGETFUL = Parts(forgets=True)
 MOST = 400
 SEEN_AT = {"SaysNothingTwice": 41, "StopsNothing": 44, "AdoptsWhatEnded": 367}

@@ -22,7 +22,7 @@ SERVERS = ("postgres", "mysql", "redis")
 def doctor(url: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Ask as a person does; return the exit code and the findings by name."""
     command = [sys.executable, "-m", "cronsensus", "--url", url, "doctor", "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, {each["check"]: each for each in json.loads(done.stdout)["checks"]}
 
 

@@ -36,10 +36,10 @@ def declare(scheduler: Scheduler):
 def test_an_async_job_that_blocks_its_loop_to_wait_for_another_is_told_what_to_write(scheduler, how, instead):
     _, outer = declare(scheduler)
     with scheduler:
-        one = outer.enqueue(how).wait("20s")
+        one = outer.enqueue(how).wait("60s")
         assert one.error is not None
         assert instead in one.error.message
-        assert outer.enqueue("aresult").result("20s") == 5
+        assert outer.enqueue("aresult").result("60s") == 5
 
 
 def test_so_is_the_application_on_its_own_loop_while_jobs_run_there_and_not_elsewhere(scheduler):
@@ -49,13 +49,13 @@ def test_so_is_the_application_on_its_own_loop_while_jobs_run_there_and_not_else
         async with scheduler:
             handle = inner.enqueue()
             with pytest.raises(ConfigurationError, match="aresult"):
-                handle.result("20s")
-            assert await handle.aresult("20s") == 5
+                handle.result("60s")
+            assert await handle.aresult("60s") == 5
             assert handle.result() == 5  # it is there, so there is no wait
 
     async def without_jobs() -> None:
         handle = inner.enqueue()
-        assert handle.result("20s") == 5  # as in a notebook, whose cells run on a loop
+        assert handle.result("60s") == 5  # as in a notebook, whose cells run on a loop
 
     asyncio.run(with_jobs())
     scheduler.start()
@@ -77,12 +77,12 @@ def test_an_async_job_that_blocks_its_loop_to_wait_for_a_lock_is_told_what_to_wr
         return 5
 
     with scheduler:
-        assert locks.enqueue().result("20s") == 5  # it is free, so there is no wait
+        assert locks.enqueue().result("60s") == 5  # it is free, so there is no wait
         with scheduler.lock("name"):
-            one = locks.enqueue().wait("20s")
+            one = locks.enqueue().wait("60s")
         assert one.error is not None
         assert instead in one.error.message
-        assert locks.enqueue().result("20s") == 5
+        assert locks.enqueue().result("60s") == 5
 
 
 def test_where_no_jobs_run_a_loop_may_be_blocked_by_a_lock(scheduler):
@@ -112,9 +112,9 @@ def test_an_async_job_that_blocks_its_loop_to_wait_for_a_guarded_call_is_told_wh
     with scheduler, ThreadPoolExecutor(1) as pool:
         first = pool.submit(guarded)
         assert begun.wait(20)
-        one = calls.enqueue().wait("20s")
+        one = calls.enqueue().wait("60s")
         go_on.set()
         assert one.error is not None
         assert "asyncio.to_thread" in one.error.message
         assert first.result(20) == 5
-        assert calls.enqueue().result("20s") == 5  # it is recorded, so there is no wait
+        assert calls.enqueue().result("60s") == 5  # it is recorded, so there is no wait

@@ -59,8 +59,8 @@ def test_a_handler_that_raises_at_each_record_costs_no_run_and_no_node(handle, e
 
     with scheduler:
         for _ in range(3):
-            assert fails.enqueue().wait("20s").attempt == 2
-            assert works.enqueue().result("20s") == 5
+            assert fails.enqueue().wait("60s").attempt == 2
+            assert works.enqueue().result("60s") == 5
         assert scheduler.started
 
 
@@ -85,13 +85,13 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
         return 5
 
     with scheduler:
-        late.enqueue().wait("20s")  # its timeout is logged by the thread that watches all deadlines
+        late.enqueue().wait("60s")  # its timeout is logged by the thread that watches all deadlines
         assert blocked.wait(20)
         keeper = scheduler._part.node._keeper  # type: ignore[union-attr]
         lease = keeper._kept
         looked_at = keeper._looked_at
         for _ in range(40):
-            assert works.enqueue().result("20s") == 5
+            assert works.enqueue().result("60s") == 5
             if keeper._looked_at > looked_at + 0.6:
                 break
             threading.Event().wait(0.05)

@@ -18,7 +18,7 @@ def test_an_application_may_configure_its_logging_after_the_start(tmp_path):
 
         scheduler.start()
         def lines_of(number):
-            one = work.enqueue(number).wait("20s")
+            one = work.enqueue(number).wait("60s")
             return [line.text for _, _, line in scheduler.store.logs(one.id)]
 
         say(lines_of(1))  # warnings go to standard error, as in any program without a configuration

@@ -80,12 +80,12 @@ def test_a_node_whose_loop_has_ended_leaves_async_jobs_to_others_and_runs_the_re
     loop.run_until_complete(alone.astart())
     if close:
         loop.close()
-    assert [plain.enqueue(number).result("20s") for number in range(3)] == [0, 1, 2]
+    assert [plain.enqueue(number).result("60s") for number in range(3)] == [0, 1, 2]
     waiting = [mail.enqueue(number) for number in range(20)]
-    plain.enqueue(1).result("20s")
+    plain.enqueue(1).result("60s")
     assert {handle.look().state for handle in waiting} == {"pending"}
     beside.start()
-    assert [handle.result("20s") for handle in waiting] == list(range(20))
+    assert [handle.result("60s") for handle in waiting] == list(range(20))
     assert "async jobs are left to other nodes" in caplog.text
     alone.stop(1)
     beside.stop(1)
@@ -144,7 +144,7 @@ def test_many_calls_on_threads_from_the_nodes_own_loop_come_back_in_order_with_w
         return [str(one) for one in await asyncio.gather(*map(one, range(100)), return_exceptions=True)]
 
     with scheduler:
-        said = work.enqueue().result("20s")
+        said = work.enqueue().result("60s")
     assert said == ["integer division or modulo by zero", *(str(10 // number) for number in range(1, 100))]
 
 

@@ -78,11 +78,11 @@ def test_a_node_that_a_job_stopped_may_be_started_again_at_once(scheduler):
         return 5
 
     scheduler.start()
-    stops.enqueue().wait("20s")
+    stops.enqueue().wait("60s")
     while scheduler.started:
         threading.Event().wait(0.01)
     scheduler.start()
-    assert works.enqueue().result("20s") == 5
+    assert works.enqueue().result("60s") == 5
     assert scheduler.stop()
 
 

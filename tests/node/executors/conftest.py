@@ -25,7 +25,7 @@ from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.run import Run
 
 HERE = str(Path(__file__).parent)
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up waiting for what has to come; never waited for when all is well."""
 SOME_TIME = datetime(2026, 11, 20, 21, tzinfo=UTC)
 

@@ -99,7 +99,7 @@ def test_a_job_of_the_program_itself_runs_and_its_main_body_does_not(program, wa
         cwd=program.parent,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=True,
     )
     lines = ran.stdout.splitlines()
@@ -111,7 +111,7 @@ def test_a_job_of_the_program_itself_runs_and_its_main_body_does_not(program, wa
 
 def test_a_program_that_forgets_to_close_ends_and_so_do_its_children(bench, program):
     ran = subprocess.run(
-        [sys.executable, str(program), "leave"], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, str(program), "leave"], capture_output=True, text=True, timeout=100, check=True
     )
     pid = int(ran.stdout.splitlines()[2].split(",")[1])
     bench.until(lambda: bench.is_gone(pid), "the child's end")
@@ -147,7 +147,7 @@ def test_started_by_hand_it_says_what_it_is():
         [sys.executable, "-m", "cronsensus.node.executors.child"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
     assert ran.returncode == 2

@@ -497,7 +497,7 @@ def test_end_timeout_and_stop_at_the_same_moment_give_one_report(bench, executor
         if dice.random() < 0.3:
             executor.stop(call, "operator")
     assert {bench.wait(call).kind for call in calls} <= {"returned", "timed_out", "cancelled"}
-    bench.until(lambda: not executor._home.tasks, "the last task's end")
+    bench.until(lambda: (home := executor._home) is None or not home.tasks, "the last task's end")
 
 
 def test_close_while_running_reports_nothing_and_leaves_no_thread(bench, clock):

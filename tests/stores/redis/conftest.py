@@ -69,7 +69,7 @@ def succeeded(claim: Claim) -> Outcome:
     return Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
     """Wait for something that another process does, and of which it tells nobody."""
     steps = threading.Event()
     for _ in range(int(seconds / 0.01)):

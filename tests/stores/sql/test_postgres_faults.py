@@ -343,7 +343,7 @@ def _in_transaction(connection: psycopg.Connection, store: PostgresStore) -> lis
     return [pid for (pid,) in rows]
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20) -> object:
+def eventually(condition: Callable[[], object], seconds: float = 60) -> object:
     """Return what a condition says once it is true; look again and again, as nobody tells."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

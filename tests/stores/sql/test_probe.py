@@ -85,7 +85,7 @@ def test_probe_loads_no_sqlalchemy(url: str, store: Store):
         "code = cli.main(['health', '--namespace', \"it's\", '--url', sys.argv[1]], standalone_mode=False); "
         "sys.exit('sqlalchemy' if 'sqlalchemy' in sys.modules else code)"
     )
-    done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "ok: the store answers, 1 live node\n"
 

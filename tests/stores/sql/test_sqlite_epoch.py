@@ -151,7 +151,7 @@ def test_run_in_one_container_ends_once_while_a_node_of_another_looks_on(url, bo
         scheduler.job(name="often", trigger=every("100ms"), overlap="allow")(looks.release)
         scheduler.start()
         for _ in range(15):  # more than a second of rounds, each of which takes over what is dead
-            assert looks.acquire(timeout=60)
+            assert looks.acquire(timeout=100)
         other.say("on")
         assert other.hear() == "on"
         assert other.process.wait(60) == 0
@@ -183,7 +183,7 @@ def run_in_container(url: str, place: Path) -> Iterator[RunChild]:
     inside = f"mount --bind '{place}/boot' /proc/sys/kernel/random/boot_id && exec \"$@\""
     command = [*CONTAINER, "sh", "-c", inside, "sh"]
     try:
-        tried = subprocess.run([*command, "true"], capture_output=True, text=True, timeout=60, check=False)
+        tried = subprocess.run([*command, "true"], capture_output=True, text=True, timeout=100, check=False)
     except OSError as error:
         pytest.skip(f"no namespaces can be made here: {error}")
     if tried.returncode:
