@@ -13,6 +13,8 @@ SEEN_AT = {
     "FiresAndForgets": 439,
     "HearsAnybody": 35,
     "LocksOutliveSessions": 199,
+    "NoTokenCheck": 35,
+    "PrunesAboveTheWatermark": 22,
     "WatchesNoClock": 268,
 }
 """Where the rarer ones were found last; looked at first, to save time."""

@@ -16,7 +16,7 @@ SEEDS = int(os.environ.get("CRONSENSUS_TEST_FORGETS", "100"))
 AT_ONCE = 25
 FORGETFUL = Parts(forgets=True)
 MOST = 400
-SEEN_AT = {"SaysNothingTwice": 41, "StopsNothing": 44, "AdoptsWhatEnded": 367}
+SEEN_AT = {"AdoptsWhatEnded": 160, "SaysNothingTwice": 47, "StopsNothing": 44}
 """Where they were found last; looked at first, to save time."""
 
 
