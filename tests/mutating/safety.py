@@ -155,6 +155,12 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/verbs/prune.lua: if done⟨⟩ and deleted < limit then: and → or": (
         "ranges that are old enough go in this call and not in a later one; none goes beyond the limit"
     ),
+    "stores/sql/finishing.py: note: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
+    "stores/sql/sessions.py: give_up: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
+    "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
+    "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
+    "stores/redis/lua/verbs/prune.lua: until #page == 0 or deleted >= limit or made >= bound or looked⟨⟩ >= MOST: "
+    ">= → >": "one page more in one call; the answer says where to go on",
     "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (
         "without an id the line is not opened either way; what stands in its line is dropped only if it is over"
     ),

@@ -51,6 +51,15 @@ def test_one_prune_forgets_all_sessions_that_ended_a_day_ago(store, raw, clock):
     assert (raw.zcard(key(store, "ended")), raw.zcard(key(store, "sessions"))) == (0, 0)
 
 
+def test_sessions_that_are_over_are_forgotten_among_those_that_take_turns(store, raw, clock):
+    for session in ("s1", "s2", "s3"):
+        store.open_session(a_session(session), lease=DAY)
+    store.close_session("s2")
+    raw.sadd(key(store, "turning"), "s2")  # as a node of an earlier release leaves it
+    store.open_session(a_session("s4"), lease=DAY)
+    assert raw.smembers(key(store, "turning")) == {b"s1", b"s3", b"s4"}
+
+
 def test_one_prune_forgets_all_entries_of_the_trail_that_are_a_year_old(store, raw, clock):
     store.put_jobs([JobSpec(name=f"job {number}", function="f") for number in range(1200)], release="r1", by="ann")
     clock.advance(REMEMBERED + DAY)

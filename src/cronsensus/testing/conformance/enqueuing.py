@@ -136,6 +136,12 @@ class Enqueuing(Scene):
         wanted = [((1, 2), {"a": 1}), ((3,), {"a": 1}), ((1, 2), {"b": 2}), ((), {})]
         assert wanted == [(found.args, found.kwargs) for found in map(self.look, made)]
 
+    def test_arguments_by_position_or_by_name_alone_are_arguments(self) -> None:
+        self.queue()
+        made = [self.enqueue(kwargs={"b": 2}), self.enqueue(args=(3,)), self.enqueue()]
+        wanted: list[Any] = [((), {"b": 2}), ((3,), {}), ((), {})]
+        assert wanted == [(found.args, found.kwargs) for found in map(self.look, made)]
+
     def test_arguments_come_back_as_they_were_given(self) -> None:
         self.queue()
         self.session()

@@ -68,6 +68,17 @@ class Pruning(Scene):
         assert 0 == self.store.prune(self.store.now()) == self.store.prune()
         assert [State.RUNNING, State.PENDING] == [one.state for one in self.all()]
 
+    def test_what_could_not_go_yet_goes_with_the_next_call_that_finds_it_over(self) -> None:
+        self.queue(keep="1m")
+        self.session(lease=DAY)
+        self.enqueue()
+        claim = self.take(lease=DAY)
+        self.clock.advance(2 * MINUTE)
+        assert 0 == self.store.prune()
+        self.finish(claim)
+        self.clock.advance(2 * MINUTE)
+        assert 1 == self.store.prune()
+
     def test_by_default_every_job_keeps_as_long_as_it_says(self) -> None:
         self.queue("short", keep="1d")
         self.queue("long", keep="3d")

@@ -256,6 +256,14 @@ class Standing(Scene):
         other.pause("job", by="ann", why="")
         assert self.view().paused_at is None
 
+    def test_which_release_is_the_newer_one_is_known_in_each_namespace_by_itself(self) -> None:
+        other = self.open("other")
+        for store, older, newer in ((self.store, "r1", "r2"), (other, "r2", "r1")):
+            self.define(self.job(args=(older,)), release=older, store=store)
+            self.session("newer", release=newer, store=store)
+            assert ("job",) == self.define(self.job(args=(newer,)), release=newer, store=store).changed
+            assert ("job",) == self.define(self.job(args=(older,)), release=older, store=store).superseded
+
     def test_hostile_namespaces_are_ordinary_and_different_namespaces(self) -> None:
         stores = {name: self.open(name) for name in HOSTILE}
         self.store.migrate()
