@@ -119,12 +119,12 @@ def test_a_thread_that_logs_aside_does_not_wait_for_a_handler_that_blocks(log, m
 
     def emit(record):
         entered.set()
-        assert go.wait(30)
+        assert go.wait(60)
         written.append(record.getMessage())
 
     add(log, emit)
     log.aside.warning("0")
-    assert entered.wait(20)
+    assert entered.wait(60)
     for number in range(1, 6):
         log.aside.warning("%d", number)
     assert written == []
@@ -142,13 +142,13 @@ def test_a_forked_child_logs_aside_though_the_parents_writer_was_busy(log):
     def emit(record):
         if os.getpid() == parent:
             entered.set()
-            assert go.wait(30)
+            assert go.wait(60)
         else:
             os._exit(7)
 
     add(log, emit)
     log.aside.warning("parent")
-    assert entered.wait(20)
+    assert entered.wait(60)
     child = os.fork()
     if child == 0:
         log.aside.warning("child")

@@ -40,7 +40,7 @@ class Weather:
                 self.lose_answer_of[verb] -= 1
             gate = self.hold.get(verb)
         if gate is not None:
-            assert gate.wait(30)
+            assert gate.wait(60)
         if self.down:
             raise StoreUnavailable("the store is down, by order of this test")
         answer = go()
@@ -146,7 +146,7 @@ def test_while_the_store_is_away_nothing_starts_and_it_is_said_once(stores, node
 
     with node:
         first = work.enqueue("first")
-        assert began.wait(10)
+        assert began.wait(60)
         weather.down = True
         healthy.enqueue([_item("work", "second")])
         healthy.notify()
@@ -176,7 +176,7 @@ def test_while_the_store_is_away_it_is_asked_less_and_less_also_when_the_lease_i
 
     with node:
         work.enqueue()
-        assert began.wait(10)
+        assert began.wait(60)
         weather.down = True
         assert runs[0].lease_lost.wait(10)
         tally = node._part.node.tally
@@ -281,10 +281,10 @@ def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes
 
     with node:
         handle = work.enqueue()
-        assert began.wait(10)
+        assert began.wait(60)
         weather.down = True
         go_on.set()
-        assert said.wait(10)
+        assert said.wait(60)
         _await(lambda: node._part.node.tally.store_errors >= 2)
         weather.down = False
         handle.wait("60s")
@@ -304,7 +304,7 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
         ran.append((run.session, run.attempt, run.token))
         if len(ran) > 1:
             return "second"
-        assert run.lease_lost.wait(10)
+        assert run.lease_lost.wait(60)
         with pytest.raises(LeaseLost):
             run.check()
         lost.set()
@@ -318,12 +318,12 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
     _await(lambda: ran)
     weather.hold["renew"] = threading.Event()
     second.start()
-    assert lost.wait(10)
+    assert lost.wait(60)
     assert handle.result("60s") == "second"
     assert healthy.runs(handle.id)[0].end == "crashed"
     assert ran[0][2] < ran[1][2]
     go_on.set()
-    assert over.wait(10)
+    assert over.wait(60)
     _await(lambda: first._part.node.tally.refused == 1)
     weather.hold.pop("renew").set()
     _await(lambda: first._part.node.tally.sessions == 2)
@@ -356,7 +356,7 @@ def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_
     _await(lambda: ran)
     weather.hold["renew"] = threading.Event()
     second.start()
-    assert cancelled.wait(10)
+    assert cancelled.wait(60)
     assert told.is_set()
     assert handle.result("60s") == "second"
     weather.hold.pop("renew").set()
@@ -388,7 +388,7 @@ def test_a_session_that_others_ended_stops_its_runs_and_goes_on_as_a_new_one(sto
         (taken,) = healthy.reclaim([ran[0]])
         assert taken.became is State.PENDING
         healthy.notify()
-        assert stopped.wait(10)
+        assert stopped.wait(60)
         assert handle.result("60s") == ran[1] != ran[0]
 
 

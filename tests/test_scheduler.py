@@ -91,7 +91,7 @@ def test_enqueueing_needs_no_node_and_defines_the_job_where_it_is_new(url):
     assert handle.look().state is State.PENDING
     worker.job()(work)
     with worker:
-        assert ran.wait(10)
+        assert ran.wait(60)
         handle.wait("60s")
     producer.stop()
 
@@ -459,7 +459,7 @@ def test_eight_nodes_that_start_in_one_instant_on_an_empty_file_share_the_work(t
         thread.join(30)
     try:
         assert [scheduler.started for scheduler in nodes] == [True] * 8
-        assert enough.wait(20)
+        assert enough.wait(60)
     finally:
         for scheduler in nodes:
             scheduler.stop("0s")
@@ -594,7 +594,7 @@ def test_a_signal_drains_and_the_program_goes_on_after_run(tmp_path, number):
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.read() == "('drained', True)\nsucceeded\n"
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert left_over(tmp_path) == ["closed"]
 
 
@@ -653,7 +653,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
         process.send_signal(signal.SIGTERM)
         assert "leaving at once" in process.stdout.readline()
         assert process.stdout.read() == "(False, 'pending', 1)\n"
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert left_over(tmp_path) == ["closed"]
 
 

@@ -32,7 +32,7 @@ class Taking:
 
     def note(self, notes: list[Note]) -> list[bool]:
         self.reached.set()
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(60)
         if self.fails:
             raise StoreUnavailable
         self.taken += [(note.id, note.progress, [each.text for each in note.lines]) for note in notes]
@@ -96,7 +96,7 @@ def test_what_is_on_its_way_to_the_store_is_waited_for_before_a_transaction_begi
     notes.line(ONE, line("before"))
     flushing = threading.Thread(target=flush, args=(notes, taking), daemon=True)
     flushing.start()
-    assert taking.reached.wait(20)
+    assert taking.reached.wait(60)
     held = threading.Event()
 
     def hold() -> None:
@@ -107,7 +107,7 @@ def test_what_is_on_its_way_to_the_store_is_waited_for_before_a_transaction_begi
     holding.start()
     assert not held.wait(0.1)
     taking.go_on.set()
-    assert held.wait(20)
+    assert held.wait(60)
     assert taking.taken == [(ONE.id, None, ["before"])]
     flushing.join(20)
     holding.join(20)

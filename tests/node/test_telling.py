@@ -178,7 +178,7 @@ def test_what_a_stopping_node_gives_back_is_named(caplog):
     scheduler.start()
     try:
         handle = job.enqueue(key="k")
-        assert begun.wait(20)
+        assert begun.wait(60)
         assert scheduler.stop("0s") is False
     finally:
         go.set()

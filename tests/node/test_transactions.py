@@ -307,7 +307,7 @@ def test_a_task_that_is_cancelled_in_the_middle_undoes_its_block(node, any_shop)
 
     with node:
         handle = book.enqueue(key="one")
-        assert inside.wait(10)
+        assert inside.wait(60)
         node.stop("0s")
         found = node.store.occurrence(handle.id)
     assert found is not None
@@ -496,7 +496,7 @@ def test_a_block_longer_than_the_lease_is_undone_and_not_done_twice(shop, caplog
             if not attempts:
                 attempts.append(run)
                 # Nobody can renew the lease: SQLite has one writer, and it is this block.
-                assert run.lease_lost.wait(20)
+                assert run.lease_lost.wait(60)
         return "unreachable the first time"
 
     attempts: list[Run] = []
@@ -523,7 +523,7 @@ def test_a_run_that_was_taken_over_while_it_prepared_is_told_at_the_beginning_of
     def book(run: Run) -> None:
         if run.attempt == 1:
             told.set()
-            assert lost.wait(20)
+            assert lost.wait(60)
             try:
                 with run.transaction() as conn:
                     conn.execute(shop.write, {"key": "the old one", "attempt": 1})
@@ -535,7 +535,7 @@ def test_a_run_that_was_taken_over_while_it_prepared_is_told_at_the_beginning_of
 
     with node:
         handle = book.enqueue(key="one")
-        assert told.wait(10)
+        assert told.wait(60)
         # The keeper may hold the session's row just then; who takes over passes by what somebody holds.
         deadline = time.monotonic() + 20
         while not node.store.reclaim([handle.look().session or ""]):

@@ -176,7 +176,7 @@ class Elsewhere:
 
     def __enter__(self):
         self.thread.start()
-        assert self.began.wait(30)
+        assert self.began.wait(60)
         return self
 
     def __exit__(self, *_):
@@ -219,7 +219,7 @@ def test_stop_ends_a_start_that_waits_for_another_worker(elsewhere, waits, is_as
 
     thread = threading.Thread(target=start, daemon=True)
     thread.start()
-    assert waits.wait(30)
+    assert waits.wait(60)
     assert scheduler.stop()
     thread.join(30)
     assert not thread.is_alive()

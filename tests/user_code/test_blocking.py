@@ -111,7 +111,7 @@ def test_an_async_job_that_blocks_its_loop_to_wait_for_a_guarded_call_is_told_wh
 
     with scheduler, ThreadPoolExecutor(1) as pool:
         first = pool.submit(guarded)
-        assert begun.wait(20)
+        assert begun.wait(60)
         one = calls.enqueue().wait("60s")
         go_on.set()
         assert one.error is not None

@@ -93,12 +93,12 @@ def test_a_second_stop_waits_for_the_first_and_says_what_it_says(tmp_path):
     @scheduler.job()
     def slow() -> int:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(60)
         return 5
 
     scheduler.start()
     handle = slow.enqueue()
-    assert begun.wait(20)
+    assert begun.wait(60)
     said: list[bool] = []
     stops = [threading.Thread(target=lambda: said.append(scheduler.stop("30s"))) for _ in range(3)]
     for stop in stops:
@@ -126,7 +126,7 @@ def test_a_second_stop_cuts_the_drain_of_the_first_short_when_its_own_time_is_up
 
     scheduler.start()
     handle = slow.enqueue()
-    assert begun.wait(20)
+    assert begun.wait(60)
     first: list[bool] = []
     thread = threading.Thread(target=lambda: first.append(scheduler.stop("100s")))
     thread.start()

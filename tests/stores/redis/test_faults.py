@@ -138,7 +138,7 @@ def test_a_cut_subscription_comes_back(own_server: RedisServer, opening: Opening
         )
         wait_until(lambda: client.pubsub_numsub(store._space.channel)[0][1] == 1, "the subscription")
         other.notify()
-        assert heard.wait(30)
+        assert heard.wait(60)
 
 
 def test_hints_survive_a_restart_of_the_server(opening: Opening) -> None:

@@ -143,7 +143,7 @@ def test_waiting_is_only_waiting_and_ends_at_the_close(store):
     thread = threading.Thread(target=wait)
     thread.start()
     store.close()
-    assert ended.wait(20)
+    assert ended.wait(60)
     thread.join()
 
 

@@ -269,7 +269,7 @@ def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(
 
     monkeypatch.setattr(defining, "_lives", slowly)
     old_puts = in_thread(lambda: old.put_jobs([theirs], release="r1"))
-    assert looked.wait(20)
+    assert looked.wait(60)
 
     def begin() -> None:
         new.open_session(a_session("s3", release="r2"), lease=LONG)

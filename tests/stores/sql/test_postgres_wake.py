@@ -139,7 +139,7 @@ def test_closing_ends_a_wait(open_postgres):
     thread = threading.Thread(target=wait)
     thread.start()
     store.close()
-    assert ended.wait(20)
+    assert ended.wait(60)
     thread.join()
     assert store._wake._driver is None
 

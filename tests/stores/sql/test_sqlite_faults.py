@@ -342,7 +342,7 @@ def test_a_writer_waits_for_another_and_goes_on_when_it_ends(open_sqlite, run_ch
     thread.start()
     assert not done.wait(0.05)
     holder.say()
-    assert done.wait(30)
+    assert done.wait(60)
     thread.join()
 
 
