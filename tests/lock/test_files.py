@@ -105,6 +105,13 @@ def test_a_lock_whose_file_is_removed_is_not_ours_any_more(folder):
         assert other.owned()
 
 
+def test_a_lock_whose_file_was_unlocked_is_not_ours_any_more(folder):
+    with at(folder) as lease:
+        assert lease._place.is_held(lease)
+    assert the_file(folder, ".lock").exists()
+    assert not lease._place.is_held(lease)
+
+
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"\0" * 31])
 def test_tokens_grow_although_somebody_meddles_with_their_file(folder, content):
     with at(folder) as lease:

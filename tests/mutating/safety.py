@@ -195,6 +195,7 @@ ARGUED: dict[str, str] = {
     "(verdict.state, verdict.reason) and trigger.next_after(before.last) == verdict.first → (trigger == trigger_before "
     "and (before.state, before.reason) == (verdict.state, verdict.reason) and trigger.next_after(before.last) == "
     "verdict.first)": "where there is no verdict before there is no trigger before, and a trigger is not None",
+    "planning.py: undecided_until: after >= end → after > end": "between two equal bounds there is no time to count",
     "triggers/dst.py: ZonedClock.next_after: max(start, _wall_time(change, first)) → _wall_time(change, first)": (
         "the start is the second after one that lies in the fold, so never later than the end of the fold"
     ),

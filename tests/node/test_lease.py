@@ -72,3 +72,8 @@ def test_a_session_that_is_lost_is_trusted_no_more(lease: SessionLease) -> None:
     assert lease.trusted_for < 0
     lease.confirm(lease.ask(), LONG)
     assert not lease.trusted
+
+
+def test_in_the_very_moment_in_which_trust_ends_there_is_none(clock: ManualClock, lease: SessionLease) -> None:
+    lease._trusted_until = clock.monotonic()
+    assert not lease.trusted

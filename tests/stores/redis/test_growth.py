@@ -47,8 +47,10 @@ def test_one_prune_forgets_all_sessions_that_ended_a_day_ago(store, raw, clock):
     raw.zadd(key(store, "ended"), dict.fromkeys(more, ended))
     raw.zadd(key(store, "sessions"), dict.fromkeys(more, 1))
     clock.advance(DAY + DAY)
+    assert raw.exists(key(store, "session:s1"))
     assert store.prune() == 0
     assert (raw.zcard(key(store, "ended")), raw.zcard(key(store, "sessions"))) == (0, 0)
+    assert not raw.exists(key(store, "session:s1"))
 
 
 def test_sessions_that_are_over_are_forgotten_among_those_that_take_turns(store, raw, clock):

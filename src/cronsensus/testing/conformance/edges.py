@@ -170,6 +170,13 @@ class Edges(Scene):
         assert (State.RUNNING, 0) == (found.state, found.crashes)
         assert ["name"] == [lock.name for lock in self.store.locks()]
 
+    def test_how_a_run_ended_is_told_again_in_its_own_namespace_only(self) -> None:
+        store, other, ours, _, _, _ = self.twins()
+        outcome = Outcome(id=ours.id, token=ours.token, state=State.SUCCEEDED, session="s1")
+        assert [True, True] == [store.finish([outcome])[0].accepted for _ in range(2)]
+        answer = other.finish([outcome])[0]
+        assert (False, True) == (answer.accepted, answer.state is not State.SUCCEEDED)
+
     @pytest.mark.parametrize("end", ["closed", "overdue", "presumed"])
     def test_the_end_of_a_session_ends_none_of_the_same_name_in_another_namespace(self, end: str) -> None:
         store, other, ours, theirs, our_lock, _ = self.twins()
