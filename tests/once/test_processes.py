@@ -17,7 +17,7 @@ from tests.servers.distance import patience
 from tests.servers.fixtures import with_query
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = int(os.environ.get("CRONSENSUS_TEST_GENERATIONS") or 3)
+ROUNDS = int(os.environ.get("CRONSENSUS_TEST_GENERATIONS") or 2)
 """Generations of workers; the long run has a hundred."""
 CALLERS = 50
 WORKERS = 8
