@@ -91,10 +91,10 @@ def test_however_it_is_stopped_no_process_stays(tmp_path, how):
 
     until(started, "three nodes are started")
     process.send_signal(how)
-    process.communicate(timeout=PATIENCE)
+    said = process.communicate(timeout=PATIENCE)
     until(lambda: not any(node.is_running() and node.status() != psutil.STATUS_ZOMBIE for node in nodes), "they end")
     if how is not signal.SIGKILL:
-        assert process.returncode == 130
+        assert process.returncode == 130, said
         assert list(tmp_path.iterdir()) == []
 
 
