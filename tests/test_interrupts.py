@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from cronsensus import interrupts
-from cronsensus.background import Background
+from cronsensus.background import Background, Gone
 from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter, Outcome
@@ -163,9 +163,14 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
 # --- what is dropped --------------------------------------------------------------------------------------------------
 
 
+class Held:
+    """What is held, such as a lock."""
+
+
 def test_what_is_dropped_does_not_wait_for_what_was_dropped_before():
     background = Background("dropped", most=4, log=Logger("cronsensus"))
-    background.held[1] = "a lock"
+    lock = Held()
+    background.held[Gone(lock)] = None
     background.need_one()
     go_on, both = threading.Event(), threading.Event()
     background.drop(lambda: go_on.wait(PATIENCE))  # as one that frees a lock in a store that does not answer
@@ -177,11 +182,11 @@ def test_what_is_dropped_does_not_wait_for_what_was_dropped_before():
 
 def test_a_thread_stays_if_something_is_held_just_as_it_goes():
     background = Background("goes", most=4, log=Logger("cronsensus"))
-    started = [threading.current_thread()]
+    started, lock = [threading.current_thread()], Held()
 
     class Threads(list[threading.Thread]):
         def remove(self, one: threading.Thread) -> None:
-            background.held[1] = "a lock"  # and ``need_one`` finds that there is a thread
+            background.held[Gone(lock)] = None  # and ``need_one`` finds that there is a thread
             super().remove(one)
 
     background._threads = Threads(started)

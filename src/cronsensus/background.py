@@ -27,10 +27,21 @@ PATIENCE = 5.0
 
 
 class Gone(weakref.ref[Any]):
-    """Has something done when an object is gone; see ``Background.when_gone``."""
+    """A weak reference that has ``act`` done when its object is collected, for as long as it is kept itself.
 
-    __slots__ = ("act",)
-    act: Act
+    Its callback is ``Background.when_gone``. Not a ``__del__`` of the object: a signal handler that raises in there
+    ends it, and its exception is lost. The callback of a weak reference is called by the interpreter itself, and this
+    one is written in C.
+    """
+
+    __slots__ = ()
+    # What two of them refer to is not compared: one of a collected object must be found as well.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    def act(self) -> object:
+        """Do it; on a thread of ours."""
+        raise NotImplementedError
 
 
 class Background:
@@ -42,10 +53,11 @@ class Background:
     def __init__(self, name: str, *, most: int, log: Logger) -> None:
         self._name, self._most, self._log = name, most, log
         self._acts: SimpleQueue[tuple[Act, bool] | Gone] = SimpleQueue()
+        self.when_gone: Callable[[Gone], None] = self._acts.put
         self._lock = Lock()
         self._threads: list[threading.Thread] = []
         self._under_way = self._started = 0
-        self.held: dict[int, object] = {}
+        self.held: dict[Gone, None] = {}
 
     def submit(self, act: Act) -> None:
         """Have something done here."""
@@ -58,16 +70,6 @@ class Background:
         """Have something done by a thread that is there already; takes no lock, for ``__del__``."""
         # Python may run this anywhere, also while this very thread holds any lock of ours: SimpleQueue takes none.
         self._acts.put((act, False))
-
-    def when_gone(self, what: object, act: Act) -> Gone:
-        """Have ``act`` done when ``what`` is collected, for as long as what this returns is kept.
-
-        Not by a ``__del__``: a signal handler that raises in there ends it, and its exception is lost. The callback of
-        a weak reference is called by the interpreter itself, and this one is written in C.
-        """
-        gone = Gone(what, self._acts.put)
-        gone.act = act
-        return gone
 
     def need_one(self) -> None:
         """See to it that there is a thread."""

@@ -1,21 +1,42 @@
-"""How a lock is acquired, written once for threads and for event loops: ``acquiring`` is a conversation. Floor 5."""
+"""How a lock is acquired. To wait for it is written once for threads and for event loops: a conversation. Floor 5."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from cronsensus.lock.conversing import NAP, Conversation, Pause
+from cronsensus.lock.conversing import NAP, Conversation, Pause, adrive, drive
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.seat import Seat
+from cronsensus.lock.working import on_worker
 
 
-def acquiring(gate: Gate, wanted: Wanted, patience: float | None) -> Conversation[Lease | None]:
-    """Take the lock, waiting up to ``patience`` seconds (``None``: for ever) while others hold it."""
+def acquire(gate: Gate, wanted: Wanted, patience: float | None, what: str, instead: str) -> Lease | None:
+    """Take the lock, waiting up to ``patience`` seconds (``None``: for ever) while others hold it.
+
+    Raises:
+        StoreError: as ``Gate.take``.
+        ConfigurationError: as ``drive``, which gets the rest.
+    """
     waits = patience is None or patience > 0
-    lease: Lease | None = yield lambda: gate.take(wanted, look=not waits)
+    lease = gate.take(wanted, look=not waits)
     if lease is not None or not waits:
         return lease
+    return drive(_waiting(gate, wanted, patience), what, instead)
+
+
+async def aacquire(gate: Gate, wanted: Wanted, patience: float | None) -> Lease | None:
+    """Do what ``acquire`` does without blocking the event loop."""
+    waits = patience is None or patience > 0
+    lease = await on_worker(lambda: gate.take(wanted, look=not waits), _give_back)
+    if lease is not None or not waits:
+        return lease
+    return await adrive(_waiting(gate, wanted, patience), _give_back)
+
+
+def _waiting(gate: Gate, wanted: Wanted, patience: float | None) -> Conversation[Lease | None]:
+    """Wait for a lock that was refused, and take it."""
+    lease: Lease | None
     until = float("inf") if patience is None else gate.clock.monotonic() + patience
     seat = wanted.trying.seat = gate.seat(wanted.name)
     try:
@@ -49,7 +70,7 @@ def _wait(gate: Gate, seat: Seat, until: float) -> Generator[Pause, bool, None]:
             return
 
 
-def give_back(answer: object) -> None:
+def _give_back(answer: object) -> None:
     """Free what was acquired for a caller who is gone."""
     if isinstance(answer, Lease):
         answer.abandon()

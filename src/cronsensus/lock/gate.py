@@ -32,9 +32,9 @@ class Trying:
             submit(self.lease.abandon)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: one is made for each acquire, and that takes four times as long
 class Wanted:
-    """Which lock is wanted, and how.
+    """Which lock is wanted, and how. Not changed once it is made.
 
     Attributes:
         ttl: how long it lasts without a renewal.

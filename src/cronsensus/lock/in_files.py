@@ -171,7 +171,7 @@ class FileGate(Gate):
         """Do nothing: the kernel holds it for as long as the process lives."""
         return self.is_held(lease)
 
-    def watch(self, lease: Lease) -> None:
+    def watch(self, lease: Tended) -> None:
         """Do nothing: it ends when it is released, or with this process."""
 
     def forget(self, lease: Tended) -> None:

@@ -151,9 +151,10 @@ class StoreGate(Gate):
             session=session,
             grant=grant,
         )
-        # Also what is not renewed: it is lost with the session.
-        self._guest.keep(lease.tended, wanted.ttl.total_seconds() / RENEWALS)
-        self._watch.begin(lease.tended)
+        if (tended := lease.tended) is not None:
+            # Also what is not renewed: it is lost with the session.
+            self._guest.keep(tended, wanted.ttl.total_seconds() / RENEWALS)
+            self._watch.begin(tended)
         return lease
 
     def _bury(self, holders: Sequence[LockView]) -> bool:
@@ -171,7 +172,8 @@ class StoreGate(Gate):
         An answer may be lost. Asked once more, the store says that the lock is not held under this token any more; it
         was this process that freed it where nobody else could have taken it by the time it was asked first.
         """
-        grant, was_held, asked_at = _grant(lease), lease.trusted, self.clock.monotonic()
+        grant, asked_at = _grant(lease), self.clock.monotonic()
+        was_held = lease.trusted_at(asked_at)
         try:
             return self._guest.store.unlock(grant)
         except StoreError as error:
@@ -198,9 +200,9 @@ class StoreGate(Gate):
         self._guest.forget(lease)
         self._watch.end(lease)
 
-    def watch(self, lease: Lease) -> None:
+    def watch(self, lease: Tended) -> None:
         """See to it that its end is noticed."""
-        self._watch.begin(lease.tended)
+        self._watch.begin(lease)
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the lock is held under this lease."""

@@ -8,7 +8,6 @@ at ``lost`` compares the clock himself, also in a process that was frozen a mome
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -24,6 +23,7 @@ from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker,
 from cronsensus.logger import Logger
 from cronsensus.node.lease import MARGIN
 from cronsensus.stores.base import Store
+from cronsensus.this_process import this_process
 
 _log = Logger("cronsensus.lock")
 
@@ -48,7 +48,7 @@ class Place(ABC):
         """Let a lock last ``ttl`` from now on; ``False``: it was not held under this lease any more."""
 
     @abstractmethod
-    def watch(self, lease: Lease) -> None:
+    def watch(self, lease: Tended) -> None:
         """See to it that its end is noticed, which may be sooner than it was. Asks no store."""
 
     @abstractmethod
@@ -60,29 +60,42 @@ class Place(ABC):
         """Whether the lock is held under this lease."""
 
 
-class Tended:
+class Tended(Gone):
     """A lease as its place keeps it: for as long as anybody else does, and not longer.
 
-    So what nobody can release any more is noticed by Python itself; see ``dropped``.
+    So what nobody can release any more is noticed by Python itself; see ``act``. One object for all of that, and made
+    without a call of ``__init__``: there is one for each time that a lock is acquired.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_lease", "_left", "_place", "session")
+    __slots__ = ("_left", "_of_thread", "_place", "session")
 
-    def __init__(self, lease: Lease, place: Place) -> None:
-        self.session = lease.session
-        self._place = place
-        self._lease = weakref.ref(lease)
-        self._left: dict[str, Any] | None = lease.__dict__
-        """What the lease knows, which is there for a moment longer than it is."""
-        self._gone: Gone | None = when_gone(lease, self.dropped)
+    _left: dict[str, Any] | None
+    """What the lease knows, which is there for a moment longer than it is."""
+    _of_thread: dict[Tended, None] | None
+    _place: Place
+    session: str
+
+    @classmethod
+    def begin(cls, lease: Lease, place: Place) -> Tended:
+        """Return what the place is to keep."""
+        tended = cls(lease, when_gone())
+        tended.session, tended._place, tended._left, tended._of_thread = lease.session, place, lease.__dict__, None
+        begin_holding(tended)
+        return tended
+
+    def ends_with(self, thread: dict[Tended, None]) -> None:
+        """Note that the lease is one of those of a thread."""
+        self._of_thread = thread
+        thread[self] = None
 
     def step(self, store: Store | None = None) -> float:
         """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
-        lease = self._lease()
+        lease: Lease | None = self()
         if lease is not None:
             return lease.step(store)
         # A lease that was dropped may end by itself; its session must last until then.
-        left = -1.0 if self._left is None else self._left["_ends"] - self._place.clock.monotonic()
+        ends: float = -1.0 if self._left is None else self._left["_ends"]
+        left = ends - self._place.clock.monotonic()
         if left <= 0:
             self._place.forget(self)
             return LONG
@@ -91,42 +104,53 @@ class Tended:
     @property
     def expires_in(self) -> float:
         """Return the seconds until it can be trusted no longer."""
-        lease = self._lease()
+        lease: Lease | None = self()
         return LONG if lease is None else lease.expires_in
 
     @property
     def lost(self) -> bool:
         """Whether there is nothing to renew any more."""
-        lease = self._lease()
+        lease: Lease | None = self()
         return lease is None or lease.released or not lease.trusted
 
     def let_go(self) -> None:
         """Be told that the lease was given back: that it is gone is no news any more."""
-        self._gone = self._left = None
-        end_holding(self)
+        self._left = None
+        self._unhold()
 
-    def dropped(self) -> None:
+    def _unhold(self) -> None:
+        end_holding(self)
+        if self._of_thread is not None:
+            self._of_thread.pop(self, None)
+
+    def act(self) -> None:
         """Free what nobody can release any more: both the lease and its ``Lock`` are gone. On a thread of ours."""
-        if self._left is None:
+        left = getattr(self, "_left", None)  # absent: an exception came while this was made
+        if left is None:
             return
         lease = object.__new__(Lease)
-        lease.__dict__ = self._left
+        lease.__dict__ = left
         if lease.released:
             self.let_go()
         elif lease.ends_with_its_owner and lease.trusted:
             lease.abandon("its Lock object was dropped; keep it for as long as the lock is to be held")
         else:
-            end_holding(self)
+            self._unhold()
 
     def expire(self) -> None:
         """Be told by the watch that its time is over."""
-        if (lease := self._lease()) is not None:
+        if (lease := self()) is not None:
             lease.expire()
 
     def lose(self, why: str) -> None:
         """Be told that the session is over."""
-        if (lease := self._lease()) is not None:
+        if (lease := self()) is not None:
             lease.lose(why)
+
+    def thread_ended(self) -> None:
+        """Be told that the thread that it belongs to is over."""
+        if (lease := self()) is not None:
+            lease.thread_ended()
 
 
 class Lost(Event):
@@ -153,10 +177,13 @@ class Lease:
         holder: who holds it, for people.
         token: the fencing token: higher than that of every holder before. Hand it to whatever the lock protects, and
             have that refuse what comes with a lower one than it has seen.
+        released: whether it was given back.
     """
 
-    _released = True
+    released = True
     _freed = False
+    _why = ""
+    _lost: weakref.ref[Lost] | None = None
 
     def __init__(
         self,
@@ -191,16 +218,13 @@ class Lease:
         self._place = place
         self._clock: Clock = place.clock
         self._ttl = ttl
-        self._pid = os.getpid()
+        self._pid = this_process.pid
         self._thread = threading.current_thread() if bound else None
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._why = ""
-        self._lost: weakref.ref[Lost] | None = None
         self._ends, self._trusted_until = _ends(asked_at, ttl)
-        self.tended = Tended(self, place)
-        begin_holding(self.tended)
-        self._released = False  # last: from here on it is freed when it is dropped
+        self.tended: Tended | None = Tended.begin(self, place)
+        self.released = False  # last: from here on it is freed when it is dropped
 
     # --- trust --------------------------------------------------------------------------------------------------------
 
@@ -219,7 +243,11 @@ class Lease:
     @property
     def trusted(self) -> bool:
         """Whether nobody else can hold the lock yet."""
-        return not self._why and self._clock.monotonic() < self._trusted_until and self.is_ours
+        return self.trusted_at(self._clock.monotonic())
+
+    def trusted_at(self, now: float) -> bool:
+        """Whether nobody else can hold the lock at this moment of its place's clock."""
+        return not self._why and now < self._trusted_until and self._pid == this_process.pid
 
     @property
     def ttl(self) -> timedelta:
@@ -242,13 +270,13 @@ class Lease:
 
     def expire(self) -> None:
         """Be told by the watch that its time is over."""
-        if not self._released:
+        if not self.released:
             self.lose("it could not be renewed in time" if self.renew else "its time is over")
 
     def lose(self, why: str) -> None:
         """Note that it is not ours any more, or may not be."""
         with self._lock:
-            first = not self._why and not self._released
+            first = not self._why and not self.released
             self._why = self._why or why
             lost = None if self._lost is None else self._lost()
             if lost is not None:
@@ -294,14 +322,17 @@ class Lease:
     def end(self) -> None:
         """Hold it no more as far as this process goes: nobody renews it, nobody watches it."""
         with self._lock:
-            if self._released:
+            if self.released:
                 raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
-            self._released = True
+            self.released = True
         self._forget()
 
     def _forget(self) -> None:
-        self._place.forget(self.tended)
-        self.tended.let_go()
+        tended = self.tended
+        if tended is not None:
+            self._place.forget(tended)
+            tended.let_go()
+            self.tended = None  # or Python would still call it when this is collected
 
     def abandon(self, why: str = "") -> None:
         """Free a lock that nobody will use any more, whatever became of earlier attempts to.
@@ -311,9 +342,9 @@ class Lease:
         """
         if self._freed or not self.is_ours:
             return
-        if why and not self._released and self.trusted:
+        if why and not self.released and self.trusted:
             _log.warning("the lock %r, token %d, is freed: %s", self.name, self.token, why)
-        self._released = True
+        self.released = True
         self._forget()
         try:
             self._place.free(self)
@@ -330,14 +361,9 @@ class Lease:
             raise
 
     @property
-    def released(self) -> bool:
-        """Whether it was given back."""
-        return self._released
-
-    @property
     def is_ours(self) -> bool:
         """Whether it was acquired in this process, and not before it was forked."""
-        return os.getpid() == self._pid
+        return this_process.pid == self._pid
 
     def unbind(self) -> None:
         """Let it be released and extended by any thread."""
@@ -351,10 +377,10 @@ class Lease:
         """
         if not self.is_ours:
             raise NotTheHolder(
-                f"the lock {self.name!r} is held by process {self._pid}, of which this one ({os.getpid()}) was forked; "
-                "only there it can be released or extended. Acquire it here, if this process is to have it"
+                f"the lock {self.name!r} is held by process {self._pid}, of which this one ({this_process.pid}) was "
+                "forked; only there it can be released or extended. Acquire it here, if this process is to have it"
             )
-        if self._released:
+        if self.released:
             raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
         here = threading.current_thread()
         if self._thread is not None and self._thread is not here:
@@ -397,7 +423,7 @@ class Lease:
         Raises:
             StoreError: it cannot be asked.
         """
-        return not self._released and self.is_ours and self._place.is_held(self)
+        return not self.released and self.is_ours and self._place.is_held(self)
 
     def _extend(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
         with self._asking:  # one at a time, or the answers would not tell which of two the store did last
@@ -408,7 +434,8 @@ class Lease:
             if trusted_until < self._trusted_until:
                 # The answer may be lost, and the lease be shorter all the same.
                 self._trusted_until = trusted_until
-                self._place.watch(self)
+                if (tended := self.tended) is not None:
+                    self._place.watch(tended)
             if not self._place.extend(self, ttl, by=by):
                 self.lose("somebody else has it, or it had run out")
                 raise self._loss()
@@ -421,12 +448,12 @@ class Lease:
 
     def thread_ended(self) -> None:
         """Be told that the thread that it belongs to is over."""
-        if not self._released and self.ends_with_its_owner and self.trusted:
+        if not self.released and self.ends_with_its_owner and self.trusted:
             drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
 
     def step(self, store: Store | None = None) -> float:
         """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
-        if self._ttl is None or self._released or not self.renew:
+        if self._ttl is None or self.released or not self.renew:
             return self._ttl.total_seconds() if self._ttl is not None else 3600.0
         length = self._ttl.total_seconds()
         wait = self._ends - self._clock.monotonic() - length * (1 - 1 / RENEWALS)
@@ -466,7 +493,7 @@ class Lease:
         return await on_worker(self.owned)
 
     def __repr__(self) -> str:
-        state = "released" if self._released else "lost" if self.lost.is_set() else "held"
+        state = "released" if self.released else "lost" if self.lost.is_set() else "held"
         return f"<Lease {self.name!r} token={self.token} {state}>"
 
 

@@ -12,8 +12,7 @@ from typing import Any, Never
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
-from cronsensus.lock.acquiring import acquiring, give_back
-from cronsensus.lock.conversing import adrive, drive
+from cronsensus.lock.acquiring import aacquire, acquire
 from cronsensus.lock.gate import Gate, Trying, Wanted
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, gates_of
@@ -125,9 +124,13 @@ class Lock:
         return self._required().lease.lost
 
     def _required(self) -> Holding:
+        held = self._held()
+        held.lease.require_holder()
+        return held
+
+    def _held(self) -> Holding:
         held = self._holdings.find()
         if held is not None:
-            held.lease.require_holder()
             return held
         others = [other.lease.holder for other in self._holdings if not other.lease.released]
         where = f"; it is held by {', '.join(others)}" if others else ""
@@ -167,7 +170,7 @@ class Lock:
             gate = self._gate()
             if patience is None:
                 refuse_to_wait_for_oneself(gate, wanted)
-            lease = drive(acquiring(gate, wanted, patience), *_BLOCKING[kind == "block"])
+            lease = acquire(gate, wanted, patience, *_BLOCKING[kind == "block"])
             return self._hold(kind, gate, wanted, lease, frame)
         except BaseException:  # which may come out of a signal handler, between any two lines
             trying.give_up(wait=True)
@@ -197,7 +200,7 @@ class Lock:
             gate = await on_worker(self._gate)
             if patience is None:
                 refuse_to_wait_for_oneself(gate, wanted)
-            lease = await adrive(acquiring(gate, wanted, patience), give_back)
+            lease = await aacquire(gate, wanted, patience)
             return self._hold(kind, gate, wanted, lease, frame)
         except BaseException:
             trying.give_up()
@@ -245,8 +248,10 @@ class Lock:
         """
         held = None
         try:
-            held = self._required()
+            held = self._held()
             held.lease.release()
+            if held.kind != "block":  # that is taken out where it is left
+                self._holdings.remove(held)
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler

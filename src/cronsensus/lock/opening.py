@@ -83,6 +83,9 @@ def _open_masters(urls: tuple[str, ...], namespace: str) -> Gate:
 
 
 def _gate(key: Hashable, make: Callable[[], Gate]) -> Gate:
+    known = _by_url.get(key)
+    if known is not None:
+        return known
     with _guard:
         gate = _by_url.get(key)
         if gate is None:

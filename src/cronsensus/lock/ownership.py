@@ -23,7 +23,7 @@ from typing import Literal
 
 from cronsensus.errors import NotTheHolder
 from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import Lease
+from cronsensus.lock.lease import Lease, Tended
 from cronsensus.lock.working import submit
 from cronsensus.node.run import Run, current_run
 
@@ -52,7 +52,7 @@ class Holding:
             lease.unbind()
             _ends_with(run, lease)
         elif kind == "thread":
-            _thread.leases.append(weakref.ref(lease))
+            _thread.leases.begin(lease)
 
     @property
     def is_live(self) -> bool:
@@ -87,7 +87,7 @@ class Holdings:
 
     def add(self, holding: Holding) -> None:
         """Hold this."""
-        for over in self:
+        for over in self if self._all else ():
             # A block is taken out where it is left. The rest is of no use to anybody any more.
             if over.kind != "block" and not over.is_live and (over.is_by_nobody or _is_here(over)):
                 self.remove(over)
@@ -97,11 +97,13 @@ class Holdings:
 
     def find(self) -> Holding | None:
         """Return what this thread, task or run may use, lost or not; ``None``: it holds nothing."""
+        if len(self._all) == 1:  # as it mostly is
+            one = self._all[0]
+            if one.kind == "thread" and not one.lease.released and one.is_by(threading.current_thread()):
+                return one
         held = [one for one in self._all if not one.lease.released]
         if not held:
             return None
-        if len(held) == 1 and held[0].kind == "thread" and held[0].is_by(threading.current_thread()):
-            return held[0]  # as it mostly is
         me, run, inside = here(), current_run(), _holdings_inside()
         candidates: tuple[Callable[[Holding], bool], ...] = (
             lambda one: one.is_by(me) and (one.kind != "run" or one.is_of(run)),
@@ -155,13 +157,14 @@ def refuse_to_wait_for_oneself(gate: Gate, wanted: Wanted) -> None:
     Raises:
         NotTheHolder: it would wait for itself, without end.
     """
-    mine = [
-        one
-        for one in _holdings_inside()
-        if one.gate is gate and one.wanted.name == wanted.name and one.is_live and _is_here(one)
-    ]
-    # What is not renewed ends by itself, and is worth waiting for.
-    lasting = [one for one in mine if one.lease.ends_with_its_owner]
+    lasting: list[Holding] = []
+    for known in _inside.get():
+        one = known()
+        if one is None or one.gate is not gate or one.wanted.name != wanted.name:
+            continue
+        # What is not renewed ends by itself, and is worth waiting for.
+        if one.is_live and _is_here(one) and one.lease.ends_with_its_owner:
+            lasting.append(one)
     if lasting and len(lasting) >= min(wanted.limit, *(one.wanted.limit for one in lasting)):
         raise NotTheHolder(
             f"this {kind_of_here()} holds the lock {wanted.name!r} already, through another Lock object, and would "
@@ -237,15 +240,18 @@ class _OfThread(threading.local):
         self.leases = _Leases()
 
 
-class _Leases(list["weakref.ref[Lease]"]):
-    def append(self, lease: weakref.ref[Lease]) -> None:
-        self[:] = [one for one in self if (kept := one()) is not None and not kept.released]
-        super().append(lease)
+class _Leases:
+    def __init__(self) -> None:
+        # Of its own, as leases know it: who knew this object would keep it beyond the thread.
+        self._all: dict[Tended, None] = {}
+
+    def begin(self, lease: Lease) -> None:
+        if lease.tended is not None:
+            lease.tended.ends_with(self._all)
 
     def __del__(self) -> None:
-        for one in self:
-            if (lease := one()) is not None:
-                lease.thread_ended()
+        for one in list(self._all):
+            one.thread_ended()
 
 
 _thread = _OfThread()

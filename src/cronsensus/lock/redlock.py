@@ -187,9 +187,10 @@ class RedlockGate(Gate):
             bound=wanted.bound,
             grant=me,
         )
-        self._watch.begin(lease.tended)
-        if wanted.renew:
-            self._renew_in(lease.tended, wanted.ttl.total_seconds() / RENEWALS)
+        if (tended := lease.tended) is not None:
+            self._watch.begin(tended)
+            if wanted.renew:
+                self._renew_in(tended, wanted.ttl.total_seconds() / RENEWALS)
         return lease
 
     def _renew_in(self, lease: Tended, seconds: float) -> None:
@@ -244,9 +245,9 @@ class RedlockGate(Gate):
         self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=ttl.total_seconds())
         return False
 
-    def watch(self, lease: Lease) -> None:
+    def watch(self, lease: Tended) -> None:
         """See to it that its end is noticed."""
-        self._watch.begin(lease.tended)
+        self._watch.begin(lease)
 
     def forget(self, lease: Tended) -> None:
         """Renew and watch this no more."""

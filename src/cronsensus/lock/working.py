@@ -36,20 +36,20 @@ def drop(act: Act) -> None:
         _pool.drop(act)
 
 
-def when_gone(what: object, act: Act) -> Gone:
-    """Have something done on a thread of our own when an object is collected; see ``Background.when_gone``."""
-    return _pool.when_gone(what, act)
+def when_gone() -> Callable[[Gone], None]:
+    """Return the callback of a ``Gone`` whose act is to be done on a thread of our own."""
+    return _pool.when_gone
 
 
-def begin_holding(what: object) -> None:
-    """Keep this, and see to it that there is a thread for ``drop`` and ``when_gone``."""
-    _pool.held[id(what)] = what
+def begin_holding(what: Gone) -> None:
+    """Keep this, and see to it that there is a thread for it and for ``drop``."""
+    _pool.held[what] = None
     _pool.need_one()
 
 
-def end_holding(what: object) -> None:
+def end_holding(what: Gone) -> None:
     """Need it no more."""
-    _pool.held.pop(id(what), None)
+    _pool.held.pop(what, None)
 
 
 def _ask(ask: Callable[[], Answer]) -> Future[Answer]:

@@ -102,7 +102,8 @@ class Guest:
     @property
     def store(self) -> Store:
         """The handle for verbs of the caller's own threads."""
-        return self._open()[0]
+        handles = self._handles  # asked for with each verb, so without the mutex
+        return (self._open() if handles is None else handles)[0]
 
     @property
     def idle(self) -> bool:

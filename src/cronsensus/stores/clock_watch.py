@@ -48,7 +48,7 @@ class SetBack:
         return {"from": format_instant(from_micros(self.since)), "until": format_instant(from_micros(self.until))}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each write, and that takes three times as long
 class Looked:
     """A reading of the store's clock (microseconds), and the seconds of a steady clock between which it was taken."""
 

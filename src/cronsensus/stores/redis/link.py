@@ -6,7 +6,6 @@ A connection on which anything went wrong is closed and never used again: its ne
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from cronsensus.stores.redis.routes import Pool, Route, Wire
 from cronsensus.stores.redis.scripts import Script
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import RedisUrl
+from cronsensus.this_process import this_process
 
 MOST_MOVES = 5
 MOST_WARM = 4
@@ -226,7 +226,7 @@ class Link:
                 warm = self._warm.pop()
             except IndexError:  # another thread was faster
                 return None
-            if warm.pid != os.getpid():
+            if warm.pid != this_process.pid:
                 continue  # the parent's; its pool sees to it that it is not used here
             if warm.pool is pool and _CLOCK.monotonic() - warm.since < WARM_FOR and warm.is_quiet:
                 return warm
@@ -238,7 +238,7 @@ class Link:
         while self._warm:
             with contextlib.suppress(IndexError):
                 warm = self._warm.pop()
-                if warm.pid == os.getpid():
+                if warm.pid == this_process.pid:
                     warm.pool.release(warm.wire)
 
 
@@ -247,7 +247,7 @@ class _Warm:
 
     def __init__(self, pool: Pool, wire: Wire) -> None:
         self.pool, self.wire = pool, wire
-        self.pid = os.getpid()
+        self.pid = this_process.pid
         self.since = 0.0
         self._poll = select.poll()
         self._poll.register(wire._sock, select.POLLIN)  # noqa: SLF001 - the driver's own way costs ten times as much
