@@ -34,7 +34,7 @@ local SCHEMA = '1'
 local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 
-local schema, last_token = unpack(call('HMGET', META, 'schema', 'token'))
+local schema, last_token, identity = unpack(call('HMGET', META, 'schema', 'token', 'identity'))
 if schema and schema ~= SCHEMA then
   return redis.error_reply('SCHEMA ' .. schema)
 end

@@ -26,9 +26,29 @@ local function takes_turns(session)
   call('SADD', TURNING, session)
 end
 
--- The live sessions that take turns. Guests, however many, are not read, unless there are sessions that nodes of an
--- earlier release opened: those are not remembered, and then not all that are open are remembered or guests.
+local FEW = 100
+
+local function without_guests(sessions)
+  if #sessions == 0 then
+    return sessions
+  end
+  local found = {}
+  for index, is_guest in ipairs(call('SMISMEMBER', GUESTS, unpack(sessions))) do
+    if is_guest == 0 then
+      found[#found + 1] = sessions[index]
+    end
+  end
+  return found
+end
+
+-- The live sessions that take turns. Each node asks each second, so where sessions are few two commands are enough.
+-- Where they are many, guests are not read, however many, unless there are sessions that nodes of an earlier release
+-- opened: those are not remembered, and then not all that are open are remembered or guests.
 local function turning()
+  local few = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf', 'LIMIT', 0, FEW)
+  if #few < FEW then
+    return without_guests(few)
+  end
   local found, known = {}, call('SCARD', GUESTS)
   for _, session in ipairs(call('SMEMBERS', TURNING)) do
     local lease_end = call('ZSCORE', OPEN, session)
@@ -41,23 +61,21 @@ local function turning()
     return found
   end
   found = {}
-  for _, session in ipairs(call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')) do
-    if call('SISMEMBER', GUESTS, session) == 0 then
+  local live = call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')
+  for start = 1, #live, FEW do
+    for _, session in ipairs(without_guests({ unpack(live, start, math.min(start + FEW - 1, #live)) })) do
       found[#found + 1] = session
     end
   end
   return found
 end
 
--- Which store this is; a space that was emptied has none until a session is opened, and then another.
-local function identity()
-  return call('HGET', META, 'identity') or ''
-end
-
--- A space that is older than identities does not know when it began.
+-- See to it that the store says which it is: a space that was emptied has no identity until a session is opened, and then
+-- another one. A space that is older than identities does not know when it began.
 local function have_identity()
-  if call('HEXISTS', META, 'identity') == 0 then
-    call('HSET', META, 'identity', redis.sha1hex(NOW .. ARGV[1]))
+  if not identity then
+    identity = redis.sha1hex(NOW .. ARGV[1])
+    call('HSET', META, 'identity', identity)
     if not schema then
       call('HSET', META, 'born', NOW)
     end

@@ -2,7 +2,7 @@
 even_if_full()
 local session, lease, idle_lease = unpack(args, 1, 3)
 if not alive(session) then
-  return answer({ NOW, false, {}, false, {}, tonumber(call('HGET', session_key(session), 'beats') or 0), identity() })
+  return answer({ NOW, false, {}, false, {}, tonumber(call('HGET', session_key(session), 'beats') or 0), identity or '' })
 end
 local cancel, runs = {}, {}
 for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
@@ -24,5 +24,5 @@ local length = #runs > 0 and lease or idle_lease
 set_lease(session, length)
 local beats = call('HINCRBY', session_key(session), 'beats', 1)
 return answer({
-  NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1, runs, beats, identity(),
+  NOW, length, cancel, call('HEXISTS', session_key(session), 'draining') == 1, runs, beats, identity or '',
 })
