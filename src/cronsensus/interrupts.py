@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 Lock = threading.Lock
@@ -21,6 +22,9 @@ class Event(threading.Event):
     def __init__(self) -> None:
         self._set = False
         self._sleepers: list[threading.Lock] = []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'set' if self._set else 'unset'}>"
 
     def is_set(self) -> bool:
         """Whether it is set."""
@@ -55,9 +59,10 @@ class Condition(threading.Condition):
     """A condition whose lock is held for as long as its block, and no longer. Wait while it is held once, not twice."""
 
     if not TYPE_CHECKING:
-        # The lock's own methods, which are called without a look for signals before the block has begun.
-        __enter__ = property(lambda self: self._lock.__enter__)
-        __exit__ = property(lambda self: self._lock.__exit__)
+        # The lock's own methods, which are called without a look for signals before the block has begun. They are got
+        # without one, too, and without a call of Python's: conditions are entered ten times for each run.
+        __enter__ = property(attrgetter("_lock.__enter__"))
+        __exit__ = property(attrgetter("_lock.__exit__"))
 
     _lock: threading.Lock
     _waiters: list[threading.Lock]

@@ -120,6 +120,8 @@ class Types:
         Raises:
             InvalidPayload: what is stored does not fit an annotation.
         """
+        if not args and not kwargs:
+            return (), {}
         given = tuple(wire.read(value) for wire, value in zip(self._positions(len(args)), args, strict=True))
         return given, {name: self._named(name).read(value) for name, value in kwargs.items()}
 

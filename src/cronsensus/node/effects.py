@@ -27,6 +27,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Note, Outcome, RunError
 from cronsensus.node.forks import leave_if_forked
 from cronsensus.stores.base import Store
+from cronsensus.this_process import this_process
 from cronsensus.typed import UNTYPED, Types
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Effects:
         self._claim = claim
         self._notes = notes
         self.types = types
-        self._process = os.getpid()
+        self._process = this_process.pid
         self._lock = threading.Lock()
         self._state = _State.NONE
         self._result: str | None = None
@@ -95,7 +96,8 @@ class Effects:
     @property
     def may_have_committed(self) -> bool:
         """Whether a transaction may have written the run's end already, as far as is known here."""
-        return self._state not in {_State.NONE, _State.OPEN}
+        # Not by a set: a member of an Enum is hashed by a call of Python's, and this is asked thrice for each run.
+        return self._state is not _State.NONE and self._state is not _State.OPEN
 
     @contextmanager
     def block(self, lost: Callable[[], bool]) -> Iterator[Connection]:
@@ -167,7 +169,7 @@ class Effects:
             return replace(ending, kind="returned", result=self._result, error=None, reason=None, retry_after=None)
         if state is _State.PLEDGED:
             self._notes.let_go(self._claim.id, self._claim.token)
-        if state in {_State.PLEDGED, _State.DOUBTFUL} and ending.kind == "returned":
+        if (state is _State.PLEDGED or state is _State.DOUBTFUL) and ending.kind == "returned":
             return replace(ending, kind="raised", result=None, error=UNCOMMITTED)
         return ending
 

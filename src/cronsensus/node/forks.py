@@ -18,10 +18,12 @@ import traceback
 from collections.abc import Awaitable, Generator, Iterable
 from typing import Any
 
+from cronsensus.this_process import this_process
+
 
 def leave_if_forked(process: int, error: BaseException | None = None) -> None:
     """End this process if it is not ``process``, as a program would that ends here, with ``error`` or without."""
-    if os.getpid() == process:
+    if this_process.pid == process:
         return
     code = 0
     if isinstance(error, SystemExit):

@@ -53,7 +53,7 @@ def read_instant(value: object, what: str) -> datetime:
 
 def names_no_zone(value: object) -> bool:
     """Whether ``value`` is text of a date and a time of day without an offset, such as ``2026-12-01 09:00``."""
-    if not isinstance(value, str) or len(value) > _LONGEST_INSTANT or ":" not in value:
+    if not isinstance(value, str) or len(value) > _LONGEST_INSTANT or ":" not in value or value[-1] == "Z":
         return False
     try:
         return datetime.fromisoformat(value).tzinfo is None

@@ -8,7 +8,6 @@ because the node may be holding its own and be about to call ``start`` or ``stop
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable
 from contextvars import Context
@@ -25,6 +24,7 @@ from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.ending import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.run import Run, enter_run
+from cronsensus.this_process import this_process
 from cronsensus.typed import UNTYPED, Types
 
 logger = Logger(__name__)
@@ -173,7 +173,7 @@ def perform(
     Raises nothing, or the attempt would never end. In a forked child that the function leaves behind it does not
     return.
     """
-    process = os.getpid()
+    process = this_process.pid
     try:
         value = Context().run(_invoke, run, function, args, kwargs)
         leave_if_forked(process)
@@ -196,4 +196,4 @@ def _invoke(run: Run, function: Callable[..., Any], args: tuple[Any, ...], kwarg
 
 
 async def _stepwise(coroutine: CoroutineType[Any, Any, Any]) -> Any:
-    return await Stepwise(coroutine, os.getpid())
+    return await Stepwise(coroutine, this_process.pid)

@@ -52,6 +52,7 @@ from cronsensus.node.executors.ending import (
 from cronsensus.node.forks import OwnSelector, Stepwise, leave_if_forked
 from cronsensus.node.loops import runs_jobs
 from cronsensus.node.run import enter_run
+from cronsensus.this_process import this_process
 
 logger = Logger(__name__)
 
@@ -322,7 +323,7 @@ class LoopExecutor(Executor):
 
     async def _drive(self, attempt: _LoopAttempt) -> None:
         """Run the function and report; nothing is raised, because a SystemExit in a task would end the whole loop."""
-        call, process = attempt.call, os.getpid()
+        call, process = attempt.call, this_process.pid
         function, args, kwargs = call.registered.function, call.claim.args, call.claim.kwargs
         where = ""
         try:
