@@ -76,8 +76,8 @@ class Settings:
         fast_evidence: whether a dead process on this host is taken for dead before its lease ends.
         retire_after: how long what waits of a job is kept after a release that no longer declares it.
         keep: how long final occurrences are kept, for jobs that do not say otherwise.
-        on_store_loss: what a node does when its store was emptied or exchanged while it worked: ``"warn"`` says so and
-            goes on in the empty store, ``"stop"`` says so and starts nothing more.
+        on_store_loss: what nodes, locks and guarded functions do when their store was emptied or exchanged while they
+            worked: ``"warn"`` says so and goes on in the empty store, ``"stop"`` says so and starts nothing more.
         deploy_id: which deploy this is, for start-up tasks with ``scope="deploy"``; ``None``: as far as the code shows.
         generation: which generation of workers, for start-up tasks; ``None``: that of the master process.
     """

@@ -21,7 +21,9 @@
     │   ├── StoreReadOnly            may be read but not written
     │   ├── StoreFull                no space left                       (retryable)
     │   ├── StoreCorrupt             a file or a record that cannot be read
-    │   └── SchemaMismatch           older (upgrade) or newer (refuse) than this code
+    │   ├── SchemaMismatch           older (upgrade) or newer (refuse) than this code
+    │   ├── StoreEmptied             another one than this process knew, with ``on_store_loss="stop"``
+    │   └── OccurrenceForgotten      it was acknowledged, and the store lost it
     ├── CoordinationError            another node was faster, or this one too slow
     │   ├── LeaseLost                the session or lock is no longer ours: stop working
     │   ├── LockHeld                 a ``with`` block whose lock was not to be had in time
@@ -144,6 +146,10 @@ class StoreCorrupt(StoreError):
 
 class SchemaMismatch(StoreError):
     """The schema in the store is not the one that this code knows."""
+
+
+class StoreEmptied(StoreError):
+    """The store was emptied while this process used it, and it is to stop then."""
 
 
 class OccurrenceForgotten(StoreError, LookupError):

@@ -100,8 +100,8 @@ class Scheduler(Startups, Definitions):
         retire_after: how long what waits of a job is kept after a release that no longer declares it. Defaults to 1
             day; 0 cancels it at once.
         tz: the time zone of ``cron`` triggers that name none. Defaults to UTC. Stored triggers always name theirs.
-        on_store_loss: what to do when the store is emptied while this node works: ``"warn"`` (the default) says so and
-            goes on in the empty one, ``"stop"`` says so and starts nothing more.
+        on_store_loss: what to do when the store is emptied while this process uses it: ``"warn"`` (the default) says so
+            and goes on in the empty one, ``"stop"`` says so and starts nothing more.
         clock: for tests.
 
     Raises:
@@ -284,6 +284,7 @@ class Scheduler(Startups, Definitions):
                     self._clock or SystemClock(),
                     name=self.node_name,
                     fast_evidence=self.settings.fast_evidence,
+                    stop=self.settings.on_store_loss == "stop",
                 )
             return self._gate
 
@@ -312,6 +313,7 @@ class Scheduler(Startups, Definitions):
                     release=lambda: self.release,
                     lease=self.settings.lease,
                     fast_evidence=self.settings.fast_evidence,
+                    stop=self.settings.on_store_loss == "stop",
                 )
             return self._claims
 

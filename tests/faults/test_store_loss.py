@@ -13,7 +13,7 @@ from cronsensus import Scheduler, every
 from cronsensus.audit import audit
 from cronsensus.cli.checks import examine
 from cronsensus.config import OnStoreLoss
-from cronsensus.errors import StoreError
+from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, TrailEntry
 from cronsensus.stores import Store, open_store
@@ -116,9 +116,19 @@ def test_a_node_notices_that_its_store_was_emptied(
     with busy_node(place, on_store_loss=on_store_loss) as (scheduler, ran):
         until(lambda: ran, "it works")
         first = store.identity()
+        lock = scheduler.lock("held", ttl="3s")
+        assert lock.acquire()
+        until(lambda: scheduler._lock_gate()._guest._loss.session, "what locks knows the store too")
         place.empty()
-        until(lambda: "the store was emptied" in caplog.text, "it says so at once")
+        until(lambda: "the one that this node knew" in caplog.text, "it says so at once")
+        until(lambda: "the one that this process knew" in caplog.text, "and so does what locks")
         until(lambda: store.migrate() is not None, "somebody makes the tables anew")
+        assert lock.lost.is_set()
+        if on_store_loss == "stop":
+            with pytest.raises(StoreEmptied):
+                scheduler.lock("another").acquire()
+        else:
+            until(scheduler.lock("another").acquire, "it locks in the empty store")
         until(lambda: scheduler.settings.on_store_loss == "warn" or not store.sessions(), "its session is gone")
         del ran[:]
         if on_store_loss == "stop":

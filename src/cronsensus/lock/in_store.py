@@ -32,7 +32,9 @@ LOOK_AGAIN = 0.5
 class StoreGate(Gate):
     """The locks of one store and namespace."""
 
-    def __init__(self, store: Store, clock: Clock, *, name: str = "", fast_evidence: bool = True) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, name: str = "", fast_evidence: bool = True, stop: bool = False
+    ) -> None:
         """Hold locks in ``store``, which stays the caller's to close; nothing is opened yet.
 
         Args:
@@ -40,6 +42,7 @@ class StoreGate(Gate):
             clock: for trust and waits.
             name: of this process, for people; host name and pid if none is given.
             fast_evidence: take a process of this host for dead as soon as it is gone.
+            stop: refuse every lock once the store was emptied.
         """
         self.clock = clock
         self._name = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -47,7 +50,7 @@ class StoreGate(Gate):
         self._numbers = itertools.count(1)
         self._store = store
         self._is_ready = False
-        self._guest = Guest(store, clock, name=self._name)
+        self._guest = Guest(store, clock, name=self._name, stop=stop)
         self._room = Room(lambda: self._guest.store)
         self._watch = Watch(clock)
         self._tells = tells(store)
@@ -89,6 +92,7 @@ class StoreGate(Gate):
             if not again:
                 raise
         except StoreError as error:
+            self._guest.trouble(error)
             # Most often the connection was cut off while it lay idle, and the store is there.
             if not (self._undo(wanted.name, holder, asked) and error.retryable and again):
                 raise
@@ -175,7 +179,7 @@ class StoreGate(Gate):
         grant, asked_at = _grant(lease), self.clock.monotonic()
         was_held = lease.trusted_at(asked_at)
         try:
-            return self._guest.store.unlock(grant)
+            return self._known(self._guest.store.unlock(grant))
         except StoreError as error:
             if not self._asks_again(error, asked_at):
                 raise
@@ -185,14 +189,21 @@ class StoreGate(Gate):
         """Let a lock last longer; asked once more where the answer was lost, as it only sets the time anew."""
         store, grant, asked_at = by or self._guest.store, _grant(lease), self.clock.monotonic()
         try:
-            return store.extend(grant, ttl=ttl)
+            return self._known(store.extend(grant, ttl=ttl))
         except StoreError as error:
             if not self._asks_again(error, asked_at):
                 raise
-        return store.extend(grant, ttl=ttl)
+        return self._known(store.extend(grant, ttl=ttl))
+
+    def _known(self, was_held: bool) -> bool:  # noqa: FBT001 - the answer, which is passed on
+        """Look soon whether this is still the same store where it does not know what is held here."""
+        if not was_held:
+            self._guest.doubt()
+        return was_held
 
     def _asks_again(self, error: StoreError, asked_at: float) -> bool:
         """Whether it is worth to ask a second time at once: where the connection broke, not where nobody answers."""
+        self._guest.trouble(error)
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
     def forget(self, lease: Tended) -> None:

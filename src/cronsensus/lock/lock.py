@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
@@ -16,7 +16,7 @@ from cronsensus.lock.acquiring import aacquire, acquire
 from cronsensus.lock.gate import Gate, Trying, Wanted
 from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, gates_of
-from cronsensus.lock.options import OPTIONS, read_limit, read_timeout, read_ttl, unknown_here
+from cronsensus.lock.options import OPTIONS, read_limit, read_stop, read_timeout, read_ttl, unknown_here
 from cronsensus.lock.ownership import (
     Holding,
     Holdings,
@@ -65,6 +65,8 @@ class Lock:
         blocking: whether ``acquire`` waits, unless it is told otherwise.
         blocking_timeout: for how long at most; ``None``: until it gets it.
         namespace: keeps applications on one store apart.
+        on_store_loss: what to do when the store was emptied while this process used it: ``"warn"`` says so and locks in
+            the empty one, ``"stop"`` says so and raises ``StoreEmptied`` instead of locking. Of stores only.
 
     Raises:
         InvalidOption, InvalidDuration: an unknown or impossible option.
@@ -82,6 +84,7 @@ class Lock:
         blocking: bool = True,
         blocking_timeout: Duration | None = None,
         namespace: str | None = None,
+        on_store_loss: Literal["warn", "stop"] = "warn",
         **unknown: Never,
     ) -> None:
         for option in unknown:
@@ -92,7 +95,7 @@ class Lock:
         )
         self._blocking = blocking
         self._patience = read_timeout(blocking_timeout)
-        self._gate = gates_of(where, namespace)
+        self._gate = gates_of(where, namespace, stop=read_stop(on_store_loss))
         if limit != 1 and isinstance(where, (list, tuple)):
             raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
         self._holdings = Holdings()

@@ -21,12 +21,17 @@ _LONGEST = 100
 
 _guard = threading.Lock()
 _by_url: dict[Hashable, Gate] = {}
-_by_store: dict[Store, Gate] = {}
+_by_store: dict[tuple[Store, bool], Gate] = {}
 _of_the_parent: list[object] = []
 
 
-def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
+def gates_of(where: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], Gate]:
     """Return what gives the gate for ``where``, opened when it is first asked for, and anew in a forked child.
+
+    Args:
+        where: see ``Lock``.
+        namespace: likewise.
+        stop: refuse locks once the store was emptied.
 
     Raises:
         InvalidOption: nothing that a lock could be held at.
@@ -35,13 +40,18 @@ def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
     if isinstance(where, Store):
         if namespace is not None and namespace != where.namespace:
             raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
-        return lambda: _at_store(where)
+        return lambda: _at_store(where, stop)
     if is_client(where):
-        return gates_of(url_of(where), namespace)
+        return gates_of(url_of(where), namespace, stop=stop)
+    if stop and not (isinstance(where, str) and not where.startswith("file:")):
+        raise InvalidOption(
+            "on_store_loss='stop': only a lock in a store finds out that its store was emptied; a lock in files or on "
+            "several masters does not, and one of a scheduler has the scheduler's on_store_loss; leave it out"
+        )
     if callable(where):
         return where
     if isinstance(where, str) and where.strip():
-        at_url = partial(_at_url, where, namespace or "default")
+        at_url = partial(_at_url, where, namespace or "default", stop)
         at_url()  # connects to nothing yet, and says so if nothing answers to that URL
         return at_url
     if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
@@ -57,16 +67,16 @@ def gates_of(where: Where, namespace: str | None) -> Callable[[], Gate]:
     )
 
 
-def _at_url(url: str, namespace: str) -> Gate:
-    return _gate((url, namespace), lambda: _open(url, namespace))
+def _at_url(url: str, namespace: str, stop: bool) -> Gate:  # noqa: FBT001
+    return _gate((url, namespace, stop), lambda: _open(url, namespace, stop=stop))
 
 
-def _open(url: str, namespace: str) -> Gate:
+def _open(url: str, namespace: str, *, stop: bool) -> Gate:
     if url.startswith("file:"):
         from cronsensus.lock.in_files import FileGate
 
         return FileGate(url, namespace)
-    return StoreGate(open_store(url, namespace=namespace), SystemClock())
+    return StoreGate(open_store(url, namespace=namespace), SystemClock(), stop=stop)
 
 
 def _at_masters(urls: tuple[str, ...], namespace: str) -> Gate:
@@ -93,11 +103,11 @@ def _gate(key: Hashable, make: Callable[[], Gate]) -> Gate:
         return gate
 
 
-def _at_store(store: Store) -> Gate:
+def _at_store(store: Store, stop: bool) -> Gate:  # noqa: FBT001
     with _guard:
-        gate = _by_store.get(store)
+        gate = _by_store.get((store, stop))
         if gate is None:
-            gate = _by_store[store] = StoreGate(store, SystemClock())
+            gate = _by_store[store, stop] = StoreGate(store, SystemClock(), stop=stop)
         return gate
 
 

@@ -11,7 +11,7 @@ from cronsensus.model.job import unknown_option
 TTL_BOUNDS = (timedelta(seconds=1), timedelta(days=1))
 SHORTEST_UNRENEWED = timedelta(milliseconds=100)
 MOST_HOLDERS = 1000
-OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace"}
+OPTIONS = {"ttl", "limit", "renew", "blocking", "blocking_timeout", "namespace", "on_store_loss"}
 _ELSEWHERE = {
     "timeout": "ttl='30s', which is renewed while the lock is held",
     "sleep": "nothing: who waits is told, and does not poll",
@@ -62,6 +62,17 @@ def read_limit(limit: object) -> int:
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HOLDERS:
         raise InvalidOption(f"limit={limit!r}: a whole number from 1 to {MOST_HOLDERS}")
     return limit
+
+
+def read_stop(on_store_loss: object) -> bool:
+    """Return whether a lock is refused once its store was emptied.
+
+    Raises:
+        InvalidOption: an unknown choice.
+    """
+    if on_store_loss not in {"warn", "stop"}:
+        raise InvalidOption(f"on_store_loss={on_store_loss!r}: choose one of 'warn', 'stop'")
+    return on_store_loss == "stop"
 
 
 def read_timeout(timeout: Duration | None) -> float | None:

@@ -218,20 +218,32 @@ class Conductor:
         lease = self.lease
         if lease is not None:
             if not lease.lost:
+                self._know_store(lease)
                 return lease
             self.holding.lose_session(lease)
         self.watch.check(self._store)
-        if self.watch.halted:
-            raise StoreUnavailable("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
+        self._refuse_if_halted()
         lease = self._session.open()
-        if self._session.opened_at is not None:
-            self.watch.opened(self._store, lease.session, self._session.opened_at)
         self._claiming.begin()
         self.reconciling.begin()
         self._resting.end()
         self.tally.sessions += 1
         self._on_session(lease)
+        self._know_store(lease)
         return lease
+
+    def _know_store(self, lease: SessionLease) -> None:
+        """Have the watch know in which store the session is; asked again if it could not be told."""
+        if self.watch.session == lease.session or self._session.opened_at is None:
+            return
+        self.watch.opened(self._store, lease.session, self._session.opened_at)
+        if self.watch.halted:  # emptied between the look and the opening
+            self._session.close()
+        self._refuse_if_halted()
+
+    def _refuse_if_halted(self) -> None:
+        if self.watch.halted:
+            raise StoreUnavailable("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
 
     # --- time ------------------------------------------------------------------------------------------------------
 

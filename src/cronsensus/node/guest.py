@@ -3,7 +3,8 @@
 A lock is held by a session, so that it ends with its process. A process may hold locks without being a node; and a
 node's own session will not do, because it ends when the node drains, and its lease is as short as a takeover must be
 quick. So what a process holds by itself has a session of its own, one for each store. It is opened when it is first
-needed, kept by a thread with a connection of its own, and closed when nothing has needed it for a while.
+needed, kept by a thread with a connection of its own, and closed when nothing has needed it for a while. It also
+notices, as a node does, that the store was emptied; see ``loss``.
 
 ::
 
@@ -16,15 +17,16 @@ needed, kept by a thread with a connection of its own, and closed when nothing h
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import weakref
 from collections.abc import Callable, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError
+from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.model.ids import new_id
@@ -33,6 +35,7 @@ from cronsensus.node.evidence import own_start
 from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
 from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.node.leaving import within
+from cronsensus.node.loss import StoreWatch
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
 
@@ -41,6 +44,9 @@ _log = Logger("cronsensus.node")
 IDLE_FOR = 60.0
 """Seconds after which a session that nobody needs is closed."""
 LONGEST_WAIT = 3600.0
+KNOWS_AFTER = 1.0
+"""Seconds after which a guest asks which store it is in; who comes and goes at once is spared a connection for that."""
+ASK_AGAIN = 5.0
 LEAVE_WITHIN = 3.0
 """Seconds that closing waits for the store to take back what was held …"""
 JOIN = 1.0
@@ -70,6 +76,7 @@ class Guest:
         *,
         name: str,
         lease: timedelta = _SHORT_LEASE,
+        stop: bool = False,
         on_listed: Callable[[str, Collection[tuple[int, int]], Asked], None] = lambda *_: None,
     ) -> None:
         """Make a guest of ``store``, of which it opens siblings; nothing is opened yet.
@@ -79,6 +86,7 @@ class Guest:
             clock: for waits and trust.
             name: for people.
             lease: of the session while it holds runs; one that holds only locks, or nothing, has a long one.
+            stop: refuse all that comes once the store was emptied.
             on_listed: told, after each renewal, which runs the store believes the session to hold.
         """
         self._on_listed = on_listed
@@ -86,6 +94,7 @@ class Guest:
         self._given = store
         self._clock = clock
         self._name = name
+        self._stop = stop
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._wake = Event()
@@ -97,6 +106,9 @@ class Guest:
         self._needed_at = self._clock.monotonic()
         self._looks_at = float("inf")
         self._thread: threading.Thread | None = None
+        self._loss = StoreWatch(name, stop=stop, wake=self._wake.set, subject="process")
+        self._opened: tuple[float, datetime] | None = None
+        """When the session was opened, on this process's clock and on the store's."""
         _all.add(self)
 
     @property
@@ -115,8 +127,10 @@ class Guest:
         """Return the session, opened if there is none that can be trusted; it is not closed before ``go``.
 
         Raises:
+            StoreEmptied: the store was emptied, and this guest stops then.
             StoreError: the store cannot be used now; there is nothing to go from.
         """
+        self.refuse_if_emptied()
         with self._lock:
             self._present += 1
             lease = self._lease
@@ -156,6 +170,36 @@ class Guest:
         lease.lose()
         self._lose(lease, "its session was ended")
 
+    def doubt(self) -> None:
+        """Be told that the store does not know what it should: ask soon whether it knows the session."""
+        with self._lock:
+            keeper = self._keeper
+        if keeper is not None:
+            keeper.ask()
+        self._wake.set()
+
+    def trouble(self, error: StoreError) -> None:
+        """Be told why the store could not be used: what it lacks may tell that it was emptied."""
+        if self._loss.trouble(error):
+            with self._lock:
+                lease = self._lease
+            if lease is not None:
+                lease.lose()
+                self._lose(lease, "the store was emptied")
+
+    def refuse_if_emptied(self) -> None:
+        """Raise if the store was emptied, and this guest stops then.
+
+        Raises:
+            StoreEmptied: so it is.
+        """
+        if self._loss.halted:
+            raise StoreEmptied(
+                "the store was emptied, or is another one than the one that this process knew, and "
+                "on_store_loss='stop': this process takes no lock and begins no guarded call more. When the data is "
+                "back, or is to begin anew, restart it"
+            )
+
     def close(self) -> None:
         """Close the session, and with it free all that it holds. Idempotent."""
         with self._lock:
@@ -192,8 +236,17 @@ class Guest:
             spec = self._spec()
             lease = SessionLease(spec.id, self._clock)
             asked = lease.ask()
-            store.open_session(spec, lease=IDLE_LEASE)
-            lease.confirm(asked, IDLE_LEASE)
+            try:
+                opened_at = store.open_session(spec, lease=IDLE_LEASE)
+                lease.confirm(asked, IDLE_LEASE)
+                if self._stop:
+                    self._know(store, spec.id, opened_at)
+            except StoreError as error:
+                self.trouble(error)
+                self.refuse_if_emptied()
+                raise
+            self.refuse_if_emptied()
+            self._opened = self._clock.monotonic(), opened_at
             with self._lock:
                 old, self._lease = self._lease, lease
                 if self._keeper is None:
@@ -204,12 +257,14 @@ class Guest:
                         holds=lambda: False,
                         on_renewal=self._on_renewal,
                         on_trust_lost=self._on_trust_lost,
+                        on_trouble=self.trouble,
                     )
                 self._keeper.keep(lease)
                 if self._thread is None:
                     self._looks_at = float("inf")
                     self._thread = threading.Thread(target=self._turn, name="cronsensus-guest", daemon=True)
                     self._thread.start()
+            self._wake.set()
             if old is not None:
                 self._lose(old, "its session could not be renewed in time")
             return lease
@@ -244,7 +299,20 @@ class Guest:
             else:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
+    def _know(self, store: Store, session: str, opened_at: datetime) -> None:
+        """Ask which store a session was opened in; leave one that is to be left alone.
+
+        Raises:
+            StoreError: it cannot be asked.
+        """
+        self._loss.opened(store, session, opened_at)
+        if self._loss.halted:
+            with contextlib.suppress(StoreError):
+                store.close_session(session)
+                self._loss.tell(store)
+
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+        self._loss.renewed(lease.session, renewal)
         if not renewal.alive:
             self._lose(lease, "its session was ended")
         elif renewal.held is not None:
@@ -287,8 +355,27 @@ class Guest:
         waits = [LONGEST_WAIT if kept else IDLE_FOR]
         # Locks first: a session's lease is the longer one.
         waits += [one.step(handles[1]) for one in kept]
-        waits.append(keeper.step())
+        waits += [keeper.step(), self._look_at_store(handles[1])]
         return max(SOONEST, min(waits))
+
+    def _look_at_store(self, store: Store) -> float:
+        """Learn which store it is, and write down what was found; return the seconds until that is due."""
+        with self._lock:
+            lease, opened = self._lease, self._opened
+        try:
+            if self._loss.has_news:
+                self._loss.tell(store)
+            if lease is None or opened is None or lease.lost or self._loss.session == lease.session:
+                return LONGEST_WAIT
+            left = opened[0] + KNOWS_AFTER - self._clock.monotonic()
+            if left > 0:
+                return left
+            self._know(store, lease.session, opened[1])
+        except StoreError as error:
+            self.trouble(error)
+            _log.debug("which store this is could not be asked yet: %s", error)
+            return ASK_AGAIN
+        return SOONEST if self._loss.has_news else LONGEST_WAIT
 
     def _ends(self) -> bool:
         """Whether the thread is to end; it is, with the session, when nobody has needed it for a while."""

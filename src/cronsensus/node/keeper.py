@@ -52,6 +52,7 @@ class Keeper:
         holds: Callable[[], bool],
         on_renewal: Callable[[SessionLease, Renewal, Asked], None],
         on_trust_lost: Callable[[SessionLease], None],
+        on_trouble: Callable[[StoreError], object] = lambda _: None,
         wake: Event | None = None,
     ) -> None:
         self._store = store
@@ -60,6 +61,7 @@ class Keeper:
         self._holds = holds
         self._on_renewal = on_renewal
         self._on_trust_lost = on_trust_lost
+        self._on_trouble = on_trouble
         self._wake = wake or Event()
         self._hinted = self._asked_for = False
         self._stopped = Event()
@@ -111,8 +113,9 @@ class Keeper:
         self._hinted, self._asked_for, self._looked_at = False, False, asked.at
         try:
             renewal = self._store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
-        except StoreError:
+        except StoreError as error:
             self._hinted = True
+            self._on_trouble(error)
             if not lease.trusted and self._told is not lease:
                 self._told = lease
                 self._on_trust_lost(lease)

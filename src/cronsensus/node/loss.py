@@ -1,8 +1,9 @@
 """Has the store lost something: its last moment, or everything? Floor 4.
 
 A failover to a standby that lags, a restart from a snapshot or a restored backup takes a store back to an earlier
-moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody tells a node. The signs cost
-nothing: they come with what a node asks anyway.
+moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody tells a node, nor a
+process that only holds locks or guards functions (``guest``). The signs cost next to nothing: they come with what is
+asked anyway.
 
 ==================================================== ==================================================================
 a renewal counts fewer renewals than this node did   the store lost a moment, after the last one that it still counts
@@ -22,6 +23,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Literal
 
 from cronsensus.errors import SchemaMismatch, StoreError
 from cronsensus.instants import format_instant
@@ -43,22 +45,55 @@ GIVEN_UP = timedelta(seconds=1)
 """For how long a session that was given up may still be alive in the store once another one is opened."""
 ONE_LOSS = timedelta(seconds=30)
 """Signs that are noticed within this are taken for those of one loss."""
+_OF_A_NODE = "its ledger, its queue and the jobs that were added at run time"
+_OF_A_PROCESS = "its locks, and with what it knew of guarded calls: one that was made may be made again"
+_CONSEQUENCES = {
+    ("node", False): (
+        _OF_A_NODE,
+        "The jobs declared in code begin anew in it; on_store_loss='stop' would have stopped this node",
+    ),
+    ("node", True): (
+        _OF_A_NODE,
+        "This node does nothing more (on_store_loss='stop'); when the data is back, or is to begin anew, restart it",
+    ),
+    ("process", False): (
+        _OF_A_PROCESS,
+        "Locks and guarded calls begin anew in it; on_store_loss='stop' would have refused them",
+    ),
+    ("process", True): (
+        _OF_A_PROCESS,
+        "This process does nothing more in it (on_store_loss='stop'); when the data is back or begins anew, restart it",
+    ),
+}
+"""What is gone, and what follows, for what knew it, and for whether that stops."""
 
 
 class StoreWatch:
-    """Looks for the signs. ``renewed`` may be called from any thread; the rest belongs to the node's rounds."""
+    """Looks for the signs. ``renewed`` may be called from any thread; the rest belongs to the node's rounds.
 
-    def __init__(self, name: str, *, stop: bool, wake: Callable[[], None] = lambda: None) -> None:
+    A guest calls ``opened``, ``renewed``, ``trouble`` and ``tell``, from any thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        stop: bool,
+        wake: Callable[[], None] = lambda: None,
+        subject: Literal["node", "process"] = "node",
+    ) -> None:
         """Begin to watch.
 
         Args:
             name: the node's, for the trail.
-            stop: whether the node does nothing more on a store that was emptied.
+            stop: whether it does nothing more on a store that was emptied.
             wake: has the node turn a round.
+            subject: what it is for people; a guest is a process.
         """
         self._name = name
         self._stop = stop
         self._wake = wake
+        self._subject = subject
         self._lock = threading.Lock()
         self._identity: Identity | None = None
         self._session = ""
@@ -72,8 +107,18 @@ class StoreWatch:
 
     @property
     def halted(self) -> bool:
-        """Whether the node must not do anything more: the store was emptied, and ``on_store_loss`` is ``"stop"``."""
+        """Whether nothing more must be done: the store was emptied, and ``on_store_loss`` is ``"stop"``. For good."""
         return self._stop and self._emptied
+
+    @property
+    def session(self) -> str:
+        """The session of which the store is known."""
+        return self._session
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was found that ``tell`` is to write."""
+        return bool(self._to_tell)
 
     # --- signs --------------------------------------------------------------------------------------------------------
 
@@ -86,11 +131,16 @@ class StoreWatch:
             self.renewed(session, store.renew(session, lease=GIVEN_UP))
 
     def opened(self, store: Store, session: str, now: datetime) -> None:
-        """Remember in which store a session was opened."""
+        """Remember in which store a session was opened; it may be another one than that of the session before."""
         identity = store.identity()
         with self._lock:
+            known = self._identity
+        if known is not None and (identity is None or identity.id != known.id):
+            self._found_empty(now)
+        with self._lock:
             self._identity = identity
-            self._emptied = False
+            # One that stops remains stopped, whatever is opened on another thread meanwhile.
+            self._emptied = self._emptied and self._stop
             self._session = session
             self._beats = OrderedDict({0: now})
 
@@ -108,7 +158,7 @@ class StoreWatch:
                 pass
             elif renewal.beats - renewal.alive < last:
                 counted = renewal.beats - renewal.alive
-                why = f"of {last} renewals of this node's session the store remembers {counted}"
+                why = f"of {last} renewals of this {self._subject}'s session the store remembers {counted}"
                 # None: not even the opening of the session, perhaps.
                 earlier = [beat for beat in self._beats if 0 < beat <= counted] or [min(self._beats)]
                 since = self._beats[earlier[-1]] - (timedelta(0) if counted else BEFORE)
@@ -168,12 +218,16 @@ class StoreWatch:
             since = max((beat for beat in self._beats.values() if beat <= at), default=at)
         self._found_lost(since, until, why)
 
-    def trouble(self, error: StoreError) -> None:
-        """Take in why the store cannot be used: tables that are gone were there when this node began."""
+    def trouble(self, error: StoreError) -> bool:
+        """Take in why the store cannot be used: tables that are gone were there when this node began.
+
+        Returns whether this is how it was found out that the store was emptied.
+        """
         with self._lock:
             new = isinstance(error, SchemaMismatch) and self._identity is not None and not self._emptied
         if new:
             self._found_empty(None)
+        return new
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
@@ -216,18 +270,11 @@ class StoreWatch:
             since = next(reversed(self._beats.values()), None)
             until = now or since
             if until is not None:
-                self._to_tell.append(
-                    Loss(since, until, emptied=True, why="the store is another one than the one that this node knew")
-                )
+                why = f"the store is another one than the one that this {self._subject} knew"
+                self._to_tell.append(Loss(since, until, emptied=True, why=why))
             self._watermarks.clear()
-        follows = (
-            "This node does nothing more (on_store_loss='stop'); when the data is back, or is to begin anew, restart it"
-            if self._stop
-            else "The jobs declared in code begin anew in it; on_store_loss='stop' would have stopped this node"
-        )
         _log.aside.critical(
-            "the store was emptied, or is another one: the one that this node knew (%s) is gone, with its ledger, its "
-            "queue and the jobs that were added at run time. %s",
-            "unknown" if identity is None else identity.id, follows,
+            "the store was emptied, or is another one: the one that this %s knew (%s) is gone, with %s. %s",
+            self._subject, "unknown" if identity is None else identity.id, *_CONSEQUENCES[self._subject, self._stop],
         )  # fmt: skip
         self._wake()

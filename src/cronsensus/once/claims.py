@@ -21,7 +21,15 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from cronsensus.clock import Clock
-from cronsensus.errors import ConfigurationError, LeaseLost, OccurrenceTooOld, PayloadMismatch, StoreBusy, StoreError
+from cronsensus.errors import (
+    ConfigurationError,
+    LeaseLost,
+    OccurrenceTooOld,
+    PayloadMismatch,
+    StoreBusy,
+    StoreError,
+    UnknownJob,
+)
 from cronsensus.interrupts import Event
 from cronsensus.lock.watching import Watch
 from cronsensus.logger import Logger
@@ -67,6 +75,7 @@ class Claims:
         release: Callable[[], str],
         lease: timedelta,
         fast_evidence: bool,
+        stop: bool = False,
     ) -> None:
         """Hold claims in ``store``, which is ready, and stays the caller's to close.
 
@@ -77,6 +86,7 @@ class Claims:
             release: under which implicit jobs are defined.
             lease: how long a process without a sign of life keeps what it runs.
             fast_evidence: take a process of this host for dead as soon as it is gone.
+            stop: refuse every call once the store was emptied.
         """
         self.clock = clock
         self.name = name
@@ -84,7 +94,7 @@ class Claims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self._forgotten = Forgotten(clock, lambda: self.store, self._keys)
-        self._guest = Guest(store, clock, name=name, lease=lease, on_listed=self._forgotten.listed)
+        self._guest = Guest(store, clock, name=name, lease=lease, stop=stop, on_listed=self._forgotten.listed)
         self._watch = Watch(clock)
         self.waiters = Waiters(clock, lambda: self._guest.store)
         self._lock = threading.Lock()
@@ -143,6 +153,7 @@ class Claims:
         raise AssertionError
 
     def _take(self, wanted: Wanted, ticket: Ticket) -> Held | Occurrence | None:
+        self._guest.refuse_if_emptied()
         self._define(wanted.spec)
         former = self._former(wanted)
         if former is not None:
@@ -152,6 +163,11 @@ class Claims:
                 held = self._try(wanted, ticket)
             except OccurrenceTooOld:
                 return None
+            except UnknownJob:
+                # The store forgot it, with all that was recorded of it.
+                self._defined.pop(wanted.spec.name, None)
+                self._define(wanted.spec)
+                continue
             if held is not None:
                 return self._of_this_payload(held, wanted)
             seen = self.look(wanted)
@@ -294,8 +310,9 @@ class Claims:
         except LeaseLost:
             self._guest.mistrust(session)
             raise
-        except StoreError:
+        except StoreError as error:
             session.shorten(asked, self._lease)
+            self._guest.trouble(error)
             raise
         if claim is None:
             return None
