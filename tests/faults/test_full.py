@@ -67,8 +67,7 @@ def test_no_connection_is_to_be_had(kind: Kind, narrow: Server, make_cluster):
             until_all_work(cluster)
         settle_and_judge(cluster)
 
-    for fault in faults:
-        stopped_for(cluster, fault)
+    stopped_for(cluster, faults)
     for node in NAMES:
         said_once(cluster, node)
 

@@ -39,8 +39,7 @@ def test_a_node_that_stands_still_and_one_that_is_cut_off(server, make_cluster):
         sessions = cluster.store.sessions(ended=True, limit=1000)
         verdict = settle_and_judge(cluster)
 
-    for fault in faults:
-        stopped_for(cluster, fault, "c")
+    stopped_for(cluster, faults, "c")
     assert verdict.report.takeovers >= 2
     assert "refused the end" in verdict.logs, "the fault did not bite: nobody came too late"
     for node in ("a", "c"):

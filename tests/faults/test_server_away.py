@@ -43,6 +43,5 @@ def test_a_server_that_is_killed_and_one_that_stands_still(server, make_cluster)
 
     verdict = settle_and_judge(cluster)
     assert cluster.orders == 60 * number
-    for fault in faults:
-        stopped_for(cluster, fault)
+    stopped_for(cluster, faults)
     assert "the lease could not be renewed in time: stopping what runs" in verdict.logs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.cluster import Cluster, Verdict
@@ -81,13 +81,17 @@ def until_all_work(cluster: Cluster) -> None:
     cluster.until(all_work, "all nodes work")
 
 
-def stopped_for(cluster: Cluster, one: Fault, nodes: Collection[str] = NAMES) -> None:
+def stopped_for(cluster: Cluster, faults: Sequence[Fault], nodes: Collection[str] = NAMES) -> None:
     """Fail if a run began while the store was away, or one went on for longer than the lease could be trusted."""
-    during = [line for line in cluster.lines if one.begun + REACTION < line.at < one.ended and line.node in nodes]
-    assert [line for line in during if line.event == "start"] == []
-    stopped = [line for line in during if line.event == "broken" and line.job == "pulse"]
-    assert stopped, "the fault did not bite: nobody lost the trust in a lease"
-    assert max(line.at for line in stopped) < one.begun + LEASE + REACTION
+    bit = 0
+    for one in faults:
+        during = [line for line in cluster.lines if one.begun + REACTION < line.at < one.ended and line.node in nodes]
+        assert [line for line in during if line.event == "start"] == []
+        stopped = [line.at for line in during if line.event == "broken" and line.job == "pulse"]
+        assert max(stopped, default=0.0) < one.begun + LEASE + REACTION
+        bit += bool(stopped)
+    # Of many faults, one may come in the moment in which all runs end by themselves.
+    assert bit >= 0.9 * len(faults), f"{len(faults) - bit} faults did not bite: no node lost the trust in a lease"
 
 
 def said_once(cluster: Cluster, node: str) -> None:
