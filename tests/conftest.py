@@ -6,6 +6,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from cronsensus import logger
+
 pytest_plugins = ["tests.servers.fixtures"]
 # Their assertions tell what differed, as those of tests do.
 pytest.register_assert_rewrite("tests.chaos.cluster", "tests.faults.watching")
@@ -22,6 +24,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "d
 for name in [name for name in os.environ if name.startswith("CRONSENSUS_")]:
     if not name.startswith("CRONSENSUS_TEST_"):
         del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def _aside_is_written() -> Generator[None]:
+    """Let no line that a thread of the log still has to write reach the ``caplog`` of the next test."""
+    yield
+    logger.flush(5.0)
 
 
 def is_missing_service(report: pytest.TestReport | pytest.CollectReport) -> bool:
