@@ -92,6 +92,32 @@ def test_a_start_is_told_in_the_kernels_own_ticks_which_no_clock_changes():
     assert started_at(os.getpid()) == int(told)
 
 
+_MAIN_THREAD_ENDS = """
+import ctypes, sys, threading
+threading.Thread(target=lambda: print("works", flush=True) or sys.stdin.read()).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how it looks in Linux's /proc")
+def test_a_zombie_is_not_gone_while_a_thread_of_it_is_there():
+    command = [sys.executable, "-c", _MAIN_THREAD_ENDS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        began = started_at(process.pid)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"works\n"
+        stat = Path(f"/proc/{process.pid}/stat")
+        deadline = time.monotonic() + 60
+        while ") Z " not in stat.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert started_at(process.pid) == began
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert ") Z " in stat.read_text()
+        assert started_at(process.pid) is None
+
+
 def test_where_there_is_no_proc_a_zombie_is_gone_too(ended, monkeypatch):
     monkeypatch.setattr(evidence, "_LINUX", False)
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

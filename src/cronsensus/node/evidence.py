@@ -25,16 +25,20 @@ _LINUX = sys.platform == "linux"
 
 
 def started_at(pid: int) -> int | None:
-    """Return when process ``pid`` started, in the host's own units; ``None`` when it is gone or a zombie.
+    """Return when process ``pid`` started, in the host's own units; ``None`` when it and all its threads are gone.
+
+    A killed process is a zombie as soon as its main thread is gone. Others may still be in the kernel then, where a
+    write can end that was begun, and what the process had open is closed, and its file locks are freed, by the last.
 
     Raises:
         PermissionError: it is another user's, and this host hides those (``hidepid``, systemd's ``ProtectProc``).
     """
     try:
         if _LINUX:
-            # Field 22; the name in field 2 may hold spaces and brackets, so count from the last closing one.
+            # Fields 3 (state), 20 (threads) and 22; the name in field 2 may hold spaces and brackets, so count from the
+            # last closing one.
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            return None if fields[0] in "ZX" else int(fields[19])
+            return None if fields[0] in "ZX" and int(fields[17]) <= 1 else int(fields[19])
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else int(process.create_time())
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
