@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cronsensus.clock import Clock
+from cronsensus.clock import Clock, ManualClock
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.testing.conformance.scene import START
 from tests.scratch import in_memory
 
 PREAMBLE = """
@@ -78,6 +79,11 @@ def place() -> Iterator[Path]:
 @pytest.fixture
 def url(place: Path) -> str:
     return f"sqlite:///{place / 'jobs.db'}"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
 
 
 @pytest.fixture

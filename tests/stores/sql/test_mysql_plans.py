@@ -143,11 +143,6 @@ def filled(mysql_server_url: str, *, good: bool) -> Iterator[str]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(START)
-
-
-@pytest.fixture
 def store(big: str, clock: ManualClock) -> Iterator[MysqlStore]:
     made = MysqlStore(big, clock=clock)
     with made._writing() as tx:  # what the test before has left

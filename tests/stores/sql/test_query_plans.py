@@ -129,11 +129,6 @@ def big(tmp_path_factory) -> str:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(START)
-
-
-@pytest.fixture
 def store(big: str, clock: ManualClock, open_sqlite, place) -> SqliteStore:
     """A handle on a copy of the big file."""
     source, copy = sqlite3.connect(big), sqlite3.connect(place / "jobs.db")
