@@ -29,17 +29,17 @@ RAW_BATCHES = (10, 50, 200)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to have ours work off a queue. ``concurrency=None``: its default."""
+    """A way to have ours work off a queue. ``defaults``: with no option set, so with a line logged for each run."""
 
     name: str
     job: str
-    concurrency: int | None = CONCURRENCY
+    defaults: bool = False
 
 
 OURS = (
     Way(f"cronsensus, async jobs, {CONCURRENCY} at a time", "noop"),
     Way("cronsensus, the same on threads", "plain"),
-    Way("cronsensus, on threads, no option set", "plain", None),
+    Way("cronsensus, on threads, no option set", "plain", defaults=True),
 )
 PROBE = 3_000
 """So many jobs tell how fast one is, roughly."""
@@ -112,7 +112,8 @@ def _once(places: Places, jobs: int, way: Way) -> Drained:
             nodes.store.enqueue([Item(job=way.job, args=(number,)) for number in range(start, min(jobs, start + 5000))])
         before = places.round_trips()
         for _ in range(WORKERS):
-            nodes.start({"RAN": str(nodes.folder)}, concurrency=way.concurrency)
+            level = {"CRONSENSUS_LOG_LEVEL": "info"} if way.defaults else {}
+            nodes.start({"RAN": str(nodes.folder), **level}, concurrency=None if way.defaults else CONCURRENCY)
 
         def recorded() -> bool:
             counts = nodes.store.counts(limit=1)

@@ -16,6 +16,7 @@ from bench.places import Places
 from cronsensus.stores import Store, open_store
 
 APPS = Path(__file__).parent / "apps"
+QUIET = {"CRONSENSUS_LOG_LEVEL": "warning"}
 
 
 class Cluster:
@@ -34,9 +35,10 @@ class Cluster:
         self.store.migrate()
 
     def environment(self, more: dict[str, str]) -> dict[str, str]:
-        """Return the environment of a node."""
+        """Return the environment of a node, which logs no line for each run, as peers are told not to."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONSENSUS_")}
-        return {**kept, "CRONSENSUS_URL": self.way, "EVIDENCE": str(self.evidence), "PYTHONPATH": str(APPS), **more}
+        own = {"CRONSENSUS_URL": self.way, "EVIDENCE": str(self.evidence), "PYTHONPATH": str(APPS)}
+        return {**kept, **own, **QUIET, **more}
 
     def start(
         self, environment: dict[str, str] | None = None, *, concurrency: int | None = 20

@@ -57,6 +57,19 @@ def test_a_handler_that_logs_where_it_is_called_from_ends(log, monkeypatch, caps
     assert "RecursionError" in capsys.readouterr().err
 
 
+def test_a_record_names_the_line_that_logged(log):
+    seen = []
+    add(log, seen.append)
+    log.info("not enabled")
+    log.warning("beside")
+    log.aside.error("aside")
+    flush(20)
+    assert [(record.filename, record.funcName) for record in seen] == [
+        ("test_logger.py", "test_a_record_names_the_line_that_logged")
+    ] * 2
+    assert seen[1].lineno == seen[0].lineno + 1
+
+
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_what_ends_programs_passes_on_the_main_thread_only(log, error, monkeypatch, capsys):
     monkeypatch.setattr(module, "_complaints", 0)

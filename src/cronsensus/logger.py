@@ -96,16 +96,17 @@ class Logger:
         try:
             if not self._logger.isEnabledFor(level):
                 return
-            if self._write is None:
-                self._logger.log(level, message, *args, extra=extra, exc_info=exc_info, stacklevel=3)
-                return
             known = sys.exc_info() if exc_info is True else exc_info
-            caller = sys._getframe(2)  # noqa: SLF001 - who logs, before another thread writes it
+            # Not Logger.log, which looks through the stack for the caller: two calls up, and a node logs each run.
+            caller = sys._getframe(2)  # noqa: SLF001
             record = self._logger.makeRecord(
                 self._logger.name, level, caller.f_code.co_filename, caller.f_lineno, message, args,
                 _as_tuple(known), caller.f_code.co_name, extra,
             )  # fmt: skip
-            self._write(lambda: self._hand_over(record))
+            if self._write is None:
+                self._logger.handle(record)
+            else:
+                self._write(lambda: self._hand_over(record))
         except Exception as error:  # noqa: BLE001 - told on standard error
             complain(self._logger.name, level, message, args, error)
         except BaseException as error:

@@ -33,7 +33,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, with its traceback below."""
-        at = f"{from_micros(int(record.created * 1e6)):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
+        at = from_micros(int(record.created * 1e6)).isoformat(" ", "milliseconds").replace("+00:00", "Z")
         run = current_run()
         where = f" [{clean(run.job)} {run.id} #{run.attempt}]" if run is not None else ""
         text = f"{at} {record.levelname:<7} {record.name}{where}: {clean(record.getMessage(), lines=True)}"

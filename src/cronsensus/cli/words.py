@@ -14,6 +14,8 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 def clean(text: str, *, lines: bool = False) -> str:
     """Return ``text`` with control, direction and half characters written as escapes; ``lines`` keeps newlines."""
+    if text.isascii() and text.isprintable():  # nearly every line of a log
+        return text
     if lines:
         return "\n".join(clean(line.replace("\t", "    ")) for line in text.replace("\r\n", "\n").split("\n"))
     return _UNSAFE.sub(_escape, text)
