@@ -126,7 +126,7 @@ def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
             tx.change(_LEAVE, space=tx.namespace, lock=wanted.name, at=0)
         return None
     place = next(place for place in range(wanted.limit) if place not in held)
-    if place in rows or (place == 0 and first) or _insert(tx, wanted, place):
+    if first or place in rows or _insert(tx, wanted, place):  # where place 0 is new, it is this caller's, and the first
         return _grant(tx, wanted, place)
     return None
 
