@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Connection, Table, create_engine, insert, select
+from sqlalchemy import Connection, CursorResult, Table, create_engine, insert, select
 from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 
@@ -270,15 +270,30 @@ def database() -> Iterator[Connection]:
     engine.dispose()
 
 
+def ran(database: Connection, statement: Executable, rows: list[tuple[Table, Row]], more: Row) -> CursorResult[Any]:
+    """Run a statement where there are only these rows."""
+    for table, one in rows:
+        database.execute(insert(table), one)
+    bound = statement.compile().binds  # type: ignore[attr-defined]
+    asked = {name: {**ASKED, **more}.get(name, 0) for name, one in bound.items() if one.required}
+    found = database.execute(statement, asked)
+    assert isinstance(found, CursorResult)
+    return found
+
+
 def touched(database: Connection, case: Case, row: Row) -> int:
     """Return how many rows a statement finds, or changes, where there is this one."""
-    for table, one in (*case.beside, (case.table, row)):
-        database.execute(insert(table), one)
-    bound = case.statement.compile().binds  # type: ignore[attr-defined]
-    asked = {name: {**ASKED, **case.asked}.get(name, 0) for name, one in bound.items() if one.required}
     try:
-        found = database.execute(case.statement, asked)
+        found = ran(database, case.statement, [*case.beside, (case.table, row)], case.asked)
         return len(found.all()) if found.returns_rows else found.rowcount
+    finally:
+        database.rollback()
+
+
+def answered(database: Connection, statement: Executable, *rows: tuple[Table, Row], **more: Any) -> Row:
+    """Return the one row that a query answers with, where there are only these."""
+    try:
+        return dict(ran(database, statement, list(rows), more).mappings().one())
     finally:
         database.rollback()
 
@@ -297,3 +312,53 @@ def test_a_statement_finds_what_it_is_for_and_nothing_that_differs_in_one_thing(
 def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> None:
     text = str(case.statement.compile(dialect=postgresql()))  # type: ignore[attr-defined]
     assert text.replace("\n", " ").rpartition(" FOR ")[2] == str(case.locks).removeprefix("FOR ")
+
+
+# --- what a query says of what it finds -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("differs", [{"job_id": 6}, {"serial": 0}, {"finished_at": 1}], ids=str)
+def test_whose_turn_it_is_in_a_job_is_told_by_its_own_occurrences_that_overlap_rules(
+    differs: Row, database: Connection
+) -> None:
+    def line(*rows: Row) -> tuple[Any, Any]:
+        found = answered(database, choosing._JOBS, (_j, JOB), *((_o, row) for row in rows), ids=[5])
+        return found["head"], found["busy"]
+
+    other = {"id": 2, "key": "other"}
+    assert line() == (None, None)
+    assert line(PENDING, {**PENDING, **other}) == (1, None)
+    assert line(RUNNING) == (None, 1)
+    assert line({**RUNNING, **other}, PENDING) == (1, 1)
+    for row in (PENDING, RUNNING):
+        assert line({**row, **differs}) == (None, None)
+
+
+def test_what_runs_is_counted_with_whether_its_own_session_lives(database: Connection) -> None:
+    def alive(differs: Row) -> bool | None:
+        session = (_s, {**SESSION, **differs})
+        found = answered(database, choosing._RUNNING_NOW, (_o, RUNNING), session, ids=[5])
+        assert (found["session"], found["runs"]) == ("s1", 1)
+        return None if found["alive"] is None else bool(found["alive"])
+
+    assert alive({}) is True
+    assert [alive(differs) for differs in NOT_ALIVE] == [False] * len(NOT_ALIVE)
+    assert [alive(differs) for differs in NOT_MINE] == [None] * len(NOT_MINE)
+
+
+def test_a_look_at_a_lock_counts_who_holds_it_and_by_which_limit_and_asks_for_the_session(
+    database: Connection,
+) -> None:
+    def look(*rows: tuple[Table, Row]) -> tuple[int, int | None, bool]:
+        found = answered(database, locks._LOOK, *rows)
+        return found["held"], found["most"], bool(found["alive"])
+
+    free = {**LOCK, "session": None, "most": 2}
+    other = {"place": 1, "most": 1}
+    assert look() == (0, None, False)
+    assert look((_l, free), (_l, {**free, "place": 1, "most": 3})) == (2, 2, False)
+    for differs in (*NOT_THE_LOCK, *RUN_OUT):
+        assert look((_l, free), (_l, {**free, **other, **differs})) == (1, 2, False)
+    assert look((_s, SESSION)) == (0, None, True)
+    for differs in (*NOT_MINE, *NOT_ALIVE):
+        assert look((_s, {**SESSION, **differs})) == (0, None, False)

@@ -37,7 +37,13 @@ BUDGET = {
     "claim one": 6,  # session and priorities, due entries, their jobs, tokens, start, lease
     "claim a hundred": 6,
     "claim of a limited job": 8,  # how many of it run
+    "claim, all due later": 1,
+    "claim as much as one priority has": 6,  # and nothing is asked about the lower ones
+    "claim behind a full job": 10,  # its runs and locks, and a second page, which leaves it out, however long its line
     "claim behind a long line": 8,  # a second page, which leaves the line out, however long it is, and its jobs
+    "acquire a key": 8,  # session, job, what expired; insert, read what stands there; token, start, lease
+    "acquire a time": 10,  # who kept the job's time then; the watermark
+    "acquire a time again": 9,  # the watermark was moved
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
@@ -52,6 +58,7 @@ BUDGET = {
     "enqueue a hundred": 3,
     "lock": 6,  # how many hold it and the smallest limit; the places; insert; the places again; the token; take
     "lock that is held": 1,
+    "lock beside one that a session holds": 5,  # the look; the places; insert; the token; take
     "lock that is overdue": 4,  # the look; the places; the token; take
     "extend": 1,
     "unlock": 1,
@@ -159,6 +166,36 @@ def test_claiming(store, counter):
         assert len(store.claim("s1", 1, {"f"}, lease=LEASE)) == 1
 
 
+def test_claiming_asks_about_no_more_priorities_than_it_has_to(store, counter, clock):
+    store.enqueue([Item(job="queue", delay=LEASE / 2)])
+    with counter.within("claim, all due later"):
+        assert store.claim("s1", 1, {"f"}, lease=LEASE) == []
+    store.enqueue([Item(job="queue"), Item(job="queue", priority=1), Item(job="queue", priority=2)])
+    store.claim("s1", 1, {"f"}, lease=LEASE)
+    with counter.within("claim as much as one priority has"):
+        assert len(store.claim("s1", 1, {"f"}, lease=LEASE)) == 1
+
+
+def test_a_long_queue_of_a_full_job_costs_what_comes_after_it_one_page(store, counter):
+    store.enqueue([Item(job="limited"), Item(job="queue")])
+    claims = store.claim("s1", 2, {"f"}, lease=LEASE)
+    store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+    store.enqueue([*(Item(job="limited") for _ in range(200)), Item(job="queue")])
+    with counter.within("claim behind a full job"):
+        assert [one.job for one in store.claim("s1", 3, {"f"}, lease=LEASE)] == ["limited", "limited", "queue"]
+
+
+def test_acquiring(store, counter):
+    store.acquire("s1", "queue", key="first", lease=LEASE)
+    with counter.within("acquire a key"):
+        assert store.acquire("s1", "queue", key="key", lease=LEASE)
+    with counter.within("acquire a time"):
+        claim = store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+    assert store.release([claim]) == [True]
+    with counter.within("acquire a time again"):
+        assert store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
+
+
 def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counter, clock):
     line = JobSpec(
         name="line",
@@ -210,6 +247,9 @@ def test_sessions_and_locks(store, counter, clock):
         grant = store.lock("name", "me", ttl=LEASE)
     with counter.within("lock that is held"):
         assert store.lock("name", "you", ttl=LEASE) is None
+    assert store.lock("for two", "me", ttl=LEASE, session="s1", limit=2)
+    with counter.within("lock beside one that a session holds"):
+        assert store.lock("for two", "you", ttl=LEASE, limit=2)
     with counter.within("extend"):
         assert store.extend(grant, ttl=LEASE)
     with counter.within("unlock"):

@@ -6,11 +6,12 @@ is sent that waits for it on a server. ``test_standing_still.py`` has real waits
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import ManualClock
@@ -21,6 +22,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql import choosing, claiming, finishing, firing, locks, sessions
+from cronsensus.stores.sql.schema import locks as lock_rows
 from cronsensus.stores.sql.schema import sessions as session_rows
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
@@ -165,9 +167,39 @@ def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
         release="r1",
     )
     store.enqueue([Item(job="first"), Item(job="second")])
-    with when_sent(monkeypatch, "rows", choosing._MORE_LIMITED_LOCKED, lambda *_: []):
+    with when_sent(monkeypatch, "rows", choosing._MORE_LIMITED_LOCKED, lambda *_: []) as sent:
         assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["first"]
+    locked = [one for one in sent if one in (choosing._LIMITED_LOCKED, choosing._MORE_LIMITED_LOCKED)]
+    assert locked == [choosing._LIMITED_LOCKED, choosing._MORE_LIMITED_LOCKED]
     assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["second"]
+
+
+# --- a lock that another took since the look --------------------------------------------------------------------------
+
+
+def places(store: SqliteStore) -> list[int]:
+    with store._reading() as tx:
+        return [row.place for row in tx.connection.execute(select(lock_rows.c.place).order_by(lock_rows.c.place))]
+
+
+def test_a_lock_that_became_full_since_the_look_is_not_taken(store: SqliteStore) -> None:
+    wanted = locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=2)
+    assert store.lock("lock", "me", ttl=HOUR, limit=2)
+    with store._writing() as tx:
+        assert locks.lock(tx, wanted) is not None
+        assert locks.lock(tx, wanted) is None
+        assert locks.lock(tx, replace(wanted, limit=3)) is None
+    assert places(store) == [0, 1]
+
+
+def test_who_finds_a_lock_full_leaves_no_place_behind(store: SqliteStore) -> None:
+    first, second = (store.lock("lock", "me", ttl=HOUR, limit=2) for _ in range(2))
+    assert first
+    assert second
+    assert store.unlock(first)
+    with store._writing() as tx:
+        assert locks.lock(tx, locks.Wanted(name="lock", holder="you", ttl=HOUR, session=None, limit=1)) is None
+    assert places(store) == [1]
 
 
 # --- a write that finds fewer rows than were locked -------------------------------------------------------------------

@@ -59,6 +59,7 @@ class Sessions(Scene):
         claim = self.holding()
         self.clock.advance(9)
         assert self.store.now() == self.store.open_session(a_session("s1"), lease=LEASE)
+        assert LEASE == self.shown().expires_in
         self.clock.advance(9)
         assert ["s1"] == [view.id for view in self.store.sessions(ended=True)]
         assert (START, 1) == (self.shown().started_at, self.shown().holds)

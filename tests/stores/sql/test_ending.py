@@ -1,0 +1,100 @@
+"""Ending runs: what one step answers that names a run twice, or a run that is not its own."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Item, Outcome, Settled
+from cronsensus.model.states import State
+from cronsensus.stores.sql import completing, finishing
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.testing.conformance.scene import LEASE, a_session
+
+
+@pytest.fixture
+def store(open_sqlite: Callable[..., SqliteStore]) -> SqliteStore:
+    store = open_sqlite()
+    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.open_session(a_session("s1"), lease=LEASE)
+    return store
+
+
+def a_claim(store: SqliteStore) -> Claim:
+    store.enqueue([Item(job="job")])
+    (claim,) = store.claim("s1", 1, ["f"], lease=LEASE)
+    return claim
+
+
+def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answered_like_the_first(
+    store: SqliteStore,
+) -> None:
+    claim = a_claim(store)
+    first = Outcome(id=claim.id, token=claim.token, state=State.FAILED)
+    again, other = replace(first, state=State.SUCCEEDED), replace(first, token=claim.token - 1)
+    with store._writing() as tx:
+        answers = finishing.finish(tx, [other, first, again, other])
+    assert answers == [
+        Settled(claim.id, other.token, accepted=False, state=State.RUNNING),
+        Settled(claim.id, claim.token, accepted=True, state=State.FAILED),
+        Settled(claim.id, claim.token, accepted=True, state=State.FAILED),
+        Settled(claim.id, other.token, accepted=False, state=State.FAILED),
+    ]
+    assert [run.end for run in store.runs(claim.id)] == ["failed"]
+
+
+def test_of_a_claim_that_is_given_back_twice_in_one_step_the_attempt_is_given_back_once(store: SqliteStore) -> None:
+    claim = a_claim(store)
+    of_nothing = replace(claim, id=987_654)
+    with store._writing() as tx:
+        assert finishing.release(tx, [of_nothing, claim, claim], None) == [False, True, False]
+    found = store.occurrence(claim.id)
+    assert found is not None
+    assert (found.state, found.attempt) == (State.PENDING, 0)
+    assert [run.end for run in store.runs(claim.id)] == ["released"]
+
+
+def test_a_claim_that_is_given_back_and_was_asked_to_stop_is_cancelled(store: SqliteStore) -> None:
+    claim, other = a_claim(store), a_claim(store)
+    store.cancel(claim.id, by="ann", why="enough")
+    with store._writing() as tx:
+        assert finishing.release(tx, [claim, other], None) == [True, True]
+    found = [store.occurrence(one.id) for one in (claim, other)]
+    assert [one.state for one in found if one] == [State.CANCELLED, State.PENDING]
+    assert [[run.end for run in store.runs(one.id)] for one in (claim, other)] == [["released"], ["released"]]
+
+
+def test_what_was_asked_to_stop_and_ended_before_it_heard_of_that_ended_as_it_did(store: SqliteStore) -> None:
+    claims = [a_claim(store) for _ in range(3)]
+    ends = [State.SUCCEEDED, State.FAILED, State.PENDING]
+    for claim in claims:
+        store.cancel(claim.id, by="ann", why="enough")
+    with store._writing() as tx:
+        answers = finishing.finish(
+            tx, [Outcome(id=one.id, token=one.token, state=end) for one, end in zip(claims, ends, strict=True)]
+        )
+    assert [answer.state for answer in answers] == [State.SUCCEEDED, State.FAILED, State.CANCELLED]
+
+
+@pytest.mark.parametrize(
+    ("differs", "said"),
+    [
+        ({"session": "s2"}, "it is running under token 7"),
+        ({"token": 8}, "it is running under token 8"),
+        ({"state": "succeeded"}, "it is succeeded under token 7"),
+        (None, "it is not to be found in this database"),
+    ],
+    ids=str,
+)
+def test_only_a_run_that_is_current_in_everything_is_completed(differs: dict[str, Any] | None, said: str) -> None:
+    claim: Any = SimpleNamespace(id=1, job="job", attempt=1, token=7, session="s1")
+    row: Any = SimpleNamespace(state="running", token=7, session="s1")
+    completing._require(claim, row)
+    if differs is not None:
+        row.__dict__.update(differs)
+    with pytest.raises(LeaseLost, match=said):
+        completing._require(claim, row if differs is not None else None)

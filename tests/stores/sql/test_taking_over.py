@@ -1,0 +1,184 @@
+"""Sessions and what is taken over from them: what else a row may hold, and what must not depend on it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, update
+from sqlalchemy.sql.base import Executable
+
+from cronsensus.clock import ManualClock
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores.sql import sessions
+from cronsensus.stores.sql.schema import counters, jobs, occurrences, runs
+from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.unreadable import MOST_COUNTED
+from cronsensus.testing.conformance.scene import LEASE, START, a_session
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
+    store = open_sqlite(clock=clock)
+    store.put_jobs([JobSpec(name=name, function="f") for name in ("job", "other")], release="r1")
+    store.open_session(a_session("s1"), lease=LEASE)
+    return store
+
+
+def by_hand(store: SqliteStore, *statements: Executable) -> None:
+    """Write into the store what no verb writes."""
+    with store._writing() as tx:
+        for statement in statements:
+            tx.connection.execute(statement)
+
+
+def two_claims(store: SqliteStore) -> tuple[Claim, Claim]:
+    """Let the session hold a run of each job."""
+    store.enqueue([Item(job="job"), Item(job="other")])
+    first, second = store.claim("s1", 2, ["f"], lease=LEASE)
+    return first, second
+
+
+def stands(store: SqliteStore, claim: Claim) -> tuple[State, int]:
+    found = store.occurrence(claim.id)
+    assert found is not None
+    return found.state, found.crashes
+
+
+def told(store: SqliteStore) -> list[str]:
+    return [text.partition(":")[0] for text in store.unreadable]
+
+
+# --- renewing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_without_an_identity_is_not_called_by_a_name(store: SqliteStore) -> None:
+    by_hand(store, delete(counters).where(counters.c.name == "identity"))
+    assert store.identity() is None
+    for session, alive in (("s1", True), ("never opened", False)):
+        renewal = store.renew(session, lease=LEASE)
+        assert (renewal.alive, renewal.store) == (alive, "")
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_lives_and_is_not_presumed_dead_is_not_ended(store: SqliteStore) -> None:
+    with store._writing() as tx:
+        assert sessions.reclaim(tx, "s1", presumed=False) == []
+    assert store.renew("s1", lease=LEASE).alive
+
+
+def test_runs_that_somebody_else_has_locked_are_told(
+    store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, locked = two_claims(store)
+    clock.advance(LEASE)
+    held_up: list[tuple[str, Sequence[int]]] = []
+    with store._writing() as tx:
+        rows = tx.dialect.rows
+
+        def without_one(connection: Any, statement: Any, parameters: Any) -> Sequence[Any]:
+            found = rows(connection, statement, parameters)
+            skips = statement is sessions._HELD_AT_HAND
+            return [row for row in found if row.id != locked.id] if skips else found
+
+        monkeypatch.setattr(tx.dialect, "rows", without_one)
+        assert sessions.reclaim(tx, "s1", presumed=False, on_held_up=lambda *one: held_up.append(one)) == []
+    assert held_up == [("s1", [locked.id])]
+    assert stands(store, locked) == (State.RUNNING, 0)
+
+
+# --- what becomes of a run --------------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_definition_cannot_be_read_is_failed_and_told_and_those_beside_it_go_back(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    bad, good = two_claims(store)
+    by_hand(store, update(jobs).where(jobs.c.name == "job").values(spec="{"))
+    store._definitions.specs._kept.clear()
+    clock.advance(LEASE)
+    taken = store.reclaim()
+    assert [(one.job, one.became) for one in taken] == [("job", State.FAILED), ("other", State.PENDING)]
+    assert (stands(store, bad), stands(store, good)) == ((State.FAILED, 1), (State.PENDING, 1))
+    assert told(store) == ["job 1 whose run was cut off"]
+
+
+def test_a_run_whose_job_is_gone_is_failed_under_the_number_of_the_job(store: SqliteStore, clock: ManualClock) -> None:
+    two_claims(store)
+    by_hand(store, delete(jobs).where(jobs.c.name == "job"))
+    clock.advance(LEASE)
+    assert [(one.job, one.became) for one in store.reclaim()] == [("job 1", State.FAILED), ("other", State.PENDING)]
+
+
+def test_crashes_are_counted_as_far_as_a_column_counts(store: SqliteStore, clock: ManualClock) -> None:
+    claim, other = two_claims(store)
+    by_hand(store, update(occurrences).where(occurrences.c.id == claim.id).values(crashes=MOST_COUNTED))
+    clock.advance(LEASE)
+    store.reclaim()
+    assert (stands(store, claim), stands(store, other)) == ((State.FAILED, MOST_COUNTED), (State.PENDING, 1))
+
+
+def test_a_run_that_the_database_refuses_to_take_back_stays_and_those_beside_it_are_taken_back(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    refused, other = two_claims(store)
+    clash = {"token": refused.token, "occurrence_id": 99, "attempt": 1, "session": "s0"}
+    by_hand(store, insert(runs).values(**clash, started_at=1, finished_at=2, end="failed"))
+    clock.advance(LEASE)
+    assert [one.id for one in store.reclaim()] == [other.id]
+    assert (stands(store, refused), stands(store, other)) == ((State.RUNNING, 0), (State.PENDING, 1))
+    assert [run.end for run in store.runs(other.id)] == ["crashed"]
+    assert told(store) == [f"run {refused.id} that was cut off is left out"]
+
+
+@pytest.mark.parametrize(("began", "told"), [(5, 5), (0, 0), (None, 9)])
+def test_an_attempt_of_which_it_is_not_known_when_it_began_began_when_it_ended(began: int | None, told: int) -> None:
+    row: Any = SimpleNamespace(token=7, id=1, attempt=2, session="s1", node="n", started_at=began)
+    assert sessions.run_of(row, 9, "failed", "why", "{}") == (7, 1, 2, "s1", "n", told, 9, "failed", "why", "{}")
+
+
+# --- giving up --------------------------------------------------------------------------------------------------------
+
+
+def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store: SqliteStore) -> None:
+    ended, running = two_claims(store)
+    assert store.finish([Outcome(id=ended.id, token=ended.token, state=State.SUCCEEDED)])[0].accepted
+    of_nothing = replace(running, id=987_654)
+    old = replace(running, token=running.token - 1)
+    of_another = replace(running, session="s2")
+    with store._writing() as tx:
+        answers = sessions.give_up(tx, [ended, of_nothing, old, of_another, running, running], "stopped")
+    assert answers == [False, False, False, False, True, False]
+    assert (stands(store, ended), stands(store, running)) == ((State.SUCCEEDED, 0), (State.PENDING, 0))
+
+
+def test_a_claim_that_is_not_current_is_not_given_up_for_the_one_that_is(store: SqliteStore) -> None:
+    _, running = two_claims(store)
+    with store._writing() as tx:
+        assert sessions.give_up(tx, [replace(running, token=running.token - 1)], "crashed") == [False]
+    assert stands(store, running) == (State.RUNNING, 0)
+
+
+def test_a_run_that_cannot_be_read_is_not_given_up(store: SqliteStore) -> None:
+    bad, good = two_claims(store)
+    by_hand(store, update(occurrences).where(occurrences.c.id == bad.id).values(crashes="many"))
+    assert store.release([bad, good], cut="stopped") == [False, True]
+    assert stands(store, good) == (State.PENDING, 0)
+    assert told(store) == [f"run {bad.id} that was cut off is left out"]
+
+
+# --- beginning --------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_that_is_opened_again_has_its_whole_lease_again(store: SqliteStore, clock: ManualClock) -> None:
+    clock.advance(LEASE / 2)
+    assert store.open_session(a_session("s1"), lease=HOUR) == START + LEASE / 2
+    assert [one.expires_in for one in store.sessions()] == [HOUR]
