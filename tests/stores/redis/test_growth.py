@@ -6,7 +6,8 @@ import pytest
 import redis
 
 from cronsensus.clock import ManualClock
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item
 from cronsensus.stores.base import REMEMBERED
 from cronsensus.testing.conformance.scene import a_session
 
@@ -51,6 +52,23 @@ def test_one_prune_forgets_all_sessions_that_ended_a_day_ago(store, raw, clock):
     assert store.prune() == 0
     assert (raw.zcard(key(store, "ended")), raw.zcard(key(store, "sessions"))) == (0, 0)
     assert not raw.exists(key(store, "session:s1"))
+
+
+def test_a_prune_ends_where_a_job_has_as_many_that_wait_as_one_step_looks_at(store, clock, monkeypatch):
+    spec = JobSpec(name="queue", function="f", policies=Policies.read({"keep": "1m"}))
+    store.put_jobs([spec], release="r1")
+    store.enqueue([Item(job="queue")] * 1999)
+    clock.advance(120)
+    store.enqueue([Item(job="queue")])  # the last at which the step looks, made too late to be over for long enough
+    write, steps = store._write, []
+
+    def counted(verb, *told):
+        steps.append(verb)
+        assert len(steps) < 5, "the same step again and again"
+        return write(verb, *told)
+
+    monkeypatch.setattr(store, "_write", counted)
+    assert store.prune() == 0
 
 
 def test_sessions_that_are_over_are_forgotten_among_those_that_take_turns(store, raw, clock):

@@ -94,10 +94,13 @@ even_if_full()
 local pruned, position = 0, 0
 for index, job in ipairs(jobs) do
   position = try(prune, job, index == 1 and skipped or 0)
-  if position or looked >= MOST then
+  if position then
     break
   end
   pruned = index
+  if looked >= MOST then
+    break
+  end
 end
 local more = forget_sessions()
 forget_locks()
