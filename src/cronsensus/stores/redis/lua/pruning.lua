@@ -33,8 +33,8 @@ local function look_for_pruning(job, keep, pruned, not_before)
   local first = try(oldest_history, job, keep, pruned)
   if oldest or last then
     local one, other = tonumber(oldest) or now, tonumber(last) or now
-    local ended = math.min(one, other) + keep
-    first = math.min(first or ended, math.max(ended, not_before or ended))
+    local ended = math.max(math.min(one, other) + keep, not_before or -LAST)
+    first = math.min(first or ended, ended)
   end
   if first then
     call('ZADD', SPACE .. 'prunable', whole(math.min(first, LAST)), job)
