@@ -25,7 +25,7 @@ LUA = """
 -- a note: x == y
 if row.state == 'running' and row.token == token then
   call('HSET', key, 'a', 1)
-end
+end -- and not again
 """
 
 

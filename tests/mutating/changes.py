@@ -145,8 +145,8 @@ def _of_lua(file: str, text: str) -> Iterator[Mutant]:
     for pattern, others in _LUA:
         for found in pattern.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
-            if text[: found.start()].rpartition("\n")[2].lstrip().startswith("--"):
-                continue
+            if "--" in text[: found.start()].rpartition("\n")[2]:
+                continue  # a comment
             place = text.splitlines()[line - 1]
             column = found.start() - text.rfind("\n", 0, found.start()) - 1
             for now in others:

@@ -3,7 +3,6 @@
 
 -- With on_crash="fail" a run that was cut off may have begun its work, and that is not done twice.
 local function take_over(id, session, why, crashed, row)
-  row = row or occurrence(id)
   local job = read(job_key(row.job), 'name', 'on_crash', 'max_crashes')
   local crashes = (row.crashes or 0) + (crashed and 1 or 0)
   local reason = 'crashed: ' .. why
@@ -29,7 +28,6 @@ local function end_session(session, ended_as, why, crashed)
       gather('ZREM', holds_key(session), id)
     end
   end
-  call('ZREM', SPACE .. 'holding', session)
   for _, text in ipairs(call('SMEMBERS', SPACE .. 'locks:' .. session)) do
     local name, place = name_and_place(text)
     free_lock(name, place, session)

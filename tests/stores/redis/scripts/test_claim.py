@@ -1,0 +1,282 @@
+"""Which pending occurrences a session takes, in which order, and what it writes of each."""
+
+import pytest
+
+from tests.stores.redis.scripts.by_hand import (
+    NOW,
+    Case,
+    J,
+    K,
+    L,
+    Place,
+    Refused,
+    Scores,
+    State,
+    at,
+    by_name,
+    check,
+    final,
+    job,
+    merged,
+    meta,
+    occurrence_id,
+    pending,
+    renewed,
+    row,
+    running,
+    session,
+    world,
+)
+
+LEASE = 500
+MOST_COUNTED = 2**31 - 1
+TOLD: tuple[object, ...] = ("s1", 10, "digest", None, {}, LEASE)
+BASE = merged(meta(), session())
+NONE = [at(0), [], []]
+
+
+def claimed(n: int, token: int, of: str = J, **fields: object) -> list[object]:
+    """Return the claim of an occurrence as the script answers it."""
+    row = {
+        "id": occurrence_id(n), "job": of, "key": f"k{n}", "origin": "enqueue", "nominal": False, "due": at(-10),
+        "attempt": 1, "token": str(token), "payload": "p", "crashes": 0, "failures": 0, **fields,
+    }  # fmt: skip
+    return list(row.values())
+
+
+STARTED = merged(BASE, renewed(), {"holding": Scores(s1=1)})
+WRITTEN = [
+    Case(
+        "a first attempt",
+        world(BASE, job(), pending(1)),
+        TOLD,
+        [at(0), [claimed(1, NOW)], [[J, "spec of job"]]],
+        merged(STARTED, job(), running(1, token=at(0), started=at(0)), meta(token=at(0))),
+    ),
+    Case(
+        "a second attempt forgets why the first one ended",
+        world(
+            BASE,
+            meta(token=at(20)),
+            job(),
+            pending(
+                1,
+                origin="schedule",
+                nominal=at(-9),
+                attempt="1",
+                crashes="2",
+                failures="3",
+                reason="crashed",
+                error="e",
+                node="node",
+                session="s9",
+                token="7",
+            ),
+        ),
+        TOLD,
+        [
+            at(0),
+            [claimed(1, NOW + 21, origin="schedule", nominal=at(-9), attempt=2, crashes=2, failures=3)],
+            [[J, "spec of job"]],
+        ],
+        merged(
+            STARTED,
+            meta(token=at(21)),
+            job(),
+            running(
+                1,
+                origin="schedule",
+                nominal=at(-9),
+                attempt="2",
+                crashes="2",
+                failures="3",
+                token=at(21),
+                started=at(0),
+            ),
+        ),
+    ),
+    Case(
+        "several of two jobs, each under a token of its own",
+        world(BASE, meta(token=None), job(), job(K, "other"), pending(1), pending(2), pending(3, K)),
+        TOLD,
+        [
+            at(0),
+            [claimed(1, NOW), claimed(2, NOW + 1), claimed(3, NOW + 2, K)],
+            [[J, "spec of job"], [K, "spec of other"]],
+        ],
+        merged(
+            STARTED,
+            job(),
+            job(K, "other"),
+            running(1, token=at(0), started=at(0)),
+            running(2, token=at(1), started=at(0)),
+            running(3, K, token=at(2), started=at(0)),
+            meta(token=at(2)),
+        ),
+    ),
+    Case("nothing waits", merged(BASE, job()), TOLD, NONE),
+    Case(
+        "a lease that ends now is over",
+        world(meta(), session(until=0), job(), pending(1)),
+        TOLD,
+        Refused("LEASELOST"),
+    ),
+    Case("a session that is not open", world(meta(), job(), pending(1)), TOLD, Refused("LEASELOST")),
+    Case("other functions, and not told", world(BASE, job(), pending(1)), ("s1", 10, "new", None, {}, LEASE), False),
+    Case(
+        "other functions, and told",
+        world(BASE, job(), pending(1)),
+        ("s1", 10, "new", ["g", "h"], {}, LEASE),
+        NONE,
+        merged(
+            world(BASE, job(), pending(1)),
+            {"functions:s1": None, "session:s1": {"functions": "new"}},
+            {"functions:s1": {"g", "h"}},
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=by_name)
+def test_a_claim_answers_and_leaves_no_more_and_no_less(case: Case, place: Place) -> None:
+    check(place, "claim", case)
+
+
+LIMITED = job(concurrency="1")
+GONE = row(9, state="succeeded")
+ORDER: list[tuple[str, State, list[int]]] = [
+    ("by due time", world(pending(2, due=at(-8)), pending(1, due=at(-2)), pending(3, due=at(-5))), [2, 3, 1]),
+    (
+        "over several jobs",
+        world(pending(1, due=at(-1)), pending(2, K, due=at(-2)), pending(3, L, due=at(-3))),
+        [3, 2, 1],
+    ),
+    ("of one time the oldest", world(pending(1), pending(3), pending(2, K)), [1, 2, 3]),
+    ("what is due in this very moment", world(pending(1, due=at(0)), pending(2, origin="manual", due=at(0))), [1, 2]),
+    ("not what is due later", world(pending(1, due=at(1)), pending(2, K, origin="manual", due=at(1))), []),
+    (
+        "a line goes on after another one",
+        world(pending(1, due=at(-9)), pending(3, due=at(-4)), pending(4, K, due=at(-6))),
+        [1, 4, 3],
+    ),
+    (
+        "a line goes on before another one",
+        world(pending(1, due=at(-9)), pending(3, due=at(-6)), pending(4, K, due=at(-6))),
+        [1, 3, 4],
+    ),
+    (
+        "higher priorities first",
+        world(pending(1, priority="0"), pending(2, priority="10"), pending(3, priority="9")),
+        [2, 3, 1],
+    ),
+]
+
+
+@pytest.mark.parametrize(("_", "waiting", "order"), ORDER, ids=[name for name, *_ in ORDER])
+def test_the_order_in_which_occurrences_are_taken(_: str, waiting: State, order: list[int], place: Place) -> None:
+    place.put(merged(BASE, job(), job(K, "other"), job(L, "third"), waiting))
+    assert ids(place) == order
+
+
+def ids(place: Place, limit: int = 10, left_out: dict[str, bool] | None = None) -> list[int]:
+    _, claims, _ = place.run("claim", "s1", limit, "digest", None, left_out or {}, LEASE)
+    return [int(one[0]) for one in claims]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_no_more_is_taken_than_asked_for_of_whatever_lines(limit: int, place: Place) -> None:
+    place.put(world(BASE, job(), job(K, "other"), pending(1), pending(2, K), pending(3), pending(4, priority="-1")))
+    assert ids(place, limit) == [1, 2, 3][:limit]
+
+
+TAKEN: list[tuple[str, State, list[int]]] = [
+    ("as many as the job may run", world(job(concurrency="2"), pending(1), pending(2), pending(3)), [1, 2]),
+    ("what runs counts", world(LIMITED, session("s2"), running(1, session="s2"), pending(2)), []),
+    ("what a dead session left behind does not", world(LIMITED, running(1, session="s2"), pending(2)), [2]),
+    (
+        "nor what is over and was not taken out",
+        world(LIMITED, final(9), pending(2), {f"job:{J}:running": {occurrence_id(9): "s1"}}),
+        [2],
+    ),
+    (
+        "one place for two kinds of work",
+        # The turn of what comes one at a time is not that of its line's head: it is looked into early, and comes late.
+        world(
+            LIMITED,
+            pending(3, origin="manual", due=at(-1)),
+            pending(5, origin="manual", due=at(-4)),
+            pending(6, due=at(-3)),
+        ),
+        [6],
+    ),
+    ("one at a time by overlap", world(job(), pending(1, origin="manual"), pending(2, origin="manual")), [1]),
+    (
+        "all at once by overlap",
+        world(job(overlap="allow"), pending(1, origin="manual"), pending(2, origin="manual")),
+        [1, 2],
+    ),
+    ("overlap is not for enqueued work", world(job(), pending(1), pending(2)), [1, 2]),
+    (
+        "one that runs keeps the others waiting, also older ones",
+        world(job(), pending(1, origin="manual"), running(2, origin="manual")),
+        [],
+    ),
+    (
+        "it is the turn of the oldest, also if it is due later",
+        world(job(), pending(1, origin="manual", due=at(5)), pending(2, origin="manual", due=at(-5))),
+        [],
+    ),
+    ("another function's work", world(job(function="g"), pending(1)), []),
+    ("a payload is missing", world(job(), pending(1, payload=None)), []),
+    ("a due time is no number", world(job(), pending(1), row(1, due="soon")), []),
+    (
+        "as many attempts as can be counted",
+        world(job(), pending(1, attempt=str(MOST_COUNTED)), pending(2, attempt=str(MOST_COUNTED - 1))),
+        [2],
+    ),
+    ("it is late", world(job(), pending(1, expires=at(-1)), {"expiring": None}), []),
+    ("it is late, but was begun", world(job(), pending(1, expires=at(-1), attempt="1")), [1]),
+]
+
+
+@pytest.mark.parametrize(("_", "there", "taken"), TAKEN, ids=[name for name, *_ in TAKEN])
+def test_what_is_taken_and_what_not(_: str, there: State, taken: list[int], place: Place) -> None:
+    place.put(merged(BASE, there))
+    assert ids(place) == taken
+
+
+def test_of_jobs_and_occurrences_that_are_left_out_nothing_is_taken(place: Place) -> None:
+    place.put(world(BASE, job(), job(K, "other"), pending(1), pending(2), pending(3, K)))
+    assert ids(place, left_out={K: True, occurrence_id(1): True}) == [2]
+
+
+def test_a_job_that_is_full_or_left_out_is_not_looked_into(place: Place) -> None:
+    damaged = {f"job:{J}:busy": {occurrence_id(9)}}
+    before = world(BASE, job(), pending(1, origin="manual"), damaged)
+    check(place, "claim", Case("", before, ("s1", 10, "digest", None, {J: True}, LEASE), NONE))
+
+
+STRAYS: list[tuple[str, State, list[int]]] = [
+    ("is over", final(1), []),
+    ("is gone", {}, []),
+    ("stands in the line of its priority", pending(1, priority="1"), [1]),
+    ("is of the other kind", pending(1, origin="manual"), [1]),
+]
+
+
+@pytest.mark.parametrize(("_", "there", "taken"), STRAYS, ids=[name for name, *_ in STRAYS])
+def test_an_entry_of_a_line_that_its_row_denies_is_taken_out(
+    _: str, there: State, taken: list[int], place: Place
+) -> None:
+    one = occurrence_id(1)
+    place.put(world(BASE, job(), there, {"pending": Scores({one: at(-10)}), f"line:0:{J}:w": Scores({one: at(-10)})}))
+    assert ids(place) == taken
+    denied = (f"line:0:{J}:w", "level:0", "levels 0", "pending")
+    assert not [entry for entry in place.stands() if entry.startswith(denied)]
+
+
+def test_the_turn_of_what_is_gone_passes_to_the_next(place: Place) -> None:
+    serial = {f"job:{J}:serial": Scores({occurrence_id(1): 0})}
+    place.put(world(BASE, job(), pending(2, origin="manual"), serial))
+    assert ids(place) == []
+    assert ids(place) == [2]

@@ -1,0 +1,223 @@
+"""A plan is carried out if all that it rests on stands as it was seen, and otherwise nothing of it is."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.stores.redis.scripts.by_hand import (
+    NOW,
+    Case,
+    J,
+    K,
+    Place,
+    Refused,
+    Scores,
+    State,
+    at,
+    by_name,
+    check,
+    final,
+    job,
+    merged,
+    meta,
+    occurrence_id,
+    pending,
+    renewed,
+    running,
+    session,
+    world,
+)
+
+SEEN = 2
+"""Occurrences that were active when the plan was made."""
+DEFINITION = f"d:1:{at(-100)}"
+BASE = world(
+    meta(occurrence="2", range="4"),
+    job(next_due=at(-20)),
+    {"due": Scores({J: at(-20)}), "prunable": Scores({J: at(2000)})},
+    pending(1, origin="manual"),
+    running(2, origin="manual", key="taken"),
+    session(),
+)
+
+
+def plan(**how: Any) -> list[Any]:
+    """Return a plan: three occurrences, of which one is there already, and one verdict."""
+    values = {
+        "job": J, "name": "job", "revision": "1", "watermark_seen": at(-100), "active_seen": SEEN, "watermark": at(-2),
+        "next_due": at(30), "not_before": None, "cancel_previous": False,
+        "occurrences": [
+            [at(-4), "new", at(-3), None], [at(-6), "taken", at(-6), None], [at(-2), "other", at(-1), at(70)],
+        ],
+        "verdicts": [[at(-50), "text"]], "definition": DEFINITION, **how,
+    }  # fmt: skip
+    return list(values.values())
+
+
+def fired(n: int, **row: str) -> State:
+    return pending(n, origin="schedule", created=at(0), payload="", **row)
+
+
+DONE = world(
+    BASE,
+    meta(occurrence="4", range="5"),
+    job(watermark=at(-2), next_due=at(30)),
+    {
+        "due": Scores({J: at(30)}),
+        "prunable": Scores({J: at(950)}),
+        f"job:{J}:ranges": Scores({f"{occurrence_id(5)} {at(0)} text": 5}),
+        f"job:{J}:lasts": Scores({occurrence_id(5): at(-50)}),
+    },
+    fired(3, key="new", nominal=at(-4), due=at(-3)),
+    fired(4, key="other", nominal=at(-2), due=at(-1), expires=at(70)),
+)
+
+
+class Fired(NamedTuple):
+    """What stands there, a plan, and what stands there then: if None, the same."""
+
+    name: str
+    before: State
+    plan: list[Any]
+    after: State | None = None
+
+
+HOLDS = [
+    Fired("all is as it was", BASE, plan(), DONE),
+    Fired("it does not say which definition it rests on", BASE, plan(definition=""), DONE),
+    Fired("its time is now", BASE, plan(not_before=at(0)), DONE),
+    Fired(
+        "it leaves the watermark where it is, and there is no further time",
+        BASE,
+        plan(watermark=at(-100), occurrences=[], verdicts=[], next_due=None),
+        merged(BASE, {f"job:{J}": {"next_due": None}, "due": None}),
+    ),
+    Fired(
+        "overlap is allowed, so none is counted",
+        merged(BASE, job(overlap="allow")),
+        plan(active_seen=0, occurrences=[], verdicts=[]),
+        merged(BASE, job(overlap="allow", watermark=at(-2), next_due=at(30)), {"due": Scores({J: at(30)})}),
+    ),
+]
+FALLS = [
+    Fired("another job has the number", BASE, plan(name="other")),
+    Fired("another revision", BASE, plan(revision="2")),
+    Fired("another watermark", BASE, plan(watermark_seen=at(-99))),
+    Fired("another definition", BASE, plan(definition=f"d:1:{at(-99)}")),
+    Fired("a paused job", merged(BASE, job(paused_at=at(-1))), plan()),
+    Fired("a retired job", merged(BASE, job(retired_at=at(-1))), plan()),
+    Fired("more active than were seen", BASE, plan(active_seen=1)),
+    Fired("fewer active than were seen", BASE, plan(active_seen=3)),
+    Fired("the watermark would go back", BASE, plan(watermark=at(-101))),
+    Fired("before its time", BASE, plan(not_before=at(1))),
+    Fired("for how long to keep is no number", merged(BASE, job(keep="long")), plan()),
+    Fired("a priority is no number", merged(BASE, job(priority="high")), plan()),
+    Fired("the payload is missing", merged(BASE, {f"job:{J}": {"payload": None}}), plan()),
+    Fired("no such job", BASE, plan(job=K)),
+]
+
+
+@pytest.mark.parametrize("case", HOLDS, ids=lambda case: case.name)
+def test_a_plan_that_holds_is_carried_out(case: Fired, place: Place) -> None:
+    check(place, "fire", Case(case.name, case.before, ([case.plan],), [True], case.after))
+
+
+@pytest.mark.parametrize("case", FALLS, ids=lambda case: case.name)
+def test_a_plan_that_does_not_hold_changes_nothing(case: Fired, place: Place) -> None:
+    check(place, "fire", Case(case.name, case.before, ([case.plan],), [False]))
+
+
+def test_each_plan_finds_what_the_one_before_it_made(place: Place) -> None:
+    second = plan(watermark_seen=at(-2), watermark=at(-1), active_seen=SEEN + 2, occurrences=[], verdicts=[])
+    check(place, "fire", Case("", BASE, ([plan(), plan(), second],), [True, False, True], merged(DONE, moved(-1))))
+
+
+def moved(watermark: int) -> State:
+    return {f"job:{J}": {"watermark": at(watermark)}}
+
+
+def test_what_was_planned_before_is_cancelled_or_asked_to_stop(place: Place) -> None:
+    cancels = plan(cancel_previous=True, occurrences=[], verdicts=[])
+    one = final(1, origin="manual", state="cancelled", reason="cancel_previous", finished=at(0))
+    for name in ("attempt", "token", "session", "node"):
+        del one[f"occurrence:{occurrence_id(1)}"][name]
+    after = merged(
+        meta(occurrence="2", range="4"),
+        job(watermark=at(-2), next_due=at(30)),
+        {"due": Scores({J: at(30)}), "prunable": Scores({J: at(2000)})},
+        one,
+        running(2, origin="manual", key="taken", cancel="cancel_previous"),
+        session(),
+    )
+    check(place, "fire", Case("", BASE, ([cancels],), [True], after))
+
+
+# --- and claim ------------------------------------------------------------------------------------------------------
+
+
+def told(*plans: list[Any], ahead: int = 0, digest: str = "digest", session: str = "s1") -> tuple[Any, ...]:
+    return ahead, list(plans), session, 10, digest, None, {}, 500
+
+
+ALONE = merged(meta(occurrence="2"), job(next_due=at(5)), {"due": Scores({J: at(5)})}, session())
+SOON = plan(
+    active_seen=0,
+    verdicts=[],
+    not_before=at(5),
+    watermark=at(5),
+    occurrences=[[at(5), "new", at(5), None]],
+    next_due=None,
+)
+MISSED = plan(name="other")
+TAKEN = merged(
+    meta(occurrence="3", token=at(0)),
+    job(watermark=at(5)),
+    session(),
+    renewed(),
+    {"holding": Scores(s1=1), "prunable": Scores({J: at(1000)})},
+    running(
+        3, origin="schedule", key="new", nominal=at(5), due=at(5), created=at(0), payload="", token=at(0), started=at(5)
+    ),
+)
+CLAIM = [occurrence_id(3), J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0]
+BOTH = [
+    Case(
+        "what was fired ahead begins when it is due",
+        ALONE,
+        told(SOON, ahead=5),
+        [[True], at(0), [CLAIM], [[J, "spec of job"]]],
+        TAKEN,
+    ),
+    Case(
+        "one of two holds",
+        ALONE,
+        told(MISSED, SOON, ahead=5),
+        [[False, True], at(0), [CLAIM], [[J, "spec of job"]]],
+        TAKEN,
+    ),
+    Case(
+        "one of two holds, the first",
+        ALONE,
+        told(SOON, MISSED, ahead=5),
+        [[True, False], at(0), [CLAIM], [[J, "spec of job"]]],
+        TAKEN,
+    ),
+    Case("not so far ahead", ALONE, told(SOON, ahead=4), [[False], at(0), [], []]),
+    Case("a plan that falls brings no work", world(ALONE, pending(1)), told(MISSED), [[False], at(0), [], []]),
+    Case("of a session that is dead", merged(ALONE, session(until=0)), told(SOON, ahead=5), Refused("LEASELOST")),
+    Case("a session that is dead and a plan that falls", ALONE, told(MISSED, session="s2"), [[False], at(0), [], []]),
+    Case("other functions, and not told", ALONE, told(SOON, ahead=5, digest="new"), False),
+    Case("other functions, and a plan that falls", ALONE, told(MISSED, digest="new"), [[False], at(0), [], []]),
+]
+
+
+@pytest.mark.parametrize("case", BOTH, ids=by_name)
+def test_a_session_takes_what_it_fires(case: Case, place: Place) -> None:
+    check(place, "fire_and_claim", case)
+
+
+def test_a_session_takes_also_what_waited_before(place: Place) -> None:
+    place.put(world(ALONE, pending(1)))
+    won, now, claims, _ = place.run("fire_and_claim", *told(SOON, ahead=5))
+    assert (won, now) == ([True], str(NOW))
+    assert [one[0] for one in claims] == [occurrence_id(1), occurrence_id(3)]
