@@ -69,7 +69,7 @@ def sql_server_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def scheduler(url: str) -> Iterator[Scheduler]:
     """Return a scheduler that is not started."""
-    made = Scheduler(url, lease="2s")
+    made = Scheduler(url, lease="60s")
     yield made
     made._close_store()
 
