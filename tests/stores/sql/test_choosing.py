@@ -59,6 +59,23 @@ def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
     assert choice.left_out == {5}
 
 
+@pytest.mark.parametrize(
+    ("of_job", "chosen", "blocked"),
+    [
+        ({"head": 2, "busy": 1}, [], {5: 0}),  # one of the line runs, so it is nobody's turn
+        ({"head": 9, "busy": None}, [], {5: 9}),
+        ({"head": 2, "busy": None}, [2], {5: 0}),  # it runs from now on
+    ],
+)
+def test_a_line_is_remembered_with_the_entry_whose_turn_it_is(
+    of_job: dict[str, Any], chosen: list[int], blocked: dict[int, int]
+) -> None:
+    choice = Choice({"f"}, 9, 100, jobs={5: job(**of_job)})
+    for number in (2, 3, 4):
+        choice.consider(entry(number, serial=1))
+    assert ([one.id for one in choice.chosen], choice.blocked) == (chosen, blocked)
+
+
 # --- page by page -----------------------------------------------------------------------------------------------------
 
 
