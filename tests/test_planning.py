@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronsensus.model.job import Era, Stretch
-from cronsensus.planning import MOST_OCCURRENCES, ON_TIME, next_nominal, plan
+from cronsensus.planning import MOST_COUNTED, MOST_OCCURRENCES, ON_TIME, next_nominal, plan
 from cronsensus.triggers import at, cron, every
 from tests.planning_oracle import (
     MICROSECOND,
@@ -216,6 +216,14 @@ def test_the_last_of_several_on_time_replaces_the_others():
     assert made.cancel_previous
 
 
+def test_what_all_brings_back_late_cancels_nothing():
+    job = a_job(every("1m"), catch_up="all", overlap="cancel_previous", active=1)
+    late = plan(job, T0 + seconds(60) + ON_TIME + MICROSECOND)
+    assert (len(late.occurrences), late.cancel_previous) == (1, False)
+    on_time = plan(job, T0 + seconds(60) + ON_TIME)
+    assert (len(on_time.occurrences), on_time.cancel_previous) == (1, True)
+
+
 def test_a_paused_stretch_includes_both_of_its_ends():
     pause = Stretch(T0 + seconds(120), T0 + seconds(180))
     job = a_job(every("1m"), catch_up="all", overlap="queue", pauses=[pause])
@@ -323,6 +331,24 @@ def test_a_year_at_one_per_second_is_decided_in_milliseconds_and_a_handful_of_ra
 def test_a_long_range_has_no_count():
     made = plan(a_job(every("1s")), T0 + timedelta(days=365))
     assert [verdict.count for verdict in made.verdicts] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("changed_after", "more", "count"),
+    [
+        (1, MOST_COUNTED - 1, MOST_COUNTED),
+        (1, MOST_COUNTED, None),
+        (1, MOST_COUNTED + 1, None),
+        (MOST_COUNTED + 1, 1, None),
+    ],
+)
+def test_two_ranges_that_become_one_are_counted_as_far_as_one_is(changed_after, more, count):
+    eras = (Era(T0, every("1s"), 1), Era(T0 + seconds(changed_after), every("1s"), 2))
+    # The last one is kept, and the others are one range over the change.
+    made = plan(a_job(every("1s"), eras=eras), T0 + seconds(changed_after + more + 1))
+    assert [(verdict.first, verdict.last, verdict.count) for verdict in made.verdicts] == [
+        (T0 + seconds(1), T0 + seconds(changed_after + more), count)
+    ]
 
 
 def test_a_plan_creates_a_thousand_at_most_and_the_job_stays_due():

@@ -52,3 +52,10 @@ def test_a_retirement_does_not_count_further_than_a_plan_does():
         found = undecided_until(eras, T0, T0 + seconds(times))
         assert found is not None
         assert (found.last, found.count) == (T0 + seconds(times), count)
+
+
+def test_a_retirement_leaves_out_what_lies_before_the_watermark_also_of_an_era_that_is_over():
+    eras = (Era(T0, every("10s", start=T0), 1), Era(T0 + seconds(30), every("1m", start=T0), 2))
+    found = undecided_until(eras, T0 + seconds(100), T0 + seconds(180))
+    assert found is not None
+    assert (found.first, found.last, found.count) == (T0 + seconds(120), T0 + seconds(180), 2)

@@ -134,14 +134,14 @@ def _pieces(job: JobState, now: datetime) -> Iterator[_Piece]:
     for index, era in enumerate(job.eras):
         after = job.watermark if index == 0 else max(era.since, job.watermark)
         until = min(job.eras[index + 1].since, now) if index + 1 < len(job.eras) else now
-        if era.trigger is None or after >= until:
+        if era.trigger is None:
             continue
         for begin, end, paused in _split(after, until, job.pauses):
             yield _Piece(era, era.trigger, begin, end, paused)
 
 
 def _split(after: datetime, until: datetime, pauses: tuple[Stretch, ...]) -> Iterator[tuple[datetime, datetime, bool]]:
-    """Split (after, until] into live and paused parts. A pause includes both of its ends."""
+    """Split (after, until], which may be empty, into live and paused parts. A pause includes both of its ends."""
     position = after
     for pause in pauses:
         begin = max(pause.start - MICROSECOND, position)
@@ -222,9 +222,8 @@ def _lost(piece: _Piece, job: JobState, now: datetime, last_live: datetime | Non
 
 def _is_one_off(piece: _Piece) -> bool:
     """Whether the era begins right before the only nominal time it has: how a store registers what lies in the past."""
-    since, trigger = piece.era.since, piece.trigger
-    first = since + MICROSECOND
-    return piece.after == since and trigger.next_after(since) == first and trigger.next_after(first) is None
+    since = piece.era.since
+    return piece.after == since and piece.trigger.next_after(since + MICROSECOND) is None
 
 
 def _overlap(job: JobState, now: datetime, draft: _Draft) -> tuple[list[PlannedOccurrence], bool]:
@@ -266,8 +265,7 @@ def _joined(verdicts: list[tuple[VerdictRange, Trigger]]) -> tuple[VerdictRange,
             and (before.state, before.reason) == (verdict.state, verdict.reason)
             and trigger.next_after(before.last) == verdict.first
         ):
-            count = None if before.count is None or verdict.count is None else before.count + verdict.count
-            joined[-1] = replace(before, last=verdict.last, count=count)
+            joined[-1] = replace(before, last=verdict.last, count=_together(before.count, verdict.count))
         else:
             joined.append(verdict)
         trigger_before = trigger
@@ -287,11 +285,15 @@ def undecided_until(eras: tuple[Era, ...], watermark: datetime, until: datetime)
     for index, era in enumerate(eras):
         after = watermark if index == 0 else max(era.since, watermark)
         end = min(eras[index + 1].since, until) if index + 1 < len(eras) else until
-        if era.trigger is None or after >= end:
+        if era.trigger is None:
             continue
         last = era.trigger.latest_until(end, after) or last
-        counted = era.trigger.count_between(after, end, MOST_COUNTED)
-        count = None if count is None or counted is None else count + counted
-    if count is not None and count > MOST_COUNTED:
-        count = None
+        count = _together(count, era.trigger.count_between(after, end, MOST_COUNTED))
     return VerdictRange(first, last, State.MISSED, Reason.RETIRED, count)
+
+
+def _together(one: int | None, other: int | None) -> int | None:
+    """Return the count of two ranges together; ``None`` where one has none, or they are too long for one."""
+    if one is None or other is None or one + other > MOST_COUNTED:
+        return None
+    return one + other

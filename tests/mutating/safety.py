@@ -220,10 +220,6 @@ ARGUED: dict[str, str] = {
     ),
     "planning.py: next_nominal: era.trigger is None or (until is not None and until <= after) → "
     "(era.trigger is None)": ("what comes after the end of an era is not of that era: the last condition says so too"),
-    "planning.py: _pieces: after >= until → after > until": "an empty stretch is split into nothing",
-    "planning.py: _pieces: era.trigger is None or after >= until → (era.trigger is None)": (
-        "a stretch that ends before it begins is split into nothing: no pause ends after it begins, within it"
-    ),
     "planning.py: _split: end <= begin → end < begin": "an empty piece more, in which no time lies",
     "planning.py: _split: begin > position → begin >= position": "an empty piece more, in which no time lies",
     "planning.py: _split: position < until → position <= until": "an empty piece more, in which no time lies",
@@ -231,17 +227,26 @@ ARGUED: dict[str, str] = {
     "planning.py: _decide: position < piece.until → position <= piece.until": (
         "the next time is looked for once more, and lies after the piece"
     ),
-    "planning.py: _is_one_off: piece.after == since and trigger.next_after(since) == first and "
-    "trigger.next_after(first) is None → (trigger.next_after(since) == first and trigger.next_after(first) is None)": (
+    "planning.py: _is_one_off: piece.after == since and piece.trigger.next_after(since + MICROSECOND) is None → "
+    "(piece.trigger.next_after(since + MICROSECOND) is None)": (
         "if the piece begins later than the era, the only time lies before it, and there is nothing to lose"
+    ),
+    "planning.py: _decide_whole.last: piece.trigger.latest_until(piece.until, piece.after) or first → "
+    "(piece.trigger.latest_until(piece.until, piece.after))": (
+        "where there is a first one within the piece there is a last one; said again for mypy"
     ),
     "planning.py: _joined: before is not None and trigger == trigger_before and (before.state, before.reason) == "
     "(verdict.state, verdict.reason) and trigger.next_after(before.last) == verdict.first → (trigger == trigger_before "
     "and (before.state, before.reason) == (verdict.state, verdict.reason) and trigger.next_after(before.last) == "
     "verdict.first)": "where there is no verdict before there is no trigger before, and a trigger is not None",
-    "planning.py: undecided_until: after >= end → after > end": "between two equal bounds there is no time to count",
     "triggers/dst.py: ZonedClock.next_after: max(start, _wall_time(change, first)) → _wall_time(change, first)": (
         "the start is the second after one that lies in the fold, so never later than the end of the fold"
+    ),
+    "triggers/dst.py: ZonedClock.next_after: first > second → first >= second": (
+        "where both passes have one offset there is no fold: nothing is found in it, and it ends before the start"
+    ),
+    "triggers/dst.py: ZonedClock._forward.last_year: max(start.year, _LAST_LISTED_YEAR) → start.year": (
+        "what first comes after 400 years, and before 2500, would lie in gaps until then: no zone leaves out so many"
     ),
     "triggers/dst.py: ZonedClock._forward: found.year > last_year → found.year >= last_year": (
         "what comes for the first time in the very last of 400 years came 400 years before"
