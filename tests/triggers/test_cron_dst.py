@@ -317,3 +317,29 @@ def test_the_end_of_a_gap_is_counted_in_the_stretch_that_it_lies_in():
         (change - HOUR, change + HOUR, 1),
     ):
         assert daily.count_between(after, until, 100) == expected, (after, until)
+
+
+@pytest.mark.parametrize("change", ["2026-03-29T01:00Z", "2026-10-25T01:00Z"])
+def test_what_ends_shortly_before_a_change_is_counted_up_to_there(change):
+    hourly, around = cron("0 * * * *", tz="Europe/Berlin"), datetime.fromisoformat(change)
+    assert count(hourly, around - 10 * HOUR, around - 5 * HOUR) == 5
+
+
+@pytest.mark.parametrize("dst", POLICIES)
+def test_from_within_a_fold_the_next_may_be_far_away_and_by_another_offset(dst):
+    summer = cron("0 12 1 7 *", tz="Europe/Berlin", dst=dst)
+    for minutes in (-30, 30):
+        inside = datetime(2026, 10, 25, 1, tzinfo=UTC) + minutes * MINUTE
+        assert summer.next_after(inside) == datetime(2027, 7, 1, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("dst", POLICIES)
+def test_from_within_the_last_fold_of_the_calendar_there_may_be_no_next(dst):
+    new_year = cron("0 0 1 1 *", tz="Europe/Berlin", dst=dst)
+    for minutes in (-30, 30, 90):
+        assert new_year.next_after(datetime(9998, 10, 25, 1, tzinfo=UTC) + minutes * MINUTE) is None
+
+
+def test_what_comes_each_year_comes_in_far_centuries_too():
+    new_year = cron("0 0 1 1 *", tz="Europe/Berlin")
+    assert new_year.next_after(datetime(3000, 6, 1, tzinfo=UTC)) == datetime(3000, 12, 31, 23, tzinfo=UTC)
