@@ -66,6 +66,43 @@ def test_a_renewal_that_was_asked_before_a_claim_gives_no_long_lease_back(
     assert lease.trusted_for == pytest.approx(LONG_TRUST)
 
 
+def test_a_renewal_that_crosses_a_claim_counts_where_it_is_no_longer(clock: ManualClock) -> None:
+    lease = SessionLease("s", clock)
+    before = lease.ask()
+    clock.advance(1)
+    claim = lease.ask()
+    clock.advance(1)
+    after = lease.ask()
+    lease.claimed(claim, SHORT)
+    lease.confirm(before, SHORT)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST - 1), "asked earlier than the claim"
+    lease.confirm(after, SHORT)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST), "asked later than the claim, and as short"
+
+
+def test_of_two_claims_whose_answers_cross_the_later_one_counts(clock: ManualClock) -> None:
+    lease = SessionLease("s", clock)
+    first = lease.ask()
+    clock.advance(1)
+    second = lease.ask()
+    lease.claimed(second, SHORT)
+    lease.claimed(first, SHORT)
+    assert lease.trusted_for == pytest.approx(SHORT_TRUST)
+
+
+@pytest.mark.parametrize("verb", ["claimed", "shorten"])
+def test_whatever_watches_is_told_of_a_shorter_lease_and_of_no_other(clock: ManualClock, verb: str) -> None:
+    told: list[float] = []
+    lease = SessionLease("s", clock, lambda: told.append(lease.trusted_for))
+    lease.confirm(lease.ask(), LONG)
+    assert told == []
+    getattr(lease, verb)(lease.ask(), SHORT)
+    assert told == [pytest.approx(SHORT_TRUST)]
+    getattr(lease, verb)(lease.ask(), SHORT)
+    getattr(lease, verb)(lease.ask(), LONG)
+    assert len(told) == 1
+
+
 def test_a_session_that_is_lost_is_trusted_no_more(lease: SessionLease) -> None:
     lease.lose()
     assert not lease.trusted
