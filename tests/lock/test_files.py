@@ -9,6 +9,7 @@ import filelock
 import pytest
 
 from cronsensus import InvalidOption, LeaseLost, Lock, MissingExtra, StoreBusy, StoreUnavailable
+from cronsensus.clock import ManualClock
 from cronsensus.lock import in_files
 
 
@@ -24,7 +25,9 @@ def the_file(folder: Path, end: str) -> Path:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["file:", "file:locks", "file://", "file:///", "file://host/var/lock"])
+@pytest.mark.parametrize(
+    "url", ["file:", "file:locks", "file:/var/lock", "file://", "file:///", "file://host/var/lock"]
+)
 def test_urls_that_name_no_directory(url):
     with pytest.raises(InvalidOption, match="names no directory; write file:///var/lock/app"):
         Lock(url, "name")
@@ -59,8 +62,10 @@ def test_a_file_system_that_cannot_lock(folder, monkeypatch, code):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.raises(StoreUnavailable, match=r"cannot lock files \(.*\); use a directory on a local disk"):
-        at(folder).acquire()
+    for kind, said in (("overlay", "overlay"), (None, "of a kind unknown")):
+        monkeypatch.setattr(in_files, "kind_of", lambda _, kind=kind: kind)
+        with pytest.raises(StoreUnavailable, match=rf"\({said}\) cannot lock files \(.*\); use a directory on a local"):
+            at(folder).acquire()
 
 
 def test_a_directory_where_this_user_may_not_write(folder, monkeypatch):
@@ -144,6 +149,27 @@ def test_who_stands_still_while_it_takes_a_token_is_named(folder, monkeypatch):
     assert lock.lease is None
     assert lock.acquire(), "the lock was left behind"
     lock.release()
+
+
+def test_a_disk_that_is_full_leaves_nothing_locked(folder, monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
+    lock = at(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        # What is raised keeps all that was on the way alive, so nothing is unlocked by being collected.
+        with pytest.raises(StoreUnavailable, match="No space left") as kept:
+            lock.acquire()
+    assert lock.acquire()
+    lock.release()
+    assert kept.value.__traceback__ is not None
+
+
+def test_a_lock_on_files_goes_by_the_clock_that_it_is_given(folder):
+    clock = ManualClock()
+    assert in_files.FileGate(f"file://{folder / 'locks'}", clock=clock).clock is clock
 
 
 def test_it_has_no_end_to_be_extended(folder):

@@ -149,6 +149,24 @@ def test_what_waits_for_the_loss_is_woken_by_it(place):
     assert lost.wait(60)
 
 
+def test_what_waits_for_a_loss_that_is_not_there_yet_waits_as_an_event_does(place, monkeypatch):
+    waited: list[float | None] = []
+    monkeypatch.setattr(Event, "wait", lambda _, timeout=None: waited.append(timeout) or True)
+    lost = leased(place).lost
+    assert lost.wait(60)
+    assert waited == [60]
+    place.clock.advance(TTL)
+    assert lost.wait(60)
+    assert waited == [60], "nothing to wait for"
+
+
+def test_a_loss_that_is_set_by_hand_is_set(place):
+    lease = leased(place)
+    lost = lease.lost
+    lost.set()
+    assert lost.is_set()
+
+
 def test_one_without_an_end_lasts(place):
     lease = leased(place, ttl=None, renew=False)
     assert (lease.ttl, lease.expires_in) == (timedelta.max, float("inf"))
@@ -200,6 +218,30 @@ def test_what_the_place_keeps_passes_on_what_it_is_told(place):
     kept(other).lose("its session is over")
     assert other._why == "its session is over"
     assert kept(other).step() == pytest.approx(TTL.total_seconds() / 3)
+
+
+def test_what_the_place_keeps_passes_on_that_a_thread_ended(place, acts):
+    lease = of_a_thread_that_ended(place)
+    tended = kept(lease)
+    tended.thread_ended()
+    assert len(acts) == 1
+    acts.clear()
+    lease.lose("somebody has it")  # or it would be freed in the background
+    del lease
+    tended.thread_ended()
+    assert acts == []
+
+
+def test_what_is_released_leaves_its_thread_and_has_nothing_to_renew(place):
+    lease = leased(place)
+    tended = kept(lease)
+    of_thread: dict[Tended, None] = {}
+    tended.ends_with(of_thread)
+    assert of_thread == {tended: None}
+    assert not tended.lost
+    lease.release()
+    assert of_thread == {}
+    assert tended.lost
 
 
 def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
@@ -433,6 +475,13 @@ def test_it_is_renewed_when_a_third_of_its_time_is_over(place):
     place.clock.advance(third + TICK)
     assert lease.step() == pytest.approx(third)
     assert place.told == [("extend", 10.0)]
+
+
+def test_it_is_renewed_in_the_very_moment_in_which_it_is_time_to(place):
+    lease = leased(place, ttl=timedelta(seconds=3))
+    place.clock.advance(1)
+    assert lease.step() == 1.0
+    assert place.told == [("extend", 3.0)]
 
 
 @pytest.mark.parametrize(("ttl", "again"), [(60, 1.0), (10, 0.5), (0.1, SOONEST)])

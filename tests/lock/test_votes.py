@@ -286,6 +286,14 @@ def test_until_when_is_waited_for_answers(scene):
     assert not scene.voters.questions[-1]["enough"](asked), "all are asked"
     asked.note(2, b"")
     assert scene.voters.questions[-1]["enough"](asked)
+    # Of five masters one has not answered, and it decides.
+    scene.voters.quorum = 3
+    scene.voters.answers = {"look": [[b"", b"", b""]]}
+    scene.gate.is_held(lease)
+    asked = Round(5, lambda _: False)
+    for number, answer in enumerate((str(lease.grant).encode(), str(lease.grant).encode(), b"somebody", AWAY)):
+        asked.note(number, answer)
+    assert not scene.voters.questions[-1]["enough"](asked)
 
 
 # --- renewing ---------------------------------------------------------------------------------------------------------

@@ -481,7 +481,6 @@ class Lease:
 
     async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
         """Do what ``extend`` does without blocking the event loop."""
-        self.require_holder()
         return await on_worker(lambda: self.extend(additional_time, replace_ttl))
 
     async def areacquire(self) -> bool:

@@ -132,14 +132,14 @@ class RedlockGate(Gate):
     def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
         """Try to have the lock at a majority; if it is refused, look whether its holders live."""
         lease, holders = self._try(wanted)
-        if lease is None and self._bury(wanted.name, holders):
+        if self._bury(wanted.name, holders):
             lease, holders = self._try(wanted)
         if lease is None and isinstance(seat, MastersSeat):
             seat.at_most = seat.after(tie=max(holders.values(), default=0) < self._masters.quorum)
         return lease
 
     def _try(self, wanted: Wanted) -> tuple[Lease | None, Counter[str]]:
-        """Return the lease, or at how many masters who has the lock instead."""
+        """Return the lease, or else at how many masters who has the lock instead."""
         me = f"{self._process} {secrets.token_hex(10)}"
         asked_at = self.clock.monotonic()
         patience = _patience(wanted.ttl)
