@@ -164,6 +164,10 @@ def test_grace_is_exact():
     assert said(job, T0 + seconds(3630) + MICROSECOND) == ["3600-3600 missed late x1"]
 
 
+def test_what_grace_forbids_is_late_and_not_coalesced():
+    assert said(a_job(every("1m"), grace="30s"), T0 + seconds(200)) == ["180 run", "60-120 missed late x2"]
+
+
 def test_grace_counts_from_the_due_time_that_jitter_makes():
     trigger = every("1h", jitter="10m")
     job = a_job(trigger, grace="30s")
@@ -202,6 +206,16 @@ def test_overlap(overlap, active, outcome):
 def test_what_all_brings_back_late_queues_whatever_the_overlap_policy():
     job = a_job(every("1m"), catch_up="all", active=1)
     assert said(job, T0 + seconds(185)) == ["60 run", "120 run", "180-180 skipped overlap x1"]
+
+
+def test_the_latest_overlaps_however_late_it_is():
+    assert said(a_job(every("1m"), active=1), T0 + seconds(100)) == ["60-60 skipped overlap x1"]
+
+
+@pytest.mark.parametrize("overlap", ["queue", "allow"])
+def test_several_on_time_all_run_where_they_may_wait_or_overlap(overlap):
+    job = a_job(every("1s"), catch_up="all", overlap=overlap, active=1)
+    assert said(job, T0 + seconds(3)) == ["1 run", "2 run", "3 run"]
 
 
 def test_several_that_overlap_on_time_are_one_range():
