@@ -49,9 +49,11 @@ class Hands(Executor):
 class Bench:
     """One node's parts on one store."""
 
-    def __init__(self, *specs: JobSpec, concurrency: int = 20) -> None:
+    def __init__(
+        self, *specs: JobSpec, concurrency: int = 20, store: type[MemoryStore] = MemoryStore, stop: bool = False
+    ) -> None:
         self.clock = ManualClock()
-        self.store = MemoryStore(clock=self.clock)
+        self.store = store(clock=self.clock)
         self.hands = Hands()
         self.specs = list(specs)
         self.lost: list[SessionLease] = []
@@ -66,7 +68,7 @@ class Bench:
         self.conductor = Conductor(
             self.store,
             self.clock,
-            NodeSettings(name="a", lease=LEASE, concurrency=concurrency),
+            NodeSettings(name="a", lease=LEASE, concurrency=concurrency, stop_on_store_loss=stop),
             registry={spec.function: Registered(spec.function, lambda: None, "thread") for spec in specs},
             executors={"thread": self.hands},
             new_session=self._session,

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from cronsensus.clock import Clock
-from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.logger import Logger
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.ahead import Reading
@@ -153,6 +153,8 @@ class Conductor:
         self.holding.begin_due()
         try:
             wait = self._round()
+        except StoreEmptied:
+            wait = self._halt()  # later helps no more than now
         except StoreError as error:
             wait = self._trouble(error)
         else:
@@ -238,12 +240,13 @@ class Conductor:
             return
         self.watch.opened(self._store, lease.session, self._session.opened_at)
         if self.watch.halted:  # emptied between the look and the opening
-            self._session.close()
+            with contextlib.suppress(StoreError):
+                self._session.close()
         self._refuse_if_halted()
 
     def _refuse_if_halted(self) -> None:
         if self.watch.halted:
-            raise StoreUnavailable("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
+            raise StoreEmptied("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
 
     # --- time ------------------------------------------------------------------------------------------------------
 
