@@ -18,10 +18,13 @@ conductor stops what runs. If the store answers again in time, nothing happened.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
 from cronsensus.clock import Clock
+from cronsensus.durations import format_duration
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
@@ -38,6 +41,10 @@ QUICK_LOOK = 0.5
 IDLE_LOOK = 2.0
 """The same for an idle node, which can only be asked to drain."""
 AFTER_A_BUG = 1.0
+ENOUGH = 20
+"""How many renewals in a row a lease should have time for; one is up to five round trips, see ``docs/stores.md``."""
+MEASURED = 5
+"""Renewals of which the quickest counts: each may be late, the first one connects."""
 
 
 class Keeper:
@@ -68,6 +75,8 @@ class Keeper:
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
         self._told: SessionLease | None = None
+        self._took: deque[float] = deque(maxlen=MEASURED)
+        self._warned = False
 
     def keep(self, lease: SessionLease) -> None:
         """Renew this session from now on, instead of the one before."""
@@ -120,6 +129,7 @@ class Keeper:
                 self._told = lease
                 self._on_trust_lost(lease)
             return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
+        self._measure(self._clock.monotonic() - asked.at)
         if self._stopped.is_set():
             # The node is closing the session itself.
             return IDLE_RENEWAL.total_seconds()
@@ -131,6 +141,20 @@ class Keeper:
             lease.lose()
         self._on_renewal(lease, renewal, asked)
         return max(SOONEST, self._due_in(lease))
+
+    def _measure(self, seconds: float) -> None:
+        """Take in how long a renewal took; say once that the lease is too short for such a distance."""
+        self._took.append(seconds)
+        needed = ENOUGH * min(self._took)
+        if self._warned or len(self._took) < MEASURED or self._lease.total_seconds() >= needed:
+            return
+        self._warned = True
+        _log.aside.warning(
+            "the lease of %s is short for a store as far away or slow as this one: the quickest of the last %d "
+            "renewals took %.0f ms, so what runs may be stopped and taken over although this process lives. Choose one "
+            "of %ds or more: Scheduler(…, lease='%ds'), or CRONSENSUS_LEASE=%ds",
+            format_duration(self._lease), MEASURED, min(self._took) * 1000, *[math.ceil(needed)] * 3,
+        )  # fmt: skip
 
     def run(self) -> None:
         """Turn ``step`` until ``stop``; the keeper's thread."""
