@@ -155,10 +155,13 @@ class StoreGate(Gate):
             session=session,
             grant=grant,
         )
-        if (tended := lease.tended) is not None:
+
+        def keep(tended: Tended) -> None:
             # Also what is not renewed: it is lost with the session.
             self._guest.keep(tended, wanted.ttl.total_seconds() / RENEWALS)
             self._watch.begin(tended)
+
+        lease.tend(keep)
         return lease
 
     def _bury(self, holders: Sequence[LockView]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -327,6 +328,12 @@ class Lease:
             self.released = True
         self._forget()
 
+    def tend(self, keep: Callable[[Tended], object]) -> None:
+        """Have it kept, unless it was given back meanwhile, as for a caller that was interrupted."""
+        tended = self.tended
+        if tended is not None:
+            keep(tended)
+
     def _forget(self) -> None:
         tended = self.tended
         if tended is not None:
@@ -434,8 +441,7 @@ class Lease:
             if trusted_until < self._trusted_until:
                 # The answer may be lost, and the lease be shorter all the same.
                 self._trusted_until = trusted_until
-                if (tended := self.tended) is not None:
-                    self._place.watch(tended)
+                self.tend(self._place.watch)
             if not self._place.extend(self, ttl, by=by):
                 self.lose("somebody else has it, or it had run out")
                 raise self._loss()

@@ -246,8 +246,7 @@ class _Leases:
         self._all: dict[Tended, None] = {}
 
     def begin(self, lease: Lease) -> None:
-        if lease.tended is not None:
-            lease.tended.ends_with(self._all)
+        lease.tend(lambda tended: tended.ends_with(self._all))
 
     def __del__(self) -> None:
         for one in list(self._all):

@@ -187,10 +187,9 @@ class RedlockGate(Gate):
             bound=wanted.bound,
             grant=me,
         )
-        if (tended := lease.tended) is not None:
-            self._watch.begin(tended)
-            if wanted.renew:
-                self._renew_in(tended, wanted.ttl.total_seconds() / RENEWALS)
+        lease.tend(self._watch.begin)
+        if wanted.renew:
+            lease.tend(lambda tended: self._renew_in(tended, wanted.ttl.total_seconds() / RENEWALS))
         return lease
 
     def _renew_in(self, lease: Tended, seconds: float) -> None:
