@@ -13,6 +13,7 @@ to ``cut``, and then asserts what must hold however far that came::
 
 ``each_await`` repeats the scenario with the task cancelled at its n-th suspension, until it runs through: once as soon
 as it waits (what it waits for may not have begun), once when what it waits for is there, but the task has not seen it.
+With ``cancels=2`` it is cancelled once more at its next suspension, in the middle of what it does about the first.
 
 ``each_line`` does so for code on this thread: an exception is raised wherever CPython runs signal handlers, as one of
 the user's would (Ctrl-C, Celery's soft time limit): when a function is entered, when a call of something written in C
@@ -48,7 +49,7 @@ MOST = 400
 
 
 class CutTask:
-    """Runs a coroutine as a task that is cancelled at its n-th suspension.
+    """Runs a coroutine as a task that is cancelled at its n-th suspension, and perhaps at those after it.
 
     Attributes:
         reached: whether there was such a suspension.
@@ -56,8 +57,9 @@ class CutTask:
         value: what it returned.
     """
 
-    def __init__(self, at: int, moment: Moment) -> None:
+    def __init__(self, at: int, moment: Moment, cancels: int = 1) -> None:
         self.at, self.moment = at, moment
+        self._cancels = cancels
         self.suspensions = 0
         self.reached = False
         self.error: BaseException | None = None
@@ -76,12 +78,14 @@ class CutTask:
 
     def _suspended(self, waits_for: Any) -> None:
         self.suspensions += 1
-        if self.suspensions != self.at:
+        if not self.at <= self.suspensions < self.at + self._cancels:
             return
-        self.reached = True
+        first, self.reached = not self.reached, True
         task = self._task
         assert task is not None
-        if self.moment == "answered" and isinstance(waits_for, asyncio.Future):
+        if not first:
+            asyncio.get_running_loop().call_soon(task.cancel)
+        elif self.moment == "answered" and isinstance(waits_for, asyncio.Future):
             # Before the task's own callback, so the task is cancelled when it could go on, and does not know yet.
             waits_for.add_done_callback(lambda _: task.cancel())
         else:
@@ -120,6 +124,7 @@ def each_await(
     moments: tuple[Moment, ...] = ("begun", "answered"),
     most: int = MOST,
     may_be_more: bool = False,
+    cancels: int = 1,
 ) -> int:
     """Run the scenario with its task cancelled at each suspension; return how many times it was.
 
@@ -128,11 +133,12 @@ def each_await(
         moments: see ``CutTask``.
         most: suspensions; if there are more, that is a failure unless ``may_be_more``.
         may_be_more: for what polls until it is cancelled.
+        cancels: how many suspensions in a row the task is cancelled at.
     """
     cuts = 0
     for moment in moments:
         for at in range(1, most + 1):
-            cut = CutTask(at, moment)
+            cut = CutTask(at, moment, cancels)
             try:
                 asyncio.run(scenario(cut))  # type: ignore[arg-type]
             except Exception as error:
@@ -170,8 +176,9 @@ class CutCall:
         seen: all points that it came to.
     """
 
-    def __init__(self, point: Point | None, raises: type[BaseException]) -> None:
+    def __init__(self, point: Point | None, raises: type[BaseException], also: tuple[str, ...] = ()) -> None:
         self.point = point
+        self._also = also
         self.reached = False
         self.error: BaseException | None = None
         self.value: Any = None
@@ -201,7 +208,8 @@ class CutCall:
         if caller in self._before:  # what is written in Python returns without a look for signals
             self._before[caller] = None
         file = frame.f_code.co_filename
-        if not file.startswith(LIBRARY) and not (file in BENEATH and caller in self._before):
+        beneath = caller in self._before and (file in BENEATH or (self._also and file.startswith(self._also)))
+        if not file.startswith(LIBRARY) and not beneath:
             return None
         self._before[frame] = None
         frame.f_trace_opcodes = True
@@ -269,6 +277,7 @@ def each_line(
     raises: type[BaseException] = Interrupted,
     visits: int = 1,
     every: int = 1,
+    also: tuple[str, ...] = (),
 ) -> int:
     """Run the scenario with an exception at each point of the library; return how many times there was one.
 
@@ -277,16 +286,17 @@ def each_line(
         raises: the exception.
         visits: a point that is come to many times is tried the first so many times, and the last.
         every: try only each so-many-th point.
+        also: folders of other libraries that it is to be interrupted in, where ours calls them.
     """
-    scenario(CutCall(None, raises))  # makes what is made once, and imports
-    whole = CutCall(None, raises)
+    scenario(CutCall(None, raises, also))  # makes what is made once, and imports
+    whole = CutCall(None, raises, also)
     scenario(whole)
     total = Counter(point[:3] for point in whole.seen)
     points = [point for point in whole.seen if point[3] < visits or point[3] == total[point[:3]] - 1]
     assert points, "nothing of the library was executed, so nothing was tried"
     cuts = 0
     for point in points[::every]:
-        cut = CutCall(point, raises)
+        cut = CutCall(point, raises, also)
         try:
             scenario(cut)
         except Exception as error:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 import weakref
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from cronsensus.interrupts import Lock
+from cronsensus.errors import ConfigurationError
+from cronsensus.interrupts import Event, Lock
 from cronsensus.logger import Logger
 
 Answer = TypeVar("Answer")
@@ -158,3 +160,70 @@ class Background:
                 self._threads.append(threading.current_thread())
                 return False
             return True
+
+
+class Whole(Generic[Answer]):
+    """One act on a thread of its own: done once and to its end, whatever is raised in the caller that waits for it."""
+
+    def __init__(self, act: Callable[[], Answer], name: str) -> None:
+        self._ticket = [act]  # whichever thread takes it out does the act
+        self._name = name
+        self._answers: list[Answer] = []
+        self._errors: list[BaseException] = []
+        self._over = Event()
+
+    def begin(self) -> None:
+        """Have it done, unless that is so already; a caller that was interrupted in here may call it again."""
+        if not self._ticket:
+            return
+        try:
+            # One call of C. The start of a ``Thread`` is Python's own, and interrupted it leaves one that hangs.
+            start_new_thread(self._start, ())
+        except RuntimeError:  # the interpreter is at its end, or no more threads can be had
+            self._do()
+
+    def withdraw(self) -> bool:
+        """Return whether it is never done: it was not begun yet."""
+        try:
+            self._ticket.pop()
+        except IndexError:
+            return False
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end, or for so many seconds; return whether it is done."""
+        return self._over.wait(timeout)
+
+    def answer(self) -> Answer:
+        """Return what it returned, or raise what it raised; when it is done.
+
+        Raises:
+            ConfigurationError: it goes on in the parent of this forked process.
+        """
+        if self._errors:
+            raise self._errors.pop()
+        if not self._answers:
+            raise ConfigurationError("this process was forked in the middle of this, and it goes on in the parent")
+        return self._answers[0]
+
+    def forked(self) -> None:
+        """Wait for nothing here: called in a forked child, which does not have the thread."""
+        self._over.set()
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._do, name=self._name, daemon=True).start()
+        except RuntimeError:
+            self._do()
+
+    def _do(self) -> None:
+        try:
+            act = self._ticket.pop()
+        except IndexError:
+            return
+        try:
+            self._answers.append(act())
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            self._errors.append(error)
+        finally:
+            self._over.set()

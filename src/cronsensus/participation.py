@@ -3,14 +3,17 @@
 ::
 
     start ──▶ node turns ──▶ signal, operator's drain, or stop() ──▶ drain ──▶ session closed
-                 │
-                 ├── the node cannot go on: it is stopped, run() raises
-                 ├── interpreter exit: runs are given back, the session is closed, nobody waits
-                 └── fork: the node stays the parent's; the child has no threads and must not touch the session
+      │          │
+      │          ├── the node cannot go on: it is stopped, run() raises
+      │          ├── interpreter exit: runs are given back, the session is closed, nobody waits
+      │          └── fork: the node stays the parent's; the child has no threads and must not touch the session
+      └── interrupted or cancelled: what was begun is stopped
 
-A stop is whole: what a signal handler raises on the main thread meanwhile (Ctrl-C) cuts the drain short, and is raised
-when the session is closed. A second ``stop`` waits for the first, and cuts its drain short when its own time is up. A
-job that calls ``stop`` is itself a part of what that waits for, so there the stop goes on in the background.
+A start is whole: what a signal handler raises on the main thread meanwhile (Ctrl-C) is raised when what was begun is
+stopped again, or after ``PATIENCE``; then that goes on by itself, as it does for a task that is cancelled twice. So is
+a stop: what is raised meanwhile cuts the drain short, and is raised when the session is closed. Both are done on
+threads where no handler raises. A second ``stop`` waits for the first, and cuts its drain short when its own time is
+up. A job that calls ``stop`` is itself a part of what that waits for, so there the stop goes on in the background.
 """
 
 from __future__ import annotations
@@ -22,44 +25,89 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cronsensus.background import PATIENCE, Whole
 from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
+from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.node.node import Node
+    from cronsensus.node.run import Run
+
+T = TypeVar("T")
 
 _AT_EXIT = 20.0
 """Seconds that the interpreter's end waits for a stop that is under way."""
 _MOST_INTERRUPTIONS = 3
-_CALL_OFF_AGAIN = 0.05
-"""Seconds between two words to a start that is to wait no longer."""
 _log = Logger("cronsensus.scheduler")
 
 NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "Node"]
 """Makes a node for the application's loop (or none), which calls back when it is drained."""
+Prepare = Callable[["asyncio.AbstractEventLoop | None", Callable[[], bool]], None]
+"""Does what comes before there is a node: the application's start-up tasks, which ask whether to wait no longer."""
+
+
+class Start:
+    """One start, as the caller sees it that asks for it, and may be gone before there is a node.
+
+    Attributes:
+        node: what it started; ``None``: nothing yet, or it was given up before.
+        over: set while nothing is under way.
+    """
+
+    def __init__(self) -> None:
+        self.node: Node | None = None
+        self.over = Event()
+        self.over.set()
+        self.is_given_up = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> bool:
+        """Begin it; ``False``: it was given up."""
+        with self._lock:
+            if not self.is_given_up:
+                self.over.clear()
+            return not self.is_given_up
+
+    def take(self, node: Node) -> bool:
+        """Take the started node; ``False``: it was given up, and the node is to be stopped."""
+        with self._lock:
+            if not self.is_given_up:
+                self.node = node
+            return not self.is_given_up
+
+    def give_up(self) -> None:
+        """Want it no more. What it took before is still to be stopped."""
+        with self._lock:
+            self.is_given_up = True
 
 
 class Participation:
     """At most one node at a time."""
 
-    def __init__(self, new_node: NewNode, left: Callable[[], None], call_off: Callable[[], None]) -> None:
-        """Make one that calls ``left`` when a node has been stopped, and ``call_off`` to end a start that waits."""
+    def __init__(self, prepare: Prepare, new_node: NewNode, left: Callable[[], None]) -> None:
+        """Make one that calls ``left`` when a node has been stopped."""
+        self._prepare = prepare
         self._new_node = new_node
         self._left = left
-        self._call_off = call_off
         self._asked: Callable[[], bool] = _never
         self._lock = threading.Lock()
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drained: Callable[[], None] = _nothing
         self._stopping: _Stopping | None = None
+        self._stops: list[object] = []
+        """Those that wait for a start to end."""
+        self._start_on: dict[int, Start] = {}
+        """The start that is under way, by the number of its thread."""
+        self._undisturbed: dict[Whole[Any], None] = {}
         self._failed: str | None = None
         self._of_the_parent = False
 
@@ -70,11 +118,18 @@ class Participation:
 
     @property
     def over(self) -> bool:
-        """Whether there is no node, nor one that is being stopped."""
-        return self._node is None and self._stopping is None
+        """Whether there is no node, nor one that is being started or stopped."""
+        return self._node is None and self._stopping is None and not self._start_on
 
-    def start(self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None] | None = None) -> bool:
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop | None,
+        drained: Callable[[], None] | None = None,
+        start: Start | None = None,
+    ) -> bool:
         """Start a node; ``False`` in a process that only runs a job of another, where its module is imported once more.
+
+        Whoever may be interrupted or cancelled passes a ``start``, and gives that up then.
 
         Raises:
             ConfigurationError: there is one already, here or in the parent of this forked process.
@@ -85,8 +140,26 @@ class Participation:
         if in_child_process() or _is_being_spawned():
             _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
             return False
-        if (stopping := self._stopping) is not None:
-            stopping.done.wait()
+        start = start or Start()
+        if not start.begin():
+            return False
+        try:
+            if (stopping := self._stopping) is not None:
+                stopping.done.wait()
+            self._start(start, loop, drained or _nothing)
+        finally:
+            start.over.set()
+        if start.is_given_up:
+            self.undo(start)
+        elif (master := _master()) is not None:
+            _log.warning(
+                "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
+                "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
+                "worker_exit; uWSGI: in a function with @postfork, or lazy-apps)", master,
+            )  # fmt: skip
+        return True
+
+    def _start(self, start: Start, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> None:
         with self._lock:
             if self._of_the_parent:
                 raise ConfigurationError(
@@ -95,76 +168,129 @@ class Participation:
                 )
             if self._node is not None:
                 raise ConfigurationError("this scheduler is started already; stop() it before starting it again")
-            self._drained, self._failed = drained or _nothing, None
-            node = self._new_node(loop, self._drained)
+            self._drained, self._failed = drained, None
+            self._start_on[threading.get_ident()] = start
             try:
-                node.start()
-                self._node, self._loop = node, loop
-                atexit.register(self._at_exit)
-            except BaseException:
-                self._node = None
-                node.close()
-                raise
+                # On this thread, also where a signal handler raises in it: these are the application's own functions.
+                self._prepare(loop, lambda: start.is_given_up or bool(self._stops) or self._asked())
+                if threading.current_thread() is threading.main_thread():
+                    self._begin_undisturbed(start, loop)
+                else:
+                    self._begin(start, loop)
+            finally:
+                self._start_on.clear()
+
+    def _begin_undisturbed(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
+        begin = Whole(lambda: self._begin(start, loop), "cronsensus-start")
+        self._undisturbed[begin] = None
+        try:
+            begin.begin()
+            begin.wait()
+        except BaseException:
+            start.give_up()
+            if not begin.withdraw():
+                begin.wait(PATIENCE)
+            raise
+        finally:
+            self._undisturbed.pop(begin, None)
+        begin.answer()
+
+    def _begin(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
+        if start.is_given_up:
+            return
+        node = self._new_node(loop, self._drained)
+        try:
+            node.start()
+        except BaseException:
+            node.stop()
+            raise
+        if not start.take(node):
+            node.stop()
+            return
+        self._node, self._loop = node, loop
+        atexit.register(self._at_exit)
         _log.info("taking part as session %s", node.session)
-        if (master := _master()) is not None:
-            _log.warning(
-                "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
-                "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
-                "worker_exit; uWSGI: in a function with @postfork, or lazy-apps)", master,
-            )  # fmt: skip
-        return True
+
+    def undo(self, start: Start, patience: float | None = PATIENCE) -> None:
+        """Stop what a start began that was interrupted; after so many seconds of waiting it does so itself."""
+        start.give_up()
+        if start.over.wait(patience):
+            if start.node is not None and start.node is self._node:
+                self.stop(timedelta(0))
+            self._left()  # what start-up tasks needed, too
 
     async def astart(self) -> None:
         """Start a node whose async jobs run on the running loop."""
         import asyncio
 
-        starting = asyncio.ensure_future(asyncio.to_thread(self.start, asyncio.get_running_loop()))
+        start = Start()
         try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # The thread cannot be recalled; a node that nobody knows of must not stay behind.
-            while not starting.done():  # it may not have come to where it waits
-                self._call_off()
-                await asyncio.wait([starting], timeout=_CALL_OFF_AGAIN)
-            if starting.exception() is None and starting.result():
-                await asyncio.to_thread(self.stop, timedelta(0))
+            await asyncio.shield(begin_on_a_thread(self.start, asyncio.get_running_loop(), None, start))
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            # The thread cannot be recalled; a node that nobody knows of must not stay behind, however often the task
+            # is cancelled, or dropped.
+            start.give_up()
+            undo = Whole(lambda: self.undo(start, None), "cronsensus-stop")
+            undo.begin()
+            if isinstance(error, asyncio.CancelledError):
+                await begin_on_a_thread(undo.wait)
             raise
-
-    def is_asked_to_stop(self) -> bool:
-        """Whether a signal has asked this process to stop, although it may not have started yet."""
-        return self._asked()
 
     def stop(self, drain: timedelta) -> bool:
         """Stop the node, if there is one; return whether everything ended in time."""
-        while not self._lock.acquire(timeout=_CALL_OFF_AGAIN):
-            self._call_off()  # a start holds it, which may wait for another worker
+        if self.over and not self._lock.locked():  # a start that waits for its turn is not under way yet
+            return True
+        if (start := self._start_on.get(threading.get_ident())) is not None:
+            # A signal handler, or a start-up task, in the middle of the start, which goes on when this returns.
+            start.give_up()
+            return True
+        here = _Here()
+        if threading.current_thread() is not threading.main_thread():
+            return self._stop(drain, here)
+        process = os.getpid()
+        stop = Whole(lambda: self._stop(drain, here), "cronsensus-stop")
+        self._undisturbed[stop] = None
+        raised: BaseException | None = None
+        for _ in range(_MOST_INTERRUPTIONS):
+            try:
+                if raised is not None:
+                    here.hurry()
+                stop.begin()
+                stop.wait()
+                break
+            except BaseException as error:  # noqa: BLE001 - a signal handler's; raised below
+                raised = raised or error
+        self._undisturbed.pop(stop, None)
+        if raised is not None:
+            raise raised
+        return True if process != os.getpid() else stop.answer()
+
+    def _stop(self, drain: timedelta, caller: _Here) -> bool:
+        self._stops.append(caller)
         try:
-            node, stopping = self._node, self._stopping
-            inside = self._is_inside(stopping.node if stopping is not None else node)
-            if not inside:
-                self._refuse_on_its_loop()
-            first = node is not None
-            if node is not None:
-                self._node, stopping = None, _Stopping(node)
-                self._stopping = stopping
+            with self._lock:  # a start holds it, and waits for another worker no longer
+                node, stopping = self._node, self._stopping
+                inside = caller.is_in_a_run_of(stopping.node if stopping is not None else node)
+                if node is not None and self._loop is not None and caller.loop is self._loop and not inside:
+                    raise ConfigurationError(
+                        "stop() here would block the event loop on which the async jobs are to end; await astop()"
+                    )
+                if node is not None:
+                    self._node, self._stopping = None, _Stopping(node)
+                    stopping = self._stopping
         finally:
-            self._lock.release()
+            self._stops.remove(caller)
         if stopping is None:
             return True
-        if not first:
+        caller.waits_for(stopping.node)
+        if node is None:
             return not inside and stopping.wait(drain)
-        if not inside and threading.current_thread() is not threading.main_thread():
-            self._finish(stopping, drain)
-        else:
-            thread = threading.Thread(target=self._finish, args=(stopping, drain), name="cronsensus-stop", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter is at its end
-                self._finish(stopping, drain)
         if inside:
+            Whole(lambda: self._finish(stopping, drain), "cronsensus-stop").begin()
             _log.info("a job stops this node: it takes nothing new, and leaves when what runs has ended")
             return False
-        return stopping.wait(None)
+        self._finish(stopping, drain)
+        return stopping.wait(drain)
 
     def node_failed(self) -> None:
         """Stop a node that cannot go on; its own thread calls this."""
@@ -190,23 +316,14 @@ class Participation:
 
     def run(self, drain: timedelta) -> bool:
         """Start, wait for a reason to stop, drain, stop; return whether everything ended in time."""
-        process = os.getpid()
+        process, start, ended = os.getpid(), Start(), True
         with StopSignals() as signals:
             self._asked = signals.asked
             try:
-                if not self.start(None, signals.tell):
+                if not self.start(None, signals.tell, start):
                     return True
-            except StillRunning as error:
-                if not signals.asked():
-                    raise
-                _log.info("%s", error)
-                return True
-            finally:
                 self._asked = _never
-            node = self._node
-            ended = True
-            try:
-                number = signals.wait()
+                number, node = signals.wait(), start.node
                 if number is not None and node is not None:
                     _log.info(
                         "%s: taking nothing new, running jobs have %s; once more to leave at once",
@@ -216,8 +333,14 @@ class Participation:
                     number = signals.wait(drain.total_seconds())
                     if number is not None:
                         _log.warning("%s again: leaving at once", number.name)
+            except StillRunning as error:
+                if not signals.asked():
+                    raise
+                _log.info("%s", error)
+                return True
             finally:
-                if process == os.getpid():
+                self._asked = _never
+                if process == os.getpid() and start.node is not None:
                     ended = self.stop(timedelta(0))
         if self._failed is not None:
             raise NodeFailed(f"this node could not go on, and has ended: {self._failed}")
@@ -229,20 +352,11 @@ class Participation:
         self._of_the_parent = self._of_the_parent or self._node is not None
         left_to_the_parent.append((self._node, self._stopping, self._drained))
         self._node, self._loop, self._drained, self._stopping = None, None, _nothing, None
+        self._stops = []
+        self._start_on.clear()
+        for each in self._undisturbed:
+            each.forked()
         atexit.unregister(self._at_exit)
-
-    def _is_inside(self, node: Node | None) -> bool:
-        """Whether this is code of a run of ``node``."""
-        from cronsensus.node.run import current_run
-
-        return node is not None and node.runs(current_run())
-
-    def _refuse_on_its_loop(self) -> None:
-        loop, asyncio = self._loop, sys.modules.get("asyncio")
-        if self._node is not None and loop is not None and asyncio is not None and asyncio._get_running_loop() is loop:  # noqa: SLF001
-            raise ConfigurationError(
-                "stop() here would block the event loop on which the async jobs are to end; await astop()"
-            )
 
     def _at_exit(self) -> None:
         node, self._node = self._node, None
@@ -255,6 +369,36 @@ class Participation:
             stopping.done.wait(_AT_EXIT)
 
 
+class _Here:
+    """Where ``stop`` was called, and whether it is to wait no longer."""
+
+    def __init__(self) -> None:
+        from cronsensus.node.run import current_run
+
+        aio = sys.modules.get("asyncio")
+        # The one that asks and raises nothing.
+        self.loop: asyncio.AbstractEventLoop | None = None if aio is None else aio._get_running_loop()  # noqa: SLF001
+        self._run: Run | None = current_run()
+        self._node: Node | None = None
+        self._hurries = False
+
+    def is_in_a_run_of(self, node: Node | None) -> bool:
+        """Whether it was called by code of a run of ``node``."""
+        return node is not None and node.runs(self._run)
+
+    def waits_for(self, node: Node) -> None:
+        """Note which node is stopped."""
+        self._node = node
+        if self._hurries:
+            node.hurry()
+
+    def hurry(self) -> None:
+        """Let runs end no longer."""
+        self._hurries = True
+        if self._node is not None:
+            self._node.hurry()
+
+
 class _Stopping:
     """One stop of a node, which several may wait for."""
 
@@ -264,20 +408,11 @@ class _Stopping:
         self.ended = False
         self.error: BaseException | None = None
 
-    def wait(self, drain: timedelta | None) -> bool:
+    def wait(self, drain: timedelta) -> bool:
         """Wait until it is done, with no drain after ``drain``; return whether everything ended in time."""
-        raised: BaseException | None = None
-        for _ in range(_MOST_INTERRUPTIONS):
-            try:
-                if not self.done.wait(None if drain is None or raised is not None else drain.total_seconds()):
-                    self.node.hurry()
-                    self.done.wait()
-                break
-            except BaseException as error:  # noqa: BLE001 - a signal handler's; raised below
-                raised = raised or error
-                self.node.hurry()
-        if raised is not None:
-            raise raised
+        if not self.done.wait(drain.total_seconds()):
+            self.node.hurry()
+            self.done.wait()
         if self.error is not None:
             raise self.error
         return self.ended

@@ -25,20 +25,21 @@ from cronsensus.clock import Clock, SystemClock
 from cronsensus.config import OnStoreLoss, Settings, load_settings, misspelt
 from cronsensus.definitions import Definitions
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.masking import mask
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
 from cronsensus.model.session import SessionSpec
-from cronsensus.participation import Participation, left_to_the_parent, on_fork
+from cronsensus.participation import Participation, Start, left_to_the_parent, on_fork
 from cronsensus.retirement import tell_of_retired, warn_of_strangers
 from cronsensus.starting import Tries
 from cronsensus.startup.tasks import Startups
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
 from cronsensus.stores.connecting import connecting
+from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
     import asyncio
@@ -150,7 +151,7 @@ class Scheduler(Startups, Definitions):
         self._migrated = False
         self._pause = Event()  # never set: a sleep that a signal handler may interrupt
         self._release: str | None = None
-        self._part = Participation(self._new_node, self._left, self._call_off_start)
+        self._part = Participation(self._prepare, self._new_node, self._left)
         self.settings: Settings
         self.configure({})
         _all.add(self)
@@ -341,10 +342,15 @@ class Scheduler(Startups, Definitions):
             StoreError: the store cannot be used; nothing was started.
             StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
         """
-        for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
-            self._pause.wait(pause)
-            with tries:
-                self._part.start(None)
+        start = Start()
+        try:
+            for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+                self._pause.wait(pause)
+                with tries:
+                    self._part.start(None, start=start)
+        except BaseException:  # out of a signal handler, too: whoever catches it must not have a node that runs on
+            self._part.undo(start)
+            raise
 
     async def astart(self, *, wait: Duration = 0) -> None:
         """Begin to run jobs; async ones on the running event loop.
@@ -382,6 +388,11 @@ class Scheduler(Startups, Definitions):
         """
         try:
             return self._part.stop(self._drain(drain_timeout))
+        except CronsensusError:
+            raise
+        except BaseException:  # out of a signal handler, perhaps before the stop had begun
+            self._part.stop(timedelta(0))
+            raise
         finally:
             self._left()
 
@@ -390,7 +401,7 @@ class Scheduler(Startups, Definitions):
         import asyncio
 
         # Stopping goes on when the caller is cancelled: half a stop would leave the session to die of its lease.
-        return await asyncio.shield(asyncio.to_thread(self.stop, drain_timeout))
+        return await asyncio.shield(begin_on_a_thread(self.stop, drain_timeout))
 
     def run(self, drain_timeout: Duration | None = None) -> bool:
         """Take part until told to stop: the whole of a worker's main program.
@@ -431,15 +442,19 @@ class Scheduler(Startups, Definitions):
                 self._release = None
                 self._close_store()
 
+    def _prepare(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> None:
+        for sentence in misspelt():
+            _log.warning("%s", sentence)
+        self._ready()
+        self._release = None  # of a start that failed
+        self._release = self.release
+        self._start_up(loop, asked_to_stop)
+
     def _new_node(self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> Node:
         from cronsensus.node.node import Node
         from cronsensus.node.settings import NodeSettings
 
-        for sentence in misspelt():
-            _log.warning("%s", sentence)
-        store, settings = self._ready(), self.settings
-        self._release = self.release
-        self._start_up(loop, self._part.is_asked_to_stop)
+        settings = self.settings
         node = NodeSettings(
             name=self.node_name,
             lease=settings.lease,
@@ -448,7 +463,7 @@ class Scheduler(Startups, Definitions):
             stop_on_store_loss=settings.on_store_loss == "stop",
         )
         return Node(
-            store.sibling(),
+            self._ready().sibling(),
             self._clock or SystemClock(),
             node,
             registry=self._declared.registry,
@@ -514,7 +529,13 @@ class Scheduler(Startups, Definitions):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except CronsensusError:
+            raise
+        except BaseException:  # out of a signal handler, before its first line
+            self._part.stop(timedelta(0))
+            raise
 
     async def __aenter__(self) -> Self:
         await self.astart()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -27,3 +31,14 @@ def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], 
     on_a_thread.__qualname__ = ".".join([*method.__qualname__.split(".")[:-1], on_a_thread.__name__])
     on_a_thread.__doc__ = f"Do what ``{method.__name__}`` does without blocking the event loop."
     return on_a_thread
+
+
+def begin_on_a_thread(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+    """Call a function on a thread of the running loop's, in a copy of this context; ``to_thread`` begins when awaited.
+
+    So it is no task of its own, which a loop that ends would cancel before it has begun.
+    """
+    import asyncio
+
+    call = functools.partial(copy_context().run, function, *args, **kwargs)
+    return asyncio.get_running_loop().run_in_executor(None, call)

@@ -122,6 +122,21 @@ def test_a_release_that_is_cancelled_at_any_await_leaves_the_name_to_others(kind
     each_await(scenario)
 
 
+def test_an_acquire_that_is_cancelled_at_any_await_leaves_the_name_to_others(tmp_path):
+    one, other = (StartupCoordinator(NOWHERE, tmp_path) for _ in range(2))
+
+    async def scenario(cut: CutTask) -> None:
+        await cut(one.acquire("warm"))
+        if cut.error is None:
+            assert await one.release("warm")
+        async with asyncio.timeout(30):
+            while not await other.acquire("warm"):  # noqa: ASYNC110 - a thread releases it
+                await asyncio.sleep(0.01)
+        assert await other.release("warm")
+
+    assert each_await(scenario) >= 4
+
+
 def test_what_a_parent_holds_at_the_fork_is_free_for_the_child_after_its_release(tmp_path):
     given = [sys.executable, "-m", "tests.once.forked_coordinator", str(tmp_path)]
     ended = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)

@@ -13,6 +13,7 @@ import pytest
 from cronsensus import InvalidOption, RunFailed, Scheduler, StillRunning
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.waiters import Waiters
+from cronsensus.startup import tasks
 from cronsensus.startup.generations import generation_of, master
 
 ROOT = Path(__file__).parents[2]
@@ -241,6 +242,37 @@ def test_a_cancelled_start_does_not_wait_for_another_worker(elsewhere, waits, ve
                 await starting
 
     asyncio.run(main())
+    assert elsewhere.thread.is_alive()
+    assert not scheduler.started
+    scheduler._close_store()
+
+
+@pytest.mark.parametrize("elsewhere", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("verb", ["astart", "arun_startup"])
+def test_a_start_that_is_cancelled_twice_before_it_waits_does_not_wait_for_another_worker(elsewhere, monkeypatch, verb):
+    scheduler = waiting(elsewhere.url, is_async=False)
+    reached, go_on = threading.Event(), threading.Event()
+    run = tasks._Startup.run
+
+    def slowly(*given):
+        reached.set()
+        assert go_on.wait(60)
+        return run(*given)
+
+    monkeypatch.setattr(tasks._Startup, "run", slowly)
+
+    async def main():
+        starting = asyncio.ensure_future(getattr(scheduler, verb)())
+        assert await asyncio.to_thread(reached.wait, 60)
+        for _ in range(2):
+            starting.cancel()
+            for _ in range(5):  # it is to be in the middle of what it does about the first one
+                await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        go_on.set()
+
+    asyncio.run(main())  # waits for the loop's threads
     assert elsewhere.thread.is_alive()
     assert not scheduler.started
     scheduler._close_store()

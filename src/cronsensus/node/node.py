@@ -161,7 +161,7 @@ class Node:
         """Open the session, declare the jobs, and begin.
 
         Raises:
-            StoreError: the store cannot be used now; nothing was started.
+            StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
         """
         self.conductor.begin()
         _keep_logs(self, self._clock)
@@ -171,8 +171,8 @@ class Node:
             ("listener", self._listener.run),
         ):
             thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
         self._deadlines.after(STUCK_LOOK, self._look_at_rounds)
 
     def runs(self, run: Run | None) -> bool:
@@ -211,7 +211,7 @@ class Node:
         self._enough.set()
 
     def close(self) -> None:
-        """Close the session and free everything; for a node whose start failed, too."""
+        """Close the session and free everything."""
         try:
             # A handle that is in use, by a verb that does not come back, is not used by a second thread.
             in_use = any(thread.is_alive() for thread in self._threads[:1])

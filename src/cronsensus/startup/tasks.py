@@ -23,6 +23,7 @@ from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, check_name
 from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
+from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,8 +40,6 @@ Scope = Literal["start", "deploy", "host"]
 
 KEEP = "3650d"
 """A worker that is replaced months later must still find that its generation, or deploy, has done it."""
-CALL_OFF_AGAIN = 0.05
-"""Seconds between two words to a start that is to wait no longer."""
 _LEAVE = 2.0
 """Seconds that a watcher which is asked to end may take; one that runs the task takes longer."""
 _OPTIONS = {"scope", "wait", "deploy_id", "name", "on_error", "max_crashes", "keep"}
@@ -53,7 +52,6 @@ class Startups(Guards):
         super().__init__()
         self._startups: list[_Startup] = []
         self._watchers: list[_Watcher] = []
-        self._starting: set[_Starting] = set()
 
     settings: Settings
 
@@ -155,60 +153,46 @@ class Startups(Guards):
         """Do what ``run_startup`` does without blocking the event loop, on which async tasks run."""
         import asyncio
 
-        running = asyncio.ensure_future(asyncio.to_thread(self._start_up, asyncio.get_running_loop()))
+        over, loop = Event(), asyncio.get_running_loop()
+
+        def run() -> None:
+            if not over.is_set():
+                self._start_up(loop, over.is_set)
+
+        running = begin_on_a_thread(run)
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            while not running.done():  # it may not have come to where it waits
-                self._call_off_start()
-                await asyncio.wait([running], timeout=CALL_OFF_AGAIN)
-            running.exception()
+            over.set()
+            await asyncio.wait([running])  # cancelled again it waits no longer; the thread ends at its next wait
             raise
+        finally:
+            over.set()
 
     def _start_up(
         self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool] = lambda: False
     ) -> None:
         """Run the tasks; wait for one that another worker runs only until this worker is asked to stop."""
-        starting = _Starting(asked_to_stop)
-        self._starting.add(starting)
-        try:
-            for task in self._startups:
-                watcher = task.run(loop, starting)
-                if watcher is not None:
-                    self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
-                    watcher.start()
-        finally:
-            self._starting.discard(starting)
-
-    def _call_off_start(self) -> None:
-        """Let nobody of this process wait any more for a task that another worker runs."""
-        for starting in list(self._starting):
-            starting.is_called_off = True
+        for task in self._startups:
+            watcher = task.run(loop, asked_to_stop)
+            if watcher is not None:
+                self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
+                watcher.start()
 
     def _end_watching(self) -> None:
         """Let nobody of this process take over any more; a task that has been taken over goes on."""
-        watchers, self._watchers = self._watchers, []
+        watchers = self._watchers
         for watcher in watchers:
             watcher.call_off()
         if any(watcher.is_alive() for watcher in watchers):
             self._claims_here().waiters.ring_all()
         for watcher in watchers:
             watcher.leave()
+        # Last: whoever is interrupted in here does it again.
+        self._watchers = [one for one in self._watchers if one not in watchers]
 
     @abstractmethod
     def _claims_here(self) -> Claims: ...
-
-
-class _Starting:
-    """One start of this worker, which may be called off while it waits."""
-
-    def __init__(self, asked_to_stop: Callable[[], bool]) -> None:
-        self.is_called_off = False
-        self._asked_to_stop = asked_to_stop
-
-    def is_over(self) -> bool:
-        """Whether to wait no longer."""
-        return self.is_called_off or self._asked_to_stop()
 
 
 class _Startup:
@@ -218,12 +202,12 @@ class _Startup:
         self._once = once
         self._wait = wait
 
-    def run(self, loop: asyncio.AbstractEventLoop | None, starting: _Starting) -> _Watcher | None:
+    def run(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> _Watcher | None:
         """Run it, or wait for who does; or, to go on meanwhile, return who watches."""
         from cronsensus.once.once import How
 
         try:
-            self.call(loop, How("wait", None, starting.is_over) if self._wait else How("raise", 0.0))
+            self.call(loop, How("wait", None, asked_to_stop) if self._wait else How("raise", 0.0))
         except StillRunning as error:
             if self._wait:
                 raise StillRunning(
