@@ -42,8 +42,15 @@ def each_for_itself(engine: Engine) -> Engine:
     return engine
 
 
+class _Opening:
+    """A connection that is being opened."""
+
+
 class Connections:
     """A stack of idle connections; the one used last is used next. Safe to share between threads.
+
+    What is in use is referred to weakly: a connection that a thread loses, because a signal handler raises in it, is in
+    use no more.
 
     Attributes:
         under_way: those with a transaction that a thread has begun and not ended, by the thread's number.
@@ -55,7 +62,7 @@ class Connections:
         self._where = where
         self._changed = Condition()
         self._idle: list[Connection] = []
-        self._used = 0
+        self._used: weakref.WeakSet[Connection | _Opening] = weakref.WeakSet()
         self._pid = os.getpid()
         self._closed = False
         self.under_way: dict[int, Connection] = {}
@@ -69,27 +76,31 @@ class Connections:
         """
         if os.getpid() != self._pid:
             self.after_fork_in_child()
+        opening = _Opening()
         with self._changed:
             if self._closed:
                 raise StoreUnavailable(
                     f"this handle on {self._where} was closed; open the store again with open_store()"
                 )
-            self._used += 1
             if self._idle:
-                return self._idle.pop()
+                connection = self._idle.pop()
+                self._used.add(connection)
+                return connection
+            self._used.add(opening)
         try:
-            return self._connect()
-        except BaseException:
-            self._end_use()
-            raise
+            connection = self._connect()
+            self._used.add(connection)
+            return connection
+        finally:
+            self._end_use(opening)
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection that is known to be in order, or close it if enough are idle."""
         with self._changed:
+            self._used.discard(connection)
             keep = not self._closed and len(self._idle) < MOST_IDLE
             if keep:
                 self._idle.append(connection)
-            self._used -= 1
             self._changed.notify_all()
         if not keep:
             connection.close()
@@ -101,7 +112,13 @@ class Connections:
                 connection.invalidate()
             connection.close()
         finally:
-            self._end_use()
+            self._end_use(connection)
+
+    @property
+    def in_use(self) -> int:
+        """Return how many are in use, or being opened; a fork waits for them."""
+        with self._changed:
+            return len(self._used)
 
     def forget_idle(self) -> None:
         """Close the idle connections; the next use opens anew."""
@@ -116,9 +133,9 @@ class Connections:
             self._closed = True
         self.forget_idle()
 
-    def _end_use(self) -> None:
+    def _end_use(self, of: Connection | _Opening) -> None:
         with self._changed:
-            self._used -= 1
+            self._used.discard(of)
             self._changed.notify_all()
 
     # --- forks --------------------------------------------------------------------------------------------------------
@@ -126,7 +143,7 @@ class Connections:
     def before_fork(self) -> None:
         """Have no connection open while the process is copied, and let nobody open one until it is."""
         self._changed.acquire()
-        self._changed.wait_for(lambda: self._used == 0, timeout=FORK_PATIENCE)
+        self._changed.wait_for(lambda: not self._used, timeout=FORK_PATIENCE)
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -141,7 +158,7 @@ class Connections:
         self.under_way.clear()
         self._changed = Condition()
         self._idle = []
-        self._used = 0
+        self._used = weakref.WeakSet()
         self._pid = os.getpid()
 
 

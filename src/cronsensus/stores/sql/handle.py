@@ -153,8 +153,9 @@ class SqlHandle(Store):
                         self._dialect.begin_read(connection)
                         yield self._look(connection)
                 connection.info["was_good"] = True
-            except (CronsensusError, LookupError):
-                self._connections.give_back(connection)
+            except (CronsensusError, LookupError) as error:
+                put = self._connections.give_back if _is_a_no(error) else self._connections.throw_away
+                put(connection)
                 raise
             except BaseException as error:
                 self._connections.throw_away(connection)
@@ -204,9 +205,10 @@ class SqlHandle(Store):
         try:
             with connection.begin():
                 yield
-        except (CronsensusError, LookupError):
+        except (CronsensusError, LookupError) as error:
             # A verb's own "no": rolled back, and the connection is as good as before.
-            self._ended_here(connection, self._connections.give_back)
+            put = self._connections.give_back if _is_a_no(error) else self._connections.throw_away
+            self._ended_here(connection, put)
             raise
         except BaseException:
             self._ended_here(connection, self._connections.throw_away)
@@ -320,3 +322,17 @@ class SqlHandle(Store):
         """Return the store's clock."""
         with self._reading() as tx:
             return from_micros(tx.now)
+
+
+def _is_a_no(error: BaseException) -> bool:
+    """Whether a verb said this itself: the error came through no code but ours.
+
+    A signal handler of the user's may raise such an error too, in the middle of what the driver sends and hears. Then
+    the next answer on this connection could be the one before.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith(("cronsensus.", "contextlib")):
+            return False
+        trace = trace.tb_next
+    return True

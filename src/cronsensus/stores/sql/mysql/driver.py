@@ -65,6 +65,30 @@ class BoundedConnection(pymysql.connections.Connection):
         """
         return super()._create_ssl_ctx(sslp) if sslp else _unverified_tls()  # type: ignore[misc]
 
+    def query(self, sql: Any, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's
+        """Run a statement; return how many rows it touched, or found.
+
+        The connection is closed if a signal handler raises between two packets. The next answer would be the one
+        before: what would roll back failed by that, and this was told in place of the user's exception.
+        """
+        try:
+            return int(super().query(sql, unbuffered))
+        except pymysql.err.MySQLError:
+            raise
+        except BaseException:
+            self._force_close()  # type: ignore[attr-defined]
+            raise
+
+    def next_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's
+        """Read the answer to the next of several statements; closed as in ``query``."""
+        try:
+            return int(super().next_result(unbuffered))
+        except pymysql.err.MySQLError:
+            raise
+        except BaseException:
+            self._force_close()  # type: ignore[attr-defined]
+            raise
+
     def be_patient(self, seconds: float) -> None:
         """Let a call take so long from now on. PyMySQL has no word for it; these names it has always had."""
         self._read_timeout = self._write_timeout = seconds
