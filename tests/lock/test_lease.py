@@ -151,7 +151,12 @@ def test_what_waits_for_the_loss_is_woken_by_it(place):
 
 def test_what_waits_for_a_loss_that_is_not_there_yet_waits_as_an_event_does(place, monkeypatch):
     waited: list[float | None] = []
-    monkeypatch.setattr(Event, "wait", lambda _, timeout=None: waited.append(timeout) or True)
+
+    def wait(_: Event, timeout: float | None = None) -> bool:
+        waited.append(timeout)
+        return True
+
+    monkeypatch.setattr(Event, "wait", wait)
     lost = leased(place).lost
     assert lost.wait(60)
     assert waited == [60]

@@ -93,13 +93,13 @@ def test_of_two_claims_whose_answers_cross_the_later_one_counts(clock: ManualClo
 @pytest.mark.parametrize("verb", ["claimed", "shorten"])
 def test_whatever_watches_is_told_of_a_shorter_lease_and_of_no_other(clock: ManualClock, verb: str) -> None:
     told: list[float] = []
-    lease = SessionLease("s", clock, lambda: told.append(lease.trusted_for))
-    lease.confirm(lease.ask(), LONG)
+    watched = SessionLease("s", clock, lambda: told.append(watched.trusted_for))
+    watched.confirm(watched.ask(), LONG)
     assert told == []
-    getattr(lease, verb)(lease.ask(), SHORT)
+    getattr(watched, verb)(watched.ask(), SHORT)
     assert told == [pytest.approx(SHORT_TRUST)]
-    getattr(lease, verb)(lease.ask(), SHORT)
-    getattr(lease, verb)(lease.ask(), LONG)
+    getattr(watched, verb)(watched.ask(), SHORT)
+    getattr(watched, verb)(watched.ask(), LONG)
     assert len(told) == 1
 
 
