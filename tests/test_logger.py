@@ -58,7 +58,7 @@ def test_a_handler_that_logs_where_it_is_called_from_ends(log, monkeypatch, caps
 
 
 def test_a_record_names_the_line_that_logged(log):
-    seen = []
+    seen: list[logging.LogRecord] = []
     add(log, seen.append)
     log.info("not enabled")
     log.warning("beside")
