@@ -167,6 +167,27 @@ def test_a_disk_that_is_full_leaves_nothing_locked(folder, monkeypatch):
     assert kept.value.__traceback__ is not None
 
 
+def test_a_turn_is_given_back_and_not_left_to_be_collected(folder, monkeypatch):
+    turns: list[filelock.FileLock] = []
+
+    def keep(path: Path, **options: object) -> filelock.FileLock:
+        turns.append(filelock.FileLock(path, **options))  # type: ignore[arg-type]
+        return turns[-1]
+
+    monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
+    monkeypatch.setattr(in_files, "FileLock", keep)
+    for _ in range(2):
+        with at(folder):
+            pass
+
+
+@pytest.mark.parametrize("limits", [(1, 3), (3, 1)])
+def test_of_two_limits_the_lower_one_counts_whoever_says_it(folder, limits):
+    first, second = (at(folder, limit=limit) for limit in limits)
+    with first:
+        assert not second.acquire()
+
+
 def test_a_lock_on_files_goes_by_the_clock_that_it_is_given(folder):
     clock = ManualClock()
     assert in_files.FileGate(f"file://{folder / 'locks'}", clock=clock).clock is clock

@@ -9,7 +9,15 @@ from typing import Any, NoReturn
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.errors import ConfigurationError, LeaseLost, PayloadMismatch, StoreBusy, StoreUnavailable
+from cronsensus.errors import (
+    ConfigurationError,
+    LeaseLost,
+    PayloadMismatch,
+    StoreBusy,
+    StoreEmptied,
+    StoreUnavailable,
+    UnknownJob,
+)
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, scheduled_key
 from cronsensus.model.session import SessionView
@@ -183,6 +191,37 @@ def test_a_definition_is_put_once(claims, monkeypatch):
     assert len(calls) == 2
 
 
+def test_a_job_that_the_store_forgot_is_defined_again(claims, monkeypatch):
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held))
+    calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
+    away(monkeypatch, "acquire", UnknownJob("no job is called so"), times=1)
+    taken(claims, replace(WANTED, key="another"))
+    assert len(calls) == 1
+
+
+def test_into_a_store_that_was_emptied_nothing_is_written(claims, monkeypatch):
+    def refuse(_: Guest) -> NoReturn:
+        raise StoreEmptied("it was emptied")
+
+    monkeypatch.setattr(Guest, "refuse_if_emptied", refuse)
+    calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
+    with pytest.raises(StoreEmptied):
+        claims.take(WANTED, Ticket())
+    assert calls == []
+
+
+def test_an_answer_that_is_lost_leaves_a_short_lease_and_is_told(claims, monkeypatch):
+    told: list[Exception] = []
+    monkeypatch.setattr(Guest, "trouble", lambda _, error: told.append(error))
+    lost = StoreUnavailable("the answer is lost")
+    away(monkeypatch, "acquire", lost, times=1)
+    with pytest.raises(StoreUnavailable):
+        claims.take(WANTED, Ticket())
+    assert told == [lost]
+    assert claims._guest._lease.length == LEASE
+
+
 # --- winning ----------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +380,14 @@ def test_a_look_leaves_alone_what_a_call_of_this_process_runs(claims):
     assert claims.look(replace(WANTED, key="other")) is None
     assert claims.look(WANTED, "other") is None
     assert not claims._was_left(found)
+
+
+def test_a_look_leaves_alone_what_is_over(claims, monkeypatch):
+    held, _ = taken(claims)
+    claims.settle(held, outcome(held))
+    calls = away(monkeypatch, "finish", StoreUnavailable("away"))
+    assert claims.look(WANTED).state is State.SUCCEEDED
+    assert calls == []
 
 
 def test_a_look_settles_what_a_call_left_behind(claims):
