@@ -215,6 +215,9 @@ ARGUED: dict[str, str] = {
     "node/evidence.py: is_gone: seen is None or seen != started → (seen != started)": (
         "started is a number there, and None is none"
     ),
+    "once/claims.py: Claims.bury: session is not None and gone → (gone)": (
+        "what is gone is a session; said again for mypy"
+    ),
     "planning.py: next_nominal: until <= after → until < after": (
         "what comes after the end of an era is not of that era: the last condition says so too"
     ),

@@ -624,9 +624,12 @@ def test_whoever_has_a_key_is_buried_with_a_reason_and_only_then(claims, store, 
 
 def test_care_is_taken_every_five_minutes(claims, clock, monkeypatch):
     pruned: list[Any] = []
+    closed: list[JobSpec] = []
     monkeypatch.setattr(MemoryStore, "prune", lambda self, *_, **more: pruned.append(more))
-    claims.store.put_jobs([SPEC], release="r1")
+    monkeypatch.setattr(claims, "_close_abandoned", closed.append)
+    claims._define(SPEC)
     claims.care()
+    assert closed == [SPEC]
     clock.advance(CARE - 0.5)
     claims.care()
     assert pruned == [{"limit": MOST_PRUNED}]
