@@ -80,6 +80,7 @@ SAFETY: dict[str, list[str]] = {
             "ending",
             "firing",
             "locks",
+            "occurrences",
             "retiring",
             "sessions",
             "starting",
@@ -168,6 +169,9 @@ ARGUED: dict[str, str] = {
     "tonumber(row.next_due) > time) then: > → >=": "the same number is written again",
     "stores/redis/lua/verbs/fire_and_claim.lua: return answer({ won, NOW, start(choose(session, limit, left_out, til), "
     "session, lease, ahead⟨⟩ > 0) }): > → >=": "where none is taken ahead, nothing that is taken is due later than now",
+    "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
+        "two equal times"
+    ),
     "stores/redis/lua/choosing.lua: if #chosen⟨⟩ >= limit then: >= → >": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),

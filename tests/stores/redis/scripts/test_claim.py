@@ -235,6 +235,7 @@ TAKEN: list[tuple[str, State, list[int]]] = [
         [2],
     ),
     ("it is late", world(job(), pending(1, expires=at(-1)), {"expiring": None}), []),
+    ("it expires in this very moment", world(job(), pending(1, expires=at(0))), [1]),
     ("it is late, but was begun", world(job(), pending(1, expires=at(-1), attempt="1")), [1]),
 ]
 
@@ -280,3 +281,40 @@ def test_the_turn_of_what_is_gone_passes_to_the_next(place: Place) -> None:
     place.put(world(BASE, job(), pending(2, origin="manual"), serial))
     assert ids(place) == []
     assert ids(place) == [2]
+
+
+def test_what_waits_elsewhere_goes_on_waiting_when_its_stray_entry_is_taken_out(place: Place) -> None:
+    waits = world(BASE, job(), pending(1, priority="1", origin="manual", due=at(50)))
+    one = occurrence_id(1)
+    stray: State = {
+        f"line:0:{J}:w": Scores({one: at(-10)}),
+        "level:0": Scores({f"{one}:{J}:w": at(-10)}),
+        "levels": Scores({"0": 0}),
+    }
+    check(place, "claim", Case("", merged(waits, stray), TOLD, NONE, waits))
+
+
+EXPIRING = {"expiring": Scores({occurrence_id(1): at(-1)})}
+BROKEN = merged(BASE, row(1, state="pending", expires=at(-1)))
+LATE = [
+    Case(
+        "what waits is missed",
+        world(BASE, job(), pending(1, origin="manual", expires=at(-1))),
+        TOLD,
+        NONE,
+        merged(
+            BASE,
+            job(),
+            final(1, origin="manual", state="missed", reason="late", finished=at(0), expires=at(-1)),
+            row(1, attempt=None, token=None, session=None, node=None),
+        ),
+    ),
+    Case("what runs goes on", merged(BASE, job(), running(1), EXPIRING), TOLD, NONE, merged(BASE, job(), running(1))),
+    Case("what is over is over", merged(BASE, job(), final(1), EXPIRING), TOLD, NONE, merged(BASE, job(), final(1))),
+    Case("what cannot be read is left as it is", merged(BROKEN, EXPIRING), TOLD, NONE, BROKEN),
+]
+
+
+@pytest.mark.parametrize("case", LATE, ids=by_name)
+def test_what_has_expired_is_missed_if_it_waits(case: Case, place: Place) -> None:
+    check(place, "claim", case)

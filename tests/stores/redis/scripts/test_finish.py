@@ -138,6 +138,11 @@ def test_an_outcome_lands_once_and_only_under_its_token(case: Case, place: Place
     check(place, "finish", case)
 
 
+def test_what_cannot_be_put_back_is_not_said_to_be(place: Place) -> None:
+    place.put(merged(RUNS, row(1, priority="high")))
+    assert place.run("finish", *outcome("pending")) == [[False, False]]
+
+
 # --- given back -------------------------------------------------------------------------------------------------------
 
 
