@@ -16,7 +16,7 @@ from tests.cancelling import CutCall, Interrupted, each_line
 from tests.quiet import nothing_runs, quiet
 
 _names = count()
-EVERY = int(os.environ.get("CRONSENSUS_TEST_EVERY_LINE", "12"))
+EVERY = int(os.environ.get("CRONSENSUS_TEST_EVERY_LINE", "20"))
 """Which share of the lines is tried; 1: all, minutes."""
 
 

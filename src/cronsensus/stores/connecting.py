@@ -5,10 +5,12 @@ A name server that does not answer takes 20 seconds to say so, and a firewall th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
+
+from cronsensus.background import Whole
+from cronsensus.interrupts import Event
 
 SLOW = 1.0
 """Seconds after which a first answer is slow."""
@@ -20,14 +22,21 @@ def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Ite
 
     The sentence names the host and nothing secret.
     """
-    timer = threading.Timer(after, lambda: say(f"connecting to {_host(url)}: no answer yet"))
-    timer.daemon = True
-    timer.start()
+    over = Event()
+
+    def watch() -> None:
+        if not over.wait(after):
+            say(f"connecting to {_host(url)}: no answer yet")
+
+    # No Timer: a signal handler that raises where that begins leaves a thread behind that hangs.
+    watching = Whole(watch, "cronsensus-connecting")
     try:
+        watching.begin()
         yield
     finally:
-        timer.cancel()
-        timer.join(SLOW)
+        over.set()
+        if not watching.withdraw():
+            watching.wait(SLOW)
 
 
 def _host(url: str) -> str:
