@@ -75,3 +75,19 @@ def test_a_look_that_is_interrupted_anywhere_leaves_its_handle_in_order(store, l
         whole = CutCall(None, raises, also)
         scenario(whole)
     assert each_line(scenario, raises=raises, also=also, every=max(1, len(whole.seen) // POINTS))
+
+
+@pytest.mark.parametrize("step", ["_reading", "_writing", "_glancing"])
+def test_a_connection_is_kept_after_a_verbs_own_no_and_not_after_such_an_error_of_other_code(tmp_path, step):
+    store = open_store(f"sqlite:///{tmp_path}/looks.db?synchronous=normal")
+    assert isinstance(store, SqlHandle)
+    store.migrate()
+    (kept,) = store._connections._idle
+    with pytest.raises(LookupError):
+        store.cancel(99, by="ann", why="there is none")
+    assert store._connections._idle == [kept]
+    with pytest.raises(OutOfTime), getattr(store, step)():
+        raise OutOfTime  # as a handler of the user's in the middle of what the driver does
+    assert kept not in store._connections._idle
+    store.now()
+    store.close()
