@@ -63,7 +63,7 @@ def test_a_lease_shorter_than_its_renewals_need_is_said_once_with_what_to_type(c
 
 
 def test_a_lease_that_just_fits_is_not_warned_of(caplog):
-    assert told(caplog, [0.09] * 3 * MEASURED) == []
+    assert told(caplog, [0.13] * 3 * MEASURED) == []
 
 
 def test_slow_renewals_between_quick_ones_are_not_taken_for_a_distance(caplog):

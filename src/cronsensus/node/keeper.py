@@ -41,8 +41,9 @@ QUICK_LOOK = 0.5
 IDLE_LOOK = 2.0
 """The same for an idle node, which can only be asked to drain."""
 AFTER_A_BUG = 1.0
-ENOUGH = 20
-"""How many renewals in a row a lease should have time for; one is up to five round trips, see ``docs/stores.md``."""
+ENOUGH, LEAST = 20, 15
+"""How many renewals in a row a lease should have time for, and below how many it is warned of. A renewal is five round
+trips on PostgreSQL and MySQL, one on Redis; see ``docs/stores.md``."""
 MEASURED = 5
 """Renewals of which the quickest counts: each may be late, the first one connects."""
 
@@ -145,15 +146,15 @@ class Keeper:
     def _measure(self, seconds: float) -> None:
         """Take in how long a renewal took; say once that the lease is too short for such a distance."""
         self._took.append(seconds)
-        needed = ENOUGH * min(self._took)
-        if self._warned or len(self._took) < MEASURED or self._lease.total_seconds() >= needed:
+        quickest = min(self._took)
+        if self._warned or len(self._took) < MEASURED or self._lease.total_seconds() >= LEAST * quickest:
             return
         self._warned = True
         _log.aside.warning(
             "the lease of %s is short for a store as far away or slow as this one: the quickest of the last %d "
             "renewals took %.0f ms, so what runs may be stopped and taken over although this process lives. Choose one "
             "of %ds or more: Scheduler(…, lease='%ds'), or CRONSENSUS_LEASE=%ds",
-            format_duration(self._lease), MEASURED, min(self._took) * 1000, *[math.ceil(needed)] * 3,
+            format_duration(self._lease), MEASURED, quickest * 1000, *[math.ceil(ENOUGH * quickest)] * 3,
         )  # fmt: skip
 
     def run(self) -> None:
