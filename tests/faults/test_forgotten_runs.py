@@ -46,7 +46,7 @@ def until(holds, what: str) -> None:
 
 
 def test_what_the_store_forgot_to_be_over_is_recorded_and_the_schedule_goes_on(place, beside):
-    scheduler = Scheduler(place.url, node="a", lease="3s")
+    scheduler = Scheduler(place.url, node="a", lease="20s")  # outlasts the restart of a server on a busy machine
     ticks: list[str] = []
     charges: list[int] = []
     begun, go_on = threading.Semaphore(0), threading.Event()

@@ -20,6 +20,7 @@ from tests.faults.watching import (
     log_of,
     said_once,
     settle_and_judge,
+    stopped_by,
     stopped_for,
     until_all_work,
     until_busy,
@@ -53,7 +54,7 @@ def test_no_connection_is_to_be_had(kind: Kind, narrow: Server, make_cluster):
         cluster = make_cluster(narrow.url, dict.fromkeys(NAMES, proxy.url))
         until_all_work(cluster)
         faults: list[Fault] = []
-        for _number in again_and_again():
+        for _number in again_and_again(lambda: bool(stopped_by(cluster, faults[-1]))):
             until_busy(cluster)
             faults.append(Fault())
             proxy.refuse()
@@ -70,7 +71,7 @@ def test_no_connection_is_to_be_had(kind: Kind, narrow: Server, make_cluster):
 
     stopped_for(cluster, faults)
     for node in NAMES:
-        said_once(cluster, node)
+        said_once(cluster, node, len(faults))
 
 
 @pytest.fixture

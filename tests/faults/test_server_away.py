@@ -7,6 +7,7 @@ from tests.faults.watching import (
     again_and_again,
     said_once,
     settle_and_judge,
+    stopped_by,
     stopped_for,
     until_all_work,
     until_busy,
@@ -16,15 +17,16 @@ from tests.faults.watching import (
 def test_a_server_that_is_killed_and_one_that_stands_still(server, make_cluster):
     cluster = make_cluster(server.url)
     until_all_work(cluster)
-    faults: list[Fault] = []
-    for number in again_and_again():
+    killed: list[Fault] = []
+    paused: list[Fault] = []
+    for number in again_and_again(lambda: all(stopped_by(cluster, each[-1]) for each in (killed, paused))):
         cluster.enqueue(30)
         until_busy(cluster)
-        faults.append(Fault())
+        killed.append(Fault())
         server.kill9()
         for _passed in cluster.for_seconds(AWAY):
             cluster.look()
-        faults[-1].end()
+        killed[-1].end()
         server.start()
         until_all_work(cluster)
         if number == 1:
@@ -33,15 +35,16 @@ def test_a_server_that_is_killed_and_one_that_stands_still(server, make_cluster)
 
         cluster.enqueue(30)
         until_busy(cluster)
-        faults.append(Fault())
+        paused.append(Fault())
         server.pause()
         for _passed in cluster.for_seconds(AWAY):
             cluster.look()
-        faults[-1].end()
+        paused[-1].end()
         server.resume()
         until_all_work(cluster)
 
     verdict = settle_and_judge(cluster)
     assert cluster.orders == 60 * number
-    stopped_for(cluster, faults)
+    stopped_for(cluster, killed)
+    stopped_for(cluster, paused)
     assert "the lease could not be renewed in time: stopping what runs" in verdict.logs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.cluster import Cluster, Verdict
@@ -23,11 +23,11 @@ MOST_ROUNDS = 25
 """Tries of a node during one fault: with a backoff there are about five, and one for each run that ends meanwhile."""
 
 
-def again_and_again() -> Iterator[int]:
-    """Count the faults of a test, from 1: one, or as many as begin within ``SECONDS``."""
+def again_and_again(bit: Callable[[], bool] = lambda: True) -> Iterator[int]:
+    """Count the faults of a test, from 1: one that ``bit``, of at most five; or as many as begin within ``SECONDS``."""
     begun = time.monotonic()
     number = 0
-    while number == 0 or time.monotonic() - begun < SECONDS:
+    while number == 0 or time.monotonic() - begun < SECONDS or not (SECONDS or bit() or number == 5):
         number += 1
         yield number
     print(f"{number} times in {time.monotonic() - begun:.0f} s")
@@ -81,29 +81,37 @@ def until_all_work(cluster: Cluster) -> None:
     cluster.until(all_work, "all nodes work")
 
 
+def stopped_by(cluster: Cluster, one: Fault, nodes: Collection[str] = NAMES) -> list[float]:
+    """Return when runs were stopped during a fault, because their lease could be trusted no longer."""
+    broken = [line for line in cluster.lines if line.event == "broken" and line.job == "pulse"]
+    return [line.at for line in broken if one.begun + REACTION < line.at < one.ended and line.node in nodes]
+
+
 def stopped_for(cluster: Cluster, faults: Sequence[Fault], nodes: Collection[str] = NAMES) -> None:
     """Fail if a run began while the store was away, or one went on for longer than the lease could be trusted."""
-    bit = 0
+    bit = []
     for one in faults:
         during = [line for line in cluster.lines if one.begun + REACTION < line.at < one.ended and line.node in nodes]
         assert [line for line in during if line.event == "start"] == []
-        stopped = [line.at for line in during if line.event == "broken" and line.job == "pulse"]
+        stopped = stopped_by(cluster, one, nodes)
         assert max(stopped, default=0.0) < one.begun + LEASE + REACTION
-        bit += bool(stopped)
+        bit.append(bool(stopped))
     # Of many faults, one may come in the moment in which all runs end by themselves.
-    assert bit >= 0.9 * len(faults), f"{len(faults) - bit} faults did not bite: no node lost the trust in a lease"
+    enough = sum(bit) >= 0.9 * len(bit) if SECONDS else bit[-1]
+    assert enough, f"{bit.count(False)} of {len(bit)} faults did not bite: no node lost the trust in a lease"
 
 
-def said_once(cluster: Cluster, node: str) -> None:
-    """Fail unless a node said once that the store is away, tried less and less, and said once that it is back."""
+def said_once(cluster: Cluster, node: str, faults: int = 1) -> None:
+    """Fail unless a node said, once a fault, that the store is away, tried less and less, and said that it is back."""
     back = re.compile(r"the store answers again after (\d+) failed rounds")
     cluster.until(lambda: back.search(log_of(cluster, node)), "it says that the store is back")
     log = log_of(cluster, node)
     if SECONDS:
         return  # of many faults, one may come in two pieces, and last for longer
-    assert log.count("so nothing is started until it can") == 1, log
-    (rounds,) = back.findall(log)
-    assert int(rounds) <= MOST_ROUNDS, log
+    assert log.count("so nothing is started until it can") == faults, log
+    rounds = [int(each) for each in back.findall(log)]
+    assert len(rounds) == faults, log
+    assert max(rounds) <= MOST_ROUNDS, log
 
 
 def settle_and_judge(cluster: Cluster) -> Verdict:

@@ -487,7 +487,7 @@ def test_a_second_transaction_is_refused(node, shop):
 
 
 def test_a_block_longer_than_the_lease_is_undone_and_not_done_twice(shop, caplog):
-    node = Scheduler(f"{shop.url}?busy_timeout=100ms", lease="1s")
+    node = Scheduler(f"{shop.url}?busy_timeout=2s", lease="1s")
 
     @node.job()
     def book(run: Run) -> str:

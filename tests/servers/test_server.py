@@ -171,10 +171,11 @@ def test_all_workers_of_a_run_share_one_server_which_ends_with_it(tmp_path: Path
     assert left == []
 
 
+@pytest.mark.timeout(600)  # a pytest of its own, in which two processes collect tests
 def test_a_run_that_is_killed_leaves_no_server(tmp_path: Path, temporary: Path) -> None:
     command, environment, seen = inner_run(tmp_path, temporary, hang=True)
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as run:
-        assert until(lambda: seen.exists() and len(seen.read_text().splitlines()) == 2)
+        assert until(lambda: seen.exists() and len(seen.read_text().splitlines()) == 2, 300)
         servers = servers_in(temporary)
         workers = psutil.Process(run.pid).children()
         run.kill()

@@ -1,10 +1,12 @@
 """Whole programs that do to the library what applications do: each is a process with a store of its own."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,11 +16,12 @@ from cronsensus import Scheduler
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 
 HEAD = """
-import asyncio, logging, os, signal, sys, threading, time, warnings
+import asyncio, faulthandler, logging, os, signal, sys, threading, time, warnings
 import multiprocessing
 warnings.simplefilter("ignore", DeprecationWarning)  # a fork in a process with threads is what is tested here
 from cronsensus import Run, Scheduler, current_run
 
+faulthandler.register(signal.SIGQUIT)  # says where it stands, if a test waits in vain
 scheduler = Scheduler("sqlite:///{folder}/jobs.db?synchronous=normal", node="it", {options})
 
 def say(*words):
@@ -51,7 +54,7 @@ class Program:
             except Empty:
                 line = None
             if line is None:
-                raise AssertionError(f"no {wanted!r} in {self.lines}; {self.errors()}")
+                raise AssertionError(f"no {wanted!r} in {self.lines}; {self.where_it_stands()}")
             self.lines.append(line)
             if line.startswith(wanted):
                 return line
@@ -69,6 +72,17 @@ class Program:
             while (line := self._coming.get(timeout=5)) is not None:
                 self.lines.append(line)
         return code
+
+    def where_it_stands(self) -> str:
+        """Return the stacks of its threads, after what it has said to standard error; or that it ended."""
+        if self.process.poll() is not None:
+            return f"it ended with {self.process.returncode}; {self.errors()}"
+        before = len(self.errors())
+        self.process.send_signal(signal.SIGQUIT)
+        until = time.monotonic() + 10
+        while len(self.errors()) == before and time.monotonic() < until:
+            threading.Event().wait(0.1)
+        return self.errors()
 
     def errors(self) -> str:
         return (self.folder / "stderr").read_text()
