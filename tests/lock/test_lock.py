@@ -12,7 +12,7 @@ import pytest
 
 from cronsensus import LeaseLost, Lock, LockHeld, NotTheHolder, Scheduler, open_store
 from tests.lock.places import lock_at, shortest
-from tests.servers.distance import patience
+from tests.servers.distance import ROUND_TRIP, patience
 from tests.servers.fixtures import FAR
 
 PATIENCE = patience(60.0)
@@ -185,9 +185,10 @@ def test_a_lock_for_several_is_locked_when_it_is_full(url):
 
 @FAR
 def test_a_lock_is_renewed_for_as_long_as_it_is_held(timed):
-    lock = lock_at(timed, "name", ttl="2s")  # far away and on a busy machine a renewal may take half a second
+    ttl = 2 + 30 * ROUND_TRIP  # seconds: far away and on a busy machine a renewal may take half a second
+    lock = lock_at(timed, "name", ttl=ttl)
     with lock as lease:
-        ended = time.monotonic() + 3.2
+        ended = time.monotonic() + 1.6 * ttl
         while time.monotonic() < ended:
             assert not lease.lost.wait(0.1)
         assert lock.owned()

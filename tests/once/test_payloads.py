@@ -115,7 +115,8 @@ def test_what_a_process_was_about_that_died_is_not_done_with_another_payload(sha
         guarded[0](1, "a")
     (session,) = [one.id for one in dead.store.sessions()]
     dead.store.reclaim([session])
-    with pytest.raises(PayloadMismatch, match="than an attempt that was cut off"):
+    # Far away its own care was perhaps the first, and has recorded what the call came to.
+    with pytest.raises(PayloadMismatch, match=r"than (an attempt that was cut off|the call that is succeeded)"):
         guarded[1](1, "b")
     assert guarded[1](1, "a") == "a"
     for one in (dead, alive):
