@@ -60,15 +60,18 @@ def _of_python(file: str, text: str) -> Iterator[Mutant]:
     def at(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    def source(node: ast.expr) -> str:
-        found = ast.get_source_segment(text, node) or ""
+    def span(node: ast.expr | ast.stmt) -> tuple[int, int]:
+        end = at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+        return at(node.lineno, node.col_offset), end
+
+    def source(node: ast.expr) -> str:  # not ast.get_source_segment, which splits the whole text each time
+        found = text[slice(*span(node))]
         return f"({found})" if isinstance(node, ast.NamedExpr) else found
 
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.expr, ast.stmt)):
-            start = at(node.lineno, node.col_offset)
-            end = at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+            start, end = span(node)
             for now in (*_of_condition(node, source), *_of_call(node, source)):
                 yield Mutant(file, start, end, text[start:end], now, node.lineno, _holder(tree, node.lineno))
 
