@@ -1,6 +1,7 @@
 """What holds for every test: the settings of Hypothesis, a clean environment, and no silent gaps in CI."""
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -24,6 +25,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "d
 for name in [name for name in os.environ if name.startswith("CRONSENSUS_")]:
     if not name.startswith("CRONSENSUS_TEST_"):
         del os.environ[name]
+
+
+# A shell that starts something in the background has it ignore Ctrl-C, and so all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
