@@ -113,6 +113,13 @@ GRANTS = [
         merged(BASE, held(most=None), granted(1, most=2)),
     ),
     Case(
+        "its index has lost what a session held",
+        merged(BASE, held(session="s1"), {"locks": None}),
+        told(),
+        YES,
+        merged(BASE, granted()),
+    ),
+    Case(
         "a lock of another name is held",
         merged(BASE, held(name="lock2")),
         told(),

@@ -4,15 +4,13 @@ local name, holder, ttl, session, limit = unpack(args, 1, 5)
 if session and not alive(session) then
   return refuse('LEASELOST')
 end
-local holders, most, held, over = 0, limit, {}, {}
+local holders, most, held = 0, limit, {}
 for _, text in ipairs(call('ZRANGEBYLEX', SPACE .. 'locks', '[' .. name .. '\0', '(' .. name .. '\1')) do
   local _, at = name_and_place(text)
   local row = read(lock_key(name, at), 'until', 'session', 'most')
   if is_held(row) then
     holders, held[at] = holders + 1, true
     most = math.min(most, tonumber(row.most) or most)
-  else
-    over[at] = row
   end
 end
 if holders >= most then
@@ -22,12 +20,13 @@ local place = 0
 while held[place] do
   place = place + 1
 end
+local row = read(lock_key(name, place), 'until', 'session')
 if not schema then
   have_identity()
   call('HSET', META, 'schema', SCHEMA)
 end
-if over[place] then
-  free_lock(name, place, over[place].session)
+if row['until'] then
+  free_lock(name, place, row.session)
 end
 local key, at, token, lease_end = lock_key(name, place), place_of(name, place), whole(next_tokens(1)), later(ttl)
 call('ZADD', SPACE .. 'locks', 0, at)
