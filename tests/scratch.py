@@ -2,6 +2,10 @@
 
 import os
 import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")
@@ -22,3 +26,22 @@ def in_memory(megabytes: int = 16) -> Path | None:
     except OSError:
         return None
     return MEMORY if room >= megabytes * MEGABYTE else None
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give an empty folder, in memory where there is room, and remove it.
+
+    A thread that frees a dropped lock may be writing there still, so what comes up meanwhile is removed again.
+    """
+    folder = Path(tempfile.mkdtemp(dir=in_memory()))
+    try:
+        yield folder
+    finally:
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            threading.Event().wait(0.05)
+        else:
+            raise AssertionError(f"something still writes to {folder}")

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from cronsensus.lock import opening
-from tests.scratch import BUSY, in_memory
+from tests.scratch import BUSY, scratch_folder
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
@@ -20,8 +19,8 @@ _names = count()
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Return an empty folder, in memory where there is room."""
-    with TemporaryDirectory(dir=in_memory()) as name:
-        yield Path(name)
+    with scratch_folder() as empty:
+        yield empty
 
 
 @pytest.fixture(scope="session")

@@ -249,6 +249,19 @@ def test_what_is_released_leaves_its_thread_and_has_nothing_to_renew(place):
     assert tended.lost
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_what_was_dropped_is_not_freed_where_its_session_is_over(place, monkeypatch, over):
+    dropped: list[Any] = []
+    monkeypatch.setattr(module, "when_gone", lambda: dropped.append)
+    tended = kept(leased(place))
+    assert dropped == [tended]
+    if over:
+        tended.lose("this process let go of its session")
+    tended.act()
+    assert [what for what, *_ in place.told] == ([] if over else ["forget", "free"])
+    assert tended.step() == LONG
+
+
 def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
     lease = leased(place, renew=False)
     tended = kept(lease)
@@ -256,7 +269,6 @@ def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
     assert tended.expires_in == LONG
     assert tended.lost
     tended.expire()
-    tended.lose("its session is over")
     assert tended.step() == TTL.total_seconds()
     place.clock.advance(TTL.total_seconds())
     assert place.told == []

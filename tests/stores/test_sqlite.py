@@ -1,8 +1,6 @@
 """The SQLite store passes the suite, in a file of its own per test."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import Connection, create_engine
@@ -12,14 +10,14 @@ from cronsensus.clock import Clock
 from cronsensus.stores import Store
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance import StoreConformance
-from tests.scratch import in_memory
+from tests.scratch import scratch_folder
 
 
 class TestSqliteStore(StoreConformance):
     @pytest.fixture(autouse=True)
     def _place(self) -> Iterator[None]:
-        with TemporaryDirectory(dir=in_memory()) as folder:
-            self.path = Path(folder) / "cronsensus.db"
+        with scratch_folder() as folder:
+            self.path = folder / "cronsensus.db"
             yield
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:

@@ -147,6 +147,8 @@ class Tended(Gone):
         """Be told that the session is over."""
         if (lease := self()) is not None:
             lease.lose(why)
+        else:  # dropped, and about to be freed: that is done, and the place may be closed by then
+            self.let_go()
 
     def thread_ended(self) -> None:
         """Be told that the thread that it belongs to is over."""

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import create_engine
@@ -12,7 +10,7 @@ from sqlalchemy.pool import NullPool
 from cronsensus.clock import ManualClock
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.stores.sql.sqlite import SqliteStore
-from tests.scratch import in_memory
+from tests.scratch import scratch_folder
 from tests.stores.poison.scene import START, furnish, goes_on
 from tests.stores.poison.sql import WHOLE, poisons, pour
 
@@ -24,14 +22,14 @@ MOST = 10_000 if ALL else 1
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory):
-    with TemporaryDirectory(dir=in_memory()) as folder:
+    with scratch_folder() as folder:
         clock = ManualClock(START)
         store = SqliteStore(f"sqlite:///{folder}/furnished.db", clock=clock)
         furnish(store, clock)
         store.close()
         with create_engine(f"sqlite:///{folder}/furnished.db", poolclass=NullPool).connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        yield Path(folder) / "furnished.db", clock
+        yield folder / "furnished.db", clock
 
 
 def on_a_copy(furnished, poison=None):

@@ -5,7 +5,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,7 +12,7 @@ from cronsensus.clock import Clock, ManualClock
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import START
-from tests.scratch import in_memory
+from tests.scratch import scratch_folder
 
 PREAMBLE = """
 import os, sys
@@ -72,8 +71,8 @@ class Child:
 @pytest.fixture
 def place() -> Iterator[Path]:
     """An empty folder, in memory where there is room."""
-    with TemporaryDirectory(dir=in_memory()) as folder:
-        yield Path(folder)
+    with scratch_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
