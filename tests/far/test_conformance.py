@@ -21,6 +21,8 @@ CHOSEN = {
 class TestFarAway(Racing):
     """Some races of the suite, on each server."""
 
+    TURNS = 3
+
     @pytest.fixture(autouse=True)
     def _place(self, network: Proxy, round_trip: float) -> None:
         self.url = network.url

@@ -481,14 +481,14 @@ def machine_on_a_server(open_store: Callable[[str, ManualClock], Store]) -> type
 
 
 EXAMPLES = settings(
-    max_examples=25,
+    max_examples=20,
     stateful_step_count=40,
     deadline=None,
     # Not Phase.explain: before Python 3.12 it traces every line, which makes a failure take minutes.
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-ON_A_SERVER = settings(EXAMPLES, max_examples=12)
+ON_A_SERVER = settings(EXAMPLES, max_examples=8)
 """The steps are those of SQLite; what differs is the dialect."""
 FINDING = settings(EXAMPLES, max_examples=150, phases=[Phase.generate], derandomize=True, database=None)
 

@@ -19,6 +19,9 @@ from cronsensus.testing.conformance.scene import HOUR, LEASE, THREADS, Scene, a_
 class Racing(Scene):
     """Hazards of racing: two winners, and none."""
 
+    TURNS = 10
+    """How often most races are run; fewer where each takes long."""
+
     def sessions_of_threads(self) -> None:
         """Open a session for each thread, named after its number."""
         for number in range(THREADS):
@@ -132,7 +135,7 @@ class Racing(Scene):
     def test_acquiring_and_claiming_do_not_both_win(self) -> None:
         self.queue()
         self.sessions_of_threads()
-        for number in range(10):
+        for number in range(self.TURNS):
             key = str(number)
             self.enqueue(key)
 
@@ -156,7 +159,7 @@ class Racing(Scene):
         self.queue()
         self.session()
         states = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.PENDING)
-        for _ in range(10):
+        for _ in range(self.TURNS):
             made = self.enqueue()
             claim = next(one for one in self.claim() if one.id == made.id)
 
@@ -183,7 +186,7 @@ class Racing(Scene):
 
     def test_a_session_is_closed_or_reclaimed_and_not_both(self) -> None:
         self.queue()
-        for number in range(10):
+        for number in range(self.TURNS):
             name = f"session {number}"
             self.session(name)
             self.enqueue()
@@ -203,7 +206,7 @@ class Racing(Scene):
 
     def test_a_result_and_a_takeover_do_not_both_win(self) -> None:
         self.queue()
-        for number in range(10):
+        for number in range(self.TURNS):
             name = f"session {number}"
             self.session(name)
             self.enqueue()
@@ -227,7 +230,7 @@ class Racing(Scene):
 
     def test_a_claim_and_the_end_of_its_session_leave_nothing_with_nobody(self) -> None:
         self.queue()
-        for number in range(10):
+        for number in range(self.TURNS):
             name = f"session {number}"
             self.session(name)
             made = self.enqueue()
@@ -248,7 +251,7 @@ class Racing(Scene):
 
     def test_an_acquisition_and_the_end_of_its_session_leave_nothing_with_nobody(self) -> None:
         self.queue()
-        for number in range(10):
+        for number in range(self.TURNS):
             name = f"session {number}"
             self.session(name)
 
@@ -266,7 +269,7 @@ class Racing(Scene):
 
     def test_a_claim_and_a_renewal_never_leave_a_working_session_an_idle_lease(self) -> None:
         self.queue()
-        for number in range(10):
+        for number in range(self.TURNS):
             name = f"session {number}"
             self.session(name)
             made = self.enqueue()
@@ -292,7 +295,7 @@ class Racing(Scene):
             assert self.store.unlock(grants[0])
 
     def test_an_overdue_lock_goes_to_one(self) -> None:
-        for _ in range(10):
+        for _ in range(self.TURNS):
             self.store.lock("name", "old", ttl=LEASE)
             self.lease_out()
             won = self.race(lambda store, thread: store.lock("name", f"h{thread}", ttl=LEASE))
@@ -300,7 +303,7 @@ class Racing(Scene):
             self.lease_out()
 
     def test_a_lock_for_several_has_no_more_holders(self) -> None:
-        for _ in range(10):
+        for _ in range(self.TURNS):
             won = self.race(lambda store, thread: store.lock("name", f"h{thread}", ttl=LEASE, limit=3))
             grants = [grant for grant in won if grant is not None]
             assert len(grants) == 3
