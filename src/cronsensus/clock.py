@@ -1,4 +1,4 @@
-"""The only file that reads time. Floor 1.
+"""The only file that reads time.
 
 Two readings, two uses. ``now()`` is a wall clock: it names moments and may step. ``monotonic()`` never steps: it
 measures how long something took and how long to sleep. No decision about *due* or *dead* rests on a node's wall

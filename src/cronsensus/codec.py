@@ -1,4 +1,4 @@
-"""JSON, bounded and honest: what goes in comes out equal, or is refused. Floor 2.
+"""JSON, bounded and honest: what goes in comes out equal, or is refused.
 
 Tuples come back as lists; everything else that JSON does not have (dates, sets, bytes, NaN, keys that are not text) is
 refused with the path to it, rather than silently becoming something else on the other side. No class is ever rebuilt.

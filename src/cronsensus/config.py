@@ -1,4 +1,4 @@
-"""Settings: where each comes from, and what it may be. Floor 5.
+"""Settings: where each comes from, and what it may be.
 
 Highest first: a command's flag, an argument of ``Scheduler``, ``CRONSENSUS_*`` in the environment,
 ``[tool.cronsensus]`` in the nearest ``pyproject.toml`` (of the current folder or the first one above that has one), the

@@ -1,4 +1,4 @@
-"""Define jobs: in code, by decorators, and at run time, by name. Floor 5."""
+"""Define jobs: in code, by decorators, and at run time, by name."""
 
 from __future__ import annotations
 

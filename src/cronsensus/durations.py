@@ -1,4 +1,4 @@
-"""Read and write durations. Floor 1.
+"""Read and write durations.
 
 A duration is a ``timedelta``, a number of seconds, or text such as ``"90s"``, ``"15m"``, ``"1h30m"``, ``"2d"``,
 ``"500ms"``.

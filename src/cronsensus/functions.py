@@ -1,4 +1,4 @@
-"""Look at a user's function: what it is, where it stands, what it wants to be called with. Floor 5.
+"""Look at a user's function: what it is, where it stands, what it wants to be called with.
 
 Nothing is called here. A function is refused, with what to write instead, when no executor could run it.
 """

@@ -1,4 +1,4 @@
-"""A handle on one occurrence: look at it, wait for its end, fetch its result. Floor 5."""
+"""A handle on one occurrence: look at it, wait for its end, fetch its result."""
 
 from __future__ import annotations
 

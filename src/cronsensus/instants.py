@@ -1,4 +1,4 @@
-"""Instants: aware datetimes in UTC, in whole microseconds; integers of microseconds at the store's edge. Floor 1."""
+"""Instants: aware datetimes in UTC, in whole microseconds; integers of microseconds at the store's edge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Job``: a function that was declared, and what can be done with it. Floor 5."""
+"""``Job``: a function that was declared, and what can be done with it."""
 
 from __future__ import annotations
 

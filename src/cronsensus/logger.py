@@ -1,4 +1,4 @@
-"""Loggers that cannot raise into the code that logs. Floor 1.
+"""Loggers that cannot raise into the code that logs.
 
 The application's logging handlers are the application's code: they may raise, block, or log themselves. A loop of ours
 that ended for that would leave a process behind that holds its lease and does nothing. So what a handler raises goes

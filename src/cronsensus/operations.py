@@ -1,4 +1,4 @@
-"""What people and programs do to jobs and occurrences, with or without a node in this process. Floor 5.
+"""What people and programs do to jobs and occurrences, with or without a node in this process.
 
 Every act is one verb of the store. Around it stand only: checking what was asked, where the caller can see it; defining
 a job that this process declares and the store does not know yet; and a hint to the nodes, so that they look at once.

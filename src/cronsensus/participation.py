@@ -1,4 +1,4 @@
-"""Taking part: one node of this process, from start to stop, whatever ends the process in between. Floor 5.
+"""Taking part: one node of this process, from start to stop, whatever ends the process in between.
 
 ::
 

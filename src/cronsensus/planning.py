@@ -1,4 +1,4 @@
-"""Decide what a job owes by now. Pure: no clock, no store, no randomness. Floor 2.
+"""Decide what a job owes by now. Pure: no clock, no store, no randomness.
 
 ``plan(job, now)`` looks at the nominal times after the watermark and up to ``now``, and gives each its verdict:
 create an occurrence, or skipped / missed with a reason. The new watermark is the last nominal time decided. A store

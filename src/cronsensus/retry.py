@@ -1,4 +1,4 @@
-"""Decide what follows the end of an attempt. Pure. Floor 2."""
+"""Decide what follows the end of an attempt. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Scheduler``: declare jobs, take part in running them, operate them. Floor 5.
+"""``Scheduler``: declare jobs, take part in running them, operate them.
 
 Nothing happens at import: no thread, no connection, no file. The store is opened when first used; a node runs between
 ``start`` and ``stop``.

@@ -1,4 +1,4 @@
-"""Turn SIGTERM and SIGINT into a drain. Floor 5.
+"""Turn SIGTERM and SIGINT into a drain.
 
 The wait for a signal is a wait at a pipe (the self-pipe of D. J. Bernstein). Waiting at a lock would do, if no signal
 ever came just before the wait: then Python's handler has not run yet, and nothing wakes the thread to run it. The

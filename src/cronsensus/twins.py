@@ -1,4 +1,4 @@
-"""Asynchronous twins of blocking methods, made instead of written twice. Floor 5."""
+"""Asynchronous twins of blocking methods, made instead of written twice."""
 
 from __future__ import annotations
 

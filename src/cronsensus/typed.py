@@ -1,4 +1,4 @@
-"""Typed values: JSON in the store, and what a function's annotations name at both ends. Floor 2.
+"""Typed values: JSON in the store, and what a function's annotations name at both ends.
 
 ::
 

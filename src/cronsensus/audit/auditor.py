@@ -1,4 +1,4 @@
-"""Audit a store: each job in turn, verdicts first, then runs. Floor 5."""
+"""Audit a store: each job in turn, verdicts first, then runs."""
 
 from __future__ import annotations
 

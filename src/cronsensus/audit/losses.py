@@ -1,4 +1,4 @@
-"""From when on can the ledger be trusted? What the trail says of a store that lost something. Floor 5."""
+"""From when on can the ledger be trusted? What the trail says of a store that lost something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's nominal times over its whole life, from its triggers alone. Floor 5."""
+"""A job's nominal times over its whole life, from its triggers alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit says: counts, lateness, findings. Floor 5.
+"""What an audit says: counts, lateness, findings.
 
 Everything here has a bounded size, whatever the ledger holds: counts are exact, and of findings the first
 ``MOST_FINDINGS`` are kept with their sentences.

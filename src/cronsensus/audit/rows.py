@@ -1,4 +1,4 @@
-"""An occurrence as a verdict, and how verdicts are counted. Floor 5."""
+"""An occurrence as a verdict, and how verdicts are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask of each run: was it allowed? Floor 5.
+"""Ask of each run: was it allowed?
 
 Occurrences are read newest first, page by page, each with its runs. A suspicion is looked at again before it is
 reported, because occurrence and runs are two readings and a node may write between them.

@@ -1,4 +1,4 @@
-"""Which times of the ledger say nothing about what came first: the store's clock was set back there. Floor 5."""
+"""Which times of the ledger say nothing about what came first: the store's clock was set back there."""
 
 from __future__ import annotations
 

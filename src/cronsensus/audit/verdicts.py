@@ -1,4 +1,4 @@
-"""Ask of each nominal time: is there exactly one verdict? Floor 5.
+"""Ask of each nominal time: is there exactly one verdict?
 
 A job's stretch is walked in windows of ``WINDOW`` nominal times; what a window holds is read, judged and forgotten. A
 verdict range that is longer than a window is counted by the trigger's own arithmetic instead, so a night of downtime

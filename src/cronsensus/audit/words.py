@@ -1,4 +1,4 @@
-"""What is wrong, in plain words. Floor 5."""
+"""What is wrong, in plain words."""
 
 from __future__ import annotations
 

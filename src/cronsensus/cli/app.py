@@ -1,4 +1,4 @@
-"""Find what a command works on: the application's Scheduler, or only its store. Floor 7.
+"""Find what a command works on: the application's Scheduler, or only its store.
 
 An application is named by ``--app``, ``CRONSENSUS_APP`` or ``[tool.cronsensus] app``; else the first of ``jobs.py``,
 ``tasks.py``, ``app.py`` and ``main.py`` in this folder that holds exactly one Scheduler is taken, and we say so. A

@@ -1,4 +1,4 @@
-"""``cronsensus jobs backfill``: run a job for nominal times of the past, after a look at them. Floor 7."""
+"""``cronsensus jobs backfill``: run a job for nominal times of the past, after a look at them."""
 
 from __future__ import annotations
 

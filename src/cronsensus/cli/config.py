@@ -1,4 +1,4 @@
-"""``cronsensus config``: each setting, and where it comes from. Floor 7."""
+"""``cronsensus config``: each setting, and where it comes from."""
 
 from __future__ import annotations
 

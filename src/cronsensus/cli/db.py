@@ -1,4 +1,4 @@
-"""``cronsensus db``: the care of the store. Floor 7."""
+"""``cronsensus db``: the care of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus jobs enqueue``: ask for one run of a job with arguments of its own. Floor 7."""
+"""``cronsensus jobs enqueue``: ask for one run of a job with arguments of its own."""
 
 from __future__ import annotations
 

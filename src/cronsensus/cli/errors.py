@@ -1,4 +1,4 @@
-"""Errors as a person wants them: what happened, why, and the next thing to type; and the exit codes. Floor 7.
+"""Errors as a person wants them: what happened, why, and the next thing to type; and the exit codes.
 
 No traceback unless ``--debug`` asks for one.
 """

@@ -1,4 +1,4 @@
-"""``cronsensus explain``: an expression in words, and what clock changes do to it. Floor 7."""
+"""``cronsensus explain``: an expression in words, and what clock changes do to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find jobs and runs by what somebody typed. Floor 7."""
+"""Find jobs and runs by what somebody typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the command line: groups that load late, and the options that every command takes. Floor 7.
+"""The shape of the command line: groups that load late, and the options that every command takes.
 
 Every command of the table, and every command below one of its groups, accepts the global options after its own name
 too. They are added when a command is loaded, so a command's file declares nothing for them and asks

@@ -1,4 +1,4 @@
-"""``cronsensus jobs``: look at jobs, and steer them. Floor 7."""
+"""``cronsensus jobs``: look at jobs, and steer them."""
 
 from __future__ import annotations
 

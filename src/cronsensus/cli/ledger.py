@@ -1,4 +1,4 @@
-"""``cronsensus ledger``: a verdict per nominal time. Floor 7."""
+"""``cronsensus ledger``: a verdict per nominal time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus locks``: who holds what, and an end to that. Floor 7."""
+"""``cronsensus locks``: who holds what, and an end to that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus next``: when is that? An expression needs neither a store nor an application. Floor 7."""
+"""``cronsensus next``: when is that? An expression needs neither a store nor an application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus nodes``: who takes part. Floor 7."""
+"""``cronsensus nodes``: who takes part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus once``: what is recorded of calls of guarded functions. Floor 7."""
+"""``cronsensus once``: what is recorded of calls of guarded functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands take. Floor 7."""
+"""Options and arguments that several commands take."""
 
 from __future__ import annotations
 

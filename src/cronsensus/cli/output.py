@@ -1,4 +1,4 @@
-"""The one place that prints. Floor 7.
+"""The one place that prints.
 
 Data goes to stdout: rich tables in a terminal, plain columns in a pipe (no boxes, no colours), or one JSON document
 with ``-o json``. Messages go to stderr. What came from a user or a store is made harmless before it is shown: a job's

@@ -1,4 +1,4 @@
-"""``cronsensus run``: a node. Floor 7."""
+"""``cronsensus run``: a node."""
 
 from __future__ import annotations
 

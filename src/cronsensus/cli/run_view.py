@@ -1,4 +1,4 @@
-"""One run as a person reads it: a timeline, its attempts, its error, its log. Floor 7."""
+"""One run as a person reads it: a timeline, its attempts, its error, its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus runs``: what ran, runs, and will run. Floor 7."""
+"""``cronsensus runs``: what ran, runs, and will run."""
 
 from __future__ import annotations
 

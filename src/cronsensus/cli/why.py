@@ -1,4 +1,4 @@
-"""``cronsensus why``: why did it run, or not? Floor 7."""
+"""``cronsensus why``: why did it run, or not?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a lock is acquired. To wait for it is written once for threads and for event loops: a conversation. Floor 5."""
+"""How a lock is acquired. To wait for it is written once for threads and for event loops: a conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a client of redis-py to the URL of its server. Floor 5."""
+"""From a client of redis-py to the URL of its server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How what asks and waits is written once for threads and for event loops. Floor 5.
+"""How what asks and waits is written once for threads and for event loops.
 
 A conversation gives what is to be asked, or for how long to wait, and gets the answer. ``drive`` has it on the caller's
 thread, ``adrive`` on an event loop.

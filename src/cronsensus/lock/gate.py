@@ -1,4 +1,4 @@
-"""Where a lock is held: what ``Lock`` asks of a store, of a majority of Redis servers, of files. Floor 5."""
+"""Where a lock is held: what ``Lock`` asks of a store, of a majority of Redis servers, of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks held on files, by the kernel: no server, one host, free the moment their process dies. Floor 5.
+"""Locks held on files, by the kernel: no server, one host, free the moment their process dies.
 
 ::
 

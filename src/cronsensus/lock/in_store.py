@@ -1,4 +1,4 @@
-"""Locks held in a store, by this process's session there. Floor 5."""
+"""Locks held in a store, by this process's session there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock that is held: its token, and until when this process may believe in it. Floor 5.
+"""A lock that is held: its token, and until when this process may believe in it.
 
 The store (or the majority, or the kernel) decides who holds a lock. A holder cannot ask it all the time, so it trusts
 its lease for a while after each answer, counted from before it asked and by the monotonic clock, less a margin: by the

@@ -1,4 +1,4 @@
-"""``Lock``: mutual exclusion between processes, with a token that protects what time cannot. Floor 5.
+"""``Lock``: mutual exclusion between processes, with a token that protects what time cannot.
 
 Names and behaviour of the methods are those of ``redis.lock.Lock`` where that has them.
 """

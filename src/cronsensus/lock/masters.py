@@ -1,4 +1,4 @@
-"""Independent Redis servers, asked all at once; one that is dead or slow keeps nobody waiting. Floor 5."""
+"""Independent Redis servers, asked all at once; one that is dead or slow keeps nobody waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a user writes to the place where a lock is held; one for all locks of this process there. Floor 5."""
+"""From what a user writes to the place where a lock is held; one for all locks of this process there."""
 
 from __future__ import annotations
 

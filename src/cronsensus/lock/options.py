@@ -1,4 +1,4 @@
-"""What may be asked of a lock, and what to write instead of what may not. Floor 5."""
+"""What may be asked of a lock, and what to write instead of what may not."""
 
 from __future__ import annotations
 

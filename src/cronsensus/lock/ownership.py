@@ -1,4 +1,4 @@
-"""Whose a lease is: which thread, task, run or block may use it, and with what it ends. Floor 5.
+"""Whose a lease is: which thread, task, run or block may use it, and with what it ends.
 
 ================== ==================================== ==================================================
 acquired by        belongs to                           ends, if it was not released, with

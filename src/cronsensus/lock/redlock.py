@@ -1,4 +1,4 @@
-"""Locks held by a majority of independent Redis masters: the algorithm Redlock, with a token. Floor 5.
+"""Locks held by a majority of independent Redis masters: the algorithm Redlock, with a token.
 
 ::
 

@@ -1,4 +1,4 @@
-"""One waiter's place: when to try again for a lock that others hold. Floor 5."""
+"""One waiter's place: when to try again for a lock that others hold."""
 
 from __future__ import annotations
 

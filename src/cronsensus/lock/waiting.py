@@ -1,4 +1,4 @@
-"""Those of this process who wait for locks: one thread hears for all of them. Floor 5.
+"""Those of this process who wait for locks: one thread hears for all of them.
 
 ::
 

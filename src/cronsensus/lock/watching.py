@@ -1,4 +1,4 @@
-"""Notices when leases can be trusted no longer, on a thread that asks no store. Floor 5."""
+"""Notices when leases can be trusted no longer, on a thread that asks no store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few threads for the short questions of async code, and for what has to be freed in the background. Floor 5.
+"""A few threads for the short questions of async code, and for what has to be freed in the background.
 
 Not the event loop's own: those that wait for a lock in that pool's threads could use up all of them, and the holder of
 the lock would find none to release it in.

@@ -1,1 +1,1 @@
-"""Values: frozen, without I/O and without a clock. Floor 1."""
+"""Values: frozen, without I/O and without a clock."""

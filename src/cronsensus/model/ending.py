@@ -1,4 +1,4 @@
-"""How an attempt ended, as its executor saw it. Floor 1."""
+"""How an attempt ended, as its executor saw it."""
 
 from __future__ import annotations
 

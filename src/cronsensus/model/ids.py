@@ -1,4 +1,4 @@
-"""Identifiers that sort by time. Floor 1."""
+"""Identifiers that sort by time."""
 
 from __future__ import annotations
 

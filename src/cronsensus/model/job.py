@@ -1,4 +1,4 @@
-"""A job's definition: a name, a function's name, a trigger, and policies. Floor 1."""
+"""A job's definition: a name, a function's name, a trigger, and policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ledger and the audit trail return. Floor 1."""
+"""What the ledger and the audit trail return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Occurrences, and what nodes are given and give back. Floor 1."""
+"""Occurrences, and what nodes are given and give back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: one incarnation of a node, holding one lease. Floor 1."""
+"""Sessions: one incarnation of a node, holding one lease."""
 
 from __future__ import annotations
 

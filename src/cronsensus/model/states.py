@@ -1,4 +1,4 @@
-"""The states of an occurrence, drawn once. Floor 1.
+"""The states of an occurrence, drawn once.
 
 ::
 

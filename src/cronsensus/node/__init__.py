@@ -1,1 +1,1 @@
-"""The running participant: a crank, a keeper, a listener, and executors. Floor 4."""
+"""The running participant: a crank, a keeper, a listener, and executors."""

@@ -1,4 +1,4 @@
-"""How long before its due time is a run decided, and when exactly does it start? Pure. Floor 4.
+"""How long before its due time is a run decided, and when exactly does it start? Pure.
 
 Between a due time and the start of its run lie a plan and a commit. Neither has to wait for the due time: the node
 whose turn it is makes both shortly before, and then holds a claim whose moment comes. A node that dies in between holds

@@ -1,4 +1,4 @@
-"""What is done now and then: taking over from the dead, and pruning. Floor 4."""
+"""What is done now and then: taking over from the dead, and pruning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does work come here, and what if the answer is lost? Floor 4.
+"""How does work come here, and what if the answer is lost?
 
 A claim is not idempotent, because it cannot know what the caller got. But the store knows what a session holds: after
 an answer that was lost, the node asks, and asks again where a look tells that the claim was carried out later still.

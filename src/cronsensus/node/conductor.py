@@ -1,4 +1,4 @@
-"""The crank: one round of a node's work, in which order, and when to turn it again. Floor 4.
+"""The crank: one round of a node's work, in which order, and when to turn it again.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a run does to the store's database together with its own end: at most one transaction. Floor 4.
+"""What a run does to the store's database together with its own end: at most one transaction.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Evidence that a process is dead: of this host by its pid, of any host by what the store tells. Floor 4.
+"""Evidence that a process is dead: of this host by its pid, of any host by what the store tells.
 
 Evidence only shortens a takeover: a wrong verdict costs a run its result, because the token is gone, and never makes
 two results. Still it must not lie. A pid means something only within one boot and one pid namespace (containers on

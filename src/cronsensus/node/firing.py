@@ -1,4 +1,4 @@
-"""Who fires what, and when? Floor 4.
+"""Who fires what, and when?
 
 What is due at a look is planned and fired in the same round; of very much, each node takes its share, as ``sharing``
 tells. What this node is the first to fire next is planned, fired and claimed shortly before, as ``ahead`` tells; then

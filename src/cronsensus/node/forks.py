@@ -1,4 +1,4 @@
-"""A job that forks comes back twice; only the first of the two may speak for it. Floor 4.
+"""A job that forks comes back twice; only the first of the two may speak for it.
 
 A forked child is a copy of the node's process with one thread. It has the node's table of runs, its event loop (with
 the very same descriptor to wait at) and its connections, and nothing of that is its own. So where a job's code comes

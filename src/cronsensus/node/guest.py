@@ -1,4 +1,4 @@
-"""This process as a guest of a store: one session for all that it holds outside of a node. Floor 4.
+"""This process as a guest of a store: one session for all that it holds outside of a node.
 
 A lock is held by a session, so that it ends with its process. A process may hold locks without being a node; and a
 node's own session will not do, because it ends when the node drains, and its lease is as short as a takeover must be

@@ -1,4 +1,4 @@
-"""What does this node hold, and what becomes of it? Floor 4.
+"""What does this node hold, and what becomes of it?
 
 ::
 

@@ -1,4 +1,4 @@
-"""A run's transaction for code on an event loop: every statement hops to one thread, and back. Floor 4.
+"""A run's transaction for code on an event loop: every statement hops to one thread, and back.
 
 One thread for each block, and not a pool: a pool that is full of others who wait for the database would keep the one
 that holds it from ending.

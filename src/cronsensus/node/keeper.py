@@ -1,4 +1,4 @@
-"""Keeps the session alive, on a thread and a connection of its own, which no job can starve. Floor 4.
+"""Keeps the session alive, on a thread and a connection of its own, which no job can starve.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A node's own view of its session's lease: when to stop trusting it. Floor 4.
+"""A node's own view of its session's lease: when to stop trusting it.
 
 The store decides whether a session lives. A node cannot ask it all the time, so it trusts its lease for a while after
 each answer, counted from *before* the question was asked and by the monotonic clock, less a margin (River's trust

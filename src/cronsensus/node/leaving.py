@@ -1,4 +1,4 @@
-"""How long does a process that leaves wait for a store that does not answer? Floor 4.
+"""How long does a process that leaves wait for a store that does not answer?
 
 Whoever stops a process has little patience: a service manager kills what is not gone some seconds after the drain. A
 verb may wait for a silent server for much longer, so last words are said on a thread of their own, which is left behind

@@ -1,4 +1,4 @@
-"""Turns the store's hints into wake-ups. Losing every hint costs latency, never correctness. Floor 4."""
+"""Turns the store's hints into wake-ups. Losing every hint costs latency, never correctness."""
 
 from __future__ import annotations
 

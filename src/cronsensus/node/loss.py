@@ -1,4 +1,4 @@
-"""Has the store lost something: its last moment, or everything? Floor 4.
+"""Has the store lost something: its last moment, or everything?
 
 A failover to a standby that lags, a restart from a snapshot or a restored backup takes a store back to an earlier
 moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody tells a node, nor a

@@ -1,4 +1,4 @@
-"""A node: the threads that turn the crank, keep the session, and listen. Floor 4."""
+"""A node: the threads that turn the crank, keep the session, and listen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running attempts say of themselves, gathered for the node's next round. Floor 4.
+"""What running attempts say of themselves, gathered for the node's next round.
 
 Progress and log lines are worth a write now and then, not one each. What the store could not take is kept for the next
 time; what it refuses, because the run is no longer current, is nobody's. What a run says while it is in its transaction

@@ -1,4 +1,4 @@
-"""Does this node hold what the store believes it to hold? Floor 4.
+"""Does this node hold what the store believes it to hold?
 
 ::
 

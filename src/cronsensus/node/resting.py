@@ -1,4 +1,4 @@
-"""What does a node do that stands far back in the line? Floor 4.
+"""What does a node do that stands far back in the line?
 
 It rests: it sleeps through due times, as ``standing`` tells, and a hint makes it look only after those who are alert
 have had the time to do what there is. What it does all the same costs the store nothing: it watches the processes of

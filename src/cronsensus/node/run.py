@@ -1,4 +1,4 @@
-"""``Run``: what a job function may know and say about the attempt that it is. Floor 4."""
+"""``Run``: what a job function may know and say about the attempt that it is."""
 
 from __future__ import annotations
 

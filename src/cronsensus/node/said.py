@@ -1,4 +1,4 @@
-"""What a node told the store of the ends of its runs, for a while. Floor 4.
+"""What a node told the store of the ends of its runs, for a while.
 
 A store may lose its last moment after it has answered: a failover to a standby that lags, a restart from a snapshot, a
 restored backup. Then it calls a run *running* whose end it had accepted. Who still knows the end says it again.

@@ -1,4 +1,4 @@
-"""Which session is this node, and what does it declare? Floor 4."""
+"""Which session is this node, and what does it declare?"""
 
 from __future__ import annotations
 

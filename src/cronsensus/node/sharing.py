@@ -1,4 +1,4 @@
-"""Who plans what, while more is due than one look takes? Floor 4.
+"""Who plans what, while more is due than one look takes?
 
 If all nodes looked at the most overdue jobs, all would plan the same ones, and all but one of them in vain. So while
 there is more than one look takes, each live node looks at a share of its own; all compute the shares alike from who

@@ -1,4 +1,4 @@
-"""Take turns without a leader. Pure. Floor 4.
+"""Take turns without a leader. Pure.
 
 Every node may fire every job; the store lets one of them win. If all of them tried at the same instant, the losers
 would only be in the winner's way. So for each due instant the live nodes stand in an order that all compute alike

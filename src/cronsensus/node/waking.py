@@ -1,4 +1,4 @@
-"""When to look again: what a node knows of the time ahead. Floor 4.
+"""When to look again: what a node knows of the time ahead.
 
 No clock and no thread: instants are the store's, as a glance gave them, and the answer is a number of seconds from that
 glance.

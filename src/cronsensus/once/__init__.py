@@ -1,1 +1,1 @@
-"""Run a function once for each key, whoever calls it, and however often. Floor 5."""
+"""Run a function once for each key, whoever calls it, and however often."""

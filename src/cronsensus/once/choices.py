@@ -1,4 +1,4 @@
-"""What a guarded function may do about others. Floor 5."""
+"""What a guarded function may do about others."""
 
 from __future__ import annotations
 

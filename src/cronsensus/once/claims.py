@@ -1,4 +1,4 @@
-"""What this process runs outside of a node: claims that it won by name, held by a session of its own. Floor 5.
+"""What this process runs outside of a node: claims that it won by name, held by a session of its own.
 
 Nothing here decides who may run: the store's ``acquire`` does. A claim is kept alive by the session, its result is
 recorded under its token, and what a dead process held is free again as soon as somebody who waits has noticed.

@@ -1,4 +1,4 @@
-"""Guard functions: the decorators of a ``Scheduler``. Floor 5."""
+"""Guard functions: the decorators of a ``Scheduler``."""
 
 from __future__ import annotations
 

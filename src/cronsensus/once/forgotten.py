@@ -1,4 +1,4 @@
-"""What the store believes this process to hold, and no call holds any more. Floor 5.
+"""What the store believes this process to hold, and no call holds any more.
 
 A store that loses its last moment (a failover, a restart from a snapshot) may call a key *running* whose end it had
 accepted. For as long as this process renewed its session, everybody who asks for that key would wait. So the list that

@@ -1,4 +1,4 @@
-"""What the decorators of guarded functions take and give, for type checkers. Floor 5."""
+"""What the decorators of guarded functions take and give, for type checkers."""
 
 from __future__ import annotations
 

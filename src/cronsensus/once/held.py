@@ -1,4 +1,4 @@
-"""What one call of a guarded function holds, and what becomes of it if the call goes away in the middle. Floor 5.
+"""What one call of a guarded function holds, and what becomes of it if the call goes away in the middle.
 
 Python may leave a call at any line: a task is cancelled, or a signal handler raises. So nothing is kept for a call that
 nobody can find out about: a ``Ticket`` lives in the call's frame and says whether the call is still there, and what was

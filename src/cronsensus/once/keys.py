@@ -1,4 +1,4 @@
-"""Which key a call has: a template over its arguments, checked where it is written. Floor 5.
+"""Which key a call has: a template over its arguments, checked where it is written.
 
 A key that says less than it seems to is worse than none: two payments under one key are one payment. So different
 values never give one text, and what has no text of its own has no place in a key.

@@ -1,4 +1,4 @@
-"""``Once``: a function that runs once for each key. Floor 5.
+"""``Once``: a function that runs once for each key.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What tells one payload under a key from another: a fingerprint, which never holds a value. Floor 5.
+"""What tells one payload under a key from another: a fingerprint, which never holds a value.
 
 A fingerprint has a short hash for each argument that counts, so that it can be said which of them differ. What only one
 of two fingerprints has is not compared: a release may add an argument, or compare other ones, and a message that comes

@@ -1,4 +1,4 @@
-"""Which slot of a trigger a moment belongs to. Floor 5."""
+"""Which slot of a trigger a moment belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those of this process who wait for what somebody else runs, and how they are told of its end. Floor 5.
+"""Those of this process who wait for what somebody else runs, and how they are told of its end.
 
 A word to other processes costs a statement, and to listen for it a connection. So only those stand in line who have
 waited for a while, and only what ran for about as long is told.

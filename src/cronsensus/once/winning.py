@@ -1,4 +1,4 @@
-"""How a key is won, or waited for, written once for threads and for event loops. Floor 5.
+"""How a key is won, or waited for, written once for threads and for event loops.
 
 ::
 

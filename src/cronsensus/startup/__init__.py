@@ -1,1 +1,1 @@
-"""What exactly one of several workers does when they start. Floor 5."""
+"""What exactly one of several workers does when they start."""

@@ -1,4 +1,4 @@
-"""``StartupCoordinator``: named locks for programs that decide at their start who does what. Floor 5.
+"""``StartupCoordinator``: named locks for programs that decide at their start who does what.
 
 On one host it is two locks in one: on a file, which the kernel frees when its process dies, and in the store. So the
 guarantee never depends on the store there, also while some workers can reach it and others cannot.

@@ -1,4 +1,4 @@
-"""Which start, deploy, or boot this process belongs to: the key of a start-up task; see ADR 14. Floor 5.
+"""Which start, deploy, or boot this process belongs to: the key of a start-up task; see ADR 14.
 
 A generation of workers is what one master has started: gunicorn, uvicorn or a pool of processes and all whom it starts
 later, in place of those that died. So it is named by that master: the oldest ancestor that runs the same program in

@@ -1,4 +1,4 @@
-"""Start-up tasks: of all who start together exactly one runs each. Floor 5.
+"""Start-up tasks: of all who start together exactly one runs each.
 
 A task is a guarded function whose key is the generation of the workers, so nothing has to be cleared after a crash: the
 next generation has another key, and what a dead worker of this one held is taken over by whoever waits.

@@ -1,4 +1,4 @@
-"""Where state lives: open one by URL. Floor 3.
+"""Where state lives: open one by URL.
 
 Drivers are imported when a URL asks for them, never before.
 """

@@ -1,4 +1,4 @@
-"""The store's verbs: the one seam between decisions and where state lives. Floor 3.
+"""The store's verbs: the one seam between decisions and where state lives.
 
 Verbs are transitions, not create-read-update-delete. Each is one atomic step: one transaction, one conditional
 statement, or one script. Losing a race is a return value; losing a lease is an exception.

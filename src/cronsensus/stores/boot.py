@@ -1,4 +1,4 @@
-"""What tells one boot of a host, one process table and one monotonic clock from another. Floor 3.
+"""What tells one boot of a host, one process table and one monotonic clock from another.
 
 Numbers of a process mean nothing where another one begins to count elsewhere. Containers of one kernel may differ in
 each of these: LXC and systemd-nspawn give each a boot id of its own, most give each a pid namespace, and a time

@@ -1,4 +1,4 @@
-"""Find out that a store's clock was set back, and which of its instants came twice. Floor 3.
+"""Find out that a store's clock was set back, and which of its instants came twice.
 
 What a store writes down bears the time of its clock. Where that was set back, what came later may bear the earlier
 time, and no reader can tell. So a handle compares the clock with one that never steps; where the two moved apart it

@@ -1,4 +1,4 @@
-"""Say that a store has not answered yet, while somebody waits for it. Floor 3.
+"""Say that a store has not answered yet, while somebody waits for it.
 
 A name server that does not answer takes 20 seconds to say so, and a firewall that drops packets longer.
 """

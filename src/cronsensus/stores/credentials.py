@@ -1,4 +1,4 @@
-"""Find a password that does not survive in a URL, before a driver reads half of it as a host. Floor 3."""
+"""Find a password that does not survive in a URL, before a driver reads half of it as a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On what kind of file system a path lies: SQLite's locks and shared memory work only within one host. Floor 3."""
+"""On what kind of file system a path lies: SQLite's locks and shared memory work only within one host."""
 
 from __future__ import annotations
 

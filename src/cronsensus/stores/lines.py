@@ -1,4 +1,4 @@
-"""Standing in line for locks: how one who waits learns that a lock may be free. Floor 3.
+"""Standing in line for locks: how one who waits learns that a lock may be free.
 
 Being told is a hint, never the truth: who is told tries, and may find that somebody was faster. A hint may also be lost
 with the process that it was for, so who waits looks by itself as well, now and then.

@@ -1,4 +1,4 @@
-"""What a store's ``transaction`` gives, and what is said where there is none. Floor 3."""
+"""What a store's ``transaction`` gives, and what is said where there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that cannot be read: named once, left out, so that everything else goes on. Floor 3.
+"""Rows that cannot be read: named once, left out, so that everything else goes on.
 
 A row may hold what no version of this code wrote: by hand, by a newer version, by a disk. It concerns one job, one
 occurrence, one session or one lock, and nothing else may stand still for it.

@@ -1,1 +1,1 @@
-"""What users and store authors test with. Floor 6."""
+"""What users and store authors test with."""

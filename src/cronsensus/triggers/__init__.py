@@ -1,4 +1,4 @@
-"""When jobs run: pure rules that give nominal times. Floor 1.
+"""When jobs run: pure rules that give nominal times.
 
 ``cron`` by wall clock and calendar, ``every`` at a fixed distance, ``at`` once, ``any_of`` (or ``a | b``) for several.
 One question per file: ``base`` what a trigger is, ``fields`` what a cron text says, ``wall`` which wall-clock times

@@ -1,4 +1,4 @@
-"""One nominal time. Floor 1."""
+"""One nominal time."""
 
 from __future__ import annotations
 

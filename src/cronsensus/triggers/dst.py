@@ -1,4 +1,4 @@
-"""Which instants a wall-clock rule means where clocks are put forward and back. Floor 1.
+"""Which instants a wall-clock rule means where clocks are put forward and back.
 
 Where the clock jumps forward, wall-clock times are missing (a gap); where it is put back, they come twice (a fold: a
 first and a second pass). ``gaps`` and ``second_pass`` say what a policy does there; ``cron.py`` has the table.

@@ -1,4 +1,4 @@
-"""What to answer to an option that nobody knows. Floor 1."""
+"""What to answer to an option that nobody knows."""
 
 from __future__ import annotations
 

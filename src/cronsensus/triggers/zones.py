@@ -1,4 +1,4 @@
-"""Which time zone a name means. Floor 1.
+"""Which time zone a name means.
 
 Only the name is stored: a rule that a node's own time zone data then gives. Names that mean different rules on
 different machines are refused, because two nodes would disagree on the nominal times.

@@ -1,4 +1,4 @@
-"""``cronsensus demo``: see it work, in half a minute, with nothing to prepare. Floor 7.
+"""``cronsensus demo``: see it work, in half a minute, with nothing to prepare.
 
 ``nodes`` starts and kills processes, ``app`` is what they run, ``trace`` is the count that the runs keep outside of
 the store, ``stage`` is the plot, ``lanes`` and ``screen`` show it, ``comparison`` and ``closing`` judge it, ``words``

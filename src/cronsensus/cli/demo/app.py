@@ -1,4 +1,4 @@
-"""The application that the demo's nodes run: ``cronsensus run cronsensus.cli.demo.app:scheduler``. Floor 7.
+"""The application that the demo's nodes run: ``cronsensus run cronsensus.cli.demo.app:scheduler``.
 
 Four jobs of different kinds, each of which appends to a file outside of the store when a run starts and ends.
 """

@@ -1,4 +1,4 @@
-"""The demo's verdict: the audit of the ledger, and the runs' own file beside it. Floor 7.
+"""The demo's verdict: the audit of the ledger, and the runs' own file beside it.
 
 Two counts that know nothing of each other: the audit derives what had to happen from the triggers and reads the
 ledger; the trace is what the runs themselves wrote down. They have to say the same.

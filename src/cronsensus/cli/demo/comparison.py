@@ -1,4 +1,4 @@
-"""The ledger beside the runs' own file: do they say the same? Floor 7. Judges the demo and the chaos tests."""
+"""The ledger beside the runs' own file: do they say the same? Judges the demo and the chaos tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's node processes: started, killed, replaced, stopped. Floor 7. It ends only what it started."""
+"""The demo's node processes: started, killed, replaced, stopped. It ends only what it started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the demo shows itself: live lanes in a terminal, one line per event in a pipe. Floor 7."""
+"""How the demo shows itself: live lanes in a terminal, one line per event in a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's plot: start, watch, kill in the middle of a run, watch the takeover, replace, drain. Floor 7.
+"""The demo's plot: start, watch, kill in the middle of a run, watch the takeover, replace, drain.
 
 One loop looks at what the runs append to the trace, about fifty times a second, and acts on it. Nothing is assumed:
 that the kill cut a run is read from the trace (a start without an end), and when it did not, another node is killed.

@@ -1,4 +1,4 @@
-"""A count kept outside of the system: a file to which each run appends when it starts and when it ends. Floor 7.
+"""A count kept outside of the system: a file to which each run appends when it starts and when it ends.
 
 The ledger is what is to be judged, so something else has to keep the count. One line is one ``write`` to a file that
 was opened for appending, so lines of several processes do not mix, and what a process wrote is there when it is

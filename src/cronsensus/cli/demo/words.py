@@ -1,4 +1,4 @@
-"""The demo's closing lines: what was proven, and what to type next. Floor 7."""
+"""The demo's closing lines: what was proven, and what to type next."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where job functions run: threads, an event loop, processes of their own. Floor 4."""
+"""Where job functions run: threads, an event loop, processes of their own."""

@@ -1,4 +1,4 @@
-"""What all executors share: the attempts under way, and their ends, each reported once. Floor 4.
+"""What all executors share: the attempts under way, and their ends, each reported once.
 
 An attempt may end, run over its time, be asked to stop, and be closed, all in one moment and on four threads. Whoever
 takes it out of the table of open attempts reports it; the others find it gone. No lock is held while a report is made,

@@ -1,4 +1,4 @@
-"""What the node asks of an executor. Floor 4."""
+"""What the node asks of an executor."""
 
 from __future__ import annotations
 

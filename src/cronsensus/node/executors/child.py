@@ -1,4 +1,4 @@
-"""The program of a job's own process: ``python -m cronsensus.node.executors.child``. Floor 4.
+"""The program of a job's own process: ``python -m cronsensus.node.executors.child``.
 
 ::
 

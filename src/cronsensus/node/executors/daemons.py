@@ -1,4 +1,4 @@
-"""Threads for ``asyncio.to_thread`` on a loop of ours that the interpreter does not wait for at its end. Floor 4."""
+"""Threads for ``asyncio.to_thread`` on a loop of ours that the interpreter does not wait for at its end."""
 
 from __future__ import annotations
 

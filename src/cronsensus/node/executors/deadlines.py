@@ -1,4 +1,4 @@
-"""One thread that watches the clock for everybody. Floor 4.
+"""One thread that watches the clock for everybody.
 
 Timeouts must be noticed even when the code that runs over its time holds its own thread or event loop, so they are
 watched from here: a heap of deadlines and one daemon thread that sleeps until the earliest of them.

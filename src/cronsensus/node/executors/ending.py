@@ -1,4 +1,4 @@
-"""Turn what a function returned or raised into an ``Ending``. Floor 4.
+"""Turn what a function returned or raised into an ``Ending``.
 
 Nothing that a job raises gets past this file: ``sys.exit`` ends the run and not the node, and an exception that cannot
 even be printed still gives an error that can be read. Whatever looks at an object of the job's (its class, text,

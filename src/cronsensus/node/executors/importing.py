@@ -1,4 +1,4 @@
-"""Name a function so that another process can import it, and import it there. Floor 4.
+"""Name a function so that another process can import it, and import it there.
 
 The name is taken from the function object that this node's own code registered, never from what a store says.
 """

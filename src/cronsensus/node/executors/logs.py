@@ -1,4 +1,4 @@
-"""Keep what a job logs and prints with its run, in bounds. Floor 4."""
+"""Keep what a job logs and prints with its run, in bounds."""
 
 from __future__ import annotations
 

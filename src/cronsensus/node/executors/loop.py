@@ -1,4 +1,4 @@
-"""Runs async functions on the application's event loop, or on one of its own. Floor 4.
+"""Runs async functions on the application's event loop, or on one of its own.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Runs functions in processes of its own, which can really be stopped. Floor 4.
+"""Runs functions in processes of its own, which can really be stopped.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a node and its job processes say to each other: JSON, one message a line. Floor 4.
+"""What a node and its job processes say to each other: JSON, one message a line.
 
 Typed on both sides, so that nothing but these values is ever built from what comes through a pipe.
 """

@@ -1,4 +1,4 @@
-"""One thread that waits for pipes, timers, and what other threads hand to it. Floor 4.
+"""One thread that waits for pipes, timers, and what other threads hand to it.
 
 Failure handling: an action that raises is logged, and the others go on.
 """

@@ -1,4 +1,4 @@
-"""A call in a child process, and how it ended when the process is no more. Floor 4."""
+"""A call in a child process, and how it ended when the process is no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's end of one job process: its pipes, what comes through them, and its death. Floor 4.
+"""The node's end of one job process: its pipes, what comes through them, and its death.
 
 Used by one thread only, the reactor's.
 """

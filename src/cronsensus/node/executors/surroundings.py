@@ -1,4 +1,4 @@
-"""What a job may change about its process, and the next one in it must not find changed. Floor 4."""
+"""What a job may change about its process, and the next one in it must not find changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs sync functions on threads of its own. Floor 4.
+"""Runs sync functions on threads of its own.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The memory store: simple and obviously right, the oracle of all stores; for tests and simulations. Floor 3.
+"""The memory store: simple and obviously right, the oracle of all stores; for tests and simulations.
 
 One lock, one clock, integers that count up: the same calls give the same answers. ``state`` holds rows and indexes,
 the other modules the verbs, by group. Everything ends with the process.

@@ -1,4 +1,4 @@
-"""What every group of verbs stands on: the lock, the clock, "is it alive?" and "is it current?". Floor 3."""
+"""What every group of verbs stands on: the lock, the clock, "is it alive?" and "is it current?"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs on definitions: define, retire, pause, resume. Floor 3."""
+"""Verbs on definitions: define, retire, pause, resume."""
 
 from __future__ import annotations
 

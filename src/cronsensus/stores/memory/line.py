@@ -1,4 +1,4 @@
-"""Standing in line for locks within one process. Floor 3."""
+"""Standing in line for locks within one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Care and reads: prune, wake-ups, and everything that only looks. Floor 3."""
+"""Care and reads: prune, wake-ups, and everything that only looks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs on sessions and on the locks that end with them. Floor 3."""
+"""Verbs on sessions and on the locks that end with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory store that loses its last moment, as real stores may: for tests and simulations. Floor 3.
+"""A memory store that loses its last moment, as real stores may: for tests and simulations.
 
 ``take`` copies everything; ``restore`` makes the copy what the store says from then on. What came in between was
 acknowledged and is gone, as after a failover to a standby that lags. Tokens go on from where they were: no store gives

@@ -1,4 +1,4 @@
-"""What a memory store holds: rows, sorted indexes, and the few ways in which a row changes. Floor 3.
+"""What a memory store holds: rows, sorted indexes, and the few ways in which a row changes.
 
 The verbs decide; the methods here only keep rows and indexes in step. Nothing here takes the lock: callers hold it.
 """

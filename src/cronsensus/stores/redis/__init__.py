@@ -1,4 +1,4 @@
-"""The store in Redis 6.2 or Valkey. Floor 3.
+"""The store in Redis 6.2 or Valkey.
 
 Each verb is one Lua script (``lua/verbs``), so it is one atomic step and one journey. Time is the server's, asked for
 inside the script. Lua knows no triggers: what takes them is worked out in Python and compared when it is written.

@@ -1,4 +1,4 @@
-"""Read an answer in which something is no text. Floor 3.
+"""Read an answer in which something is no text.
 
 The fast decoder refuses an answer as a whole if one text in it is not UTF-8. That may be one field of one row, which
 somebody wrote by hand, and everything beside it can be read.

@@ -1,4 +1,4 @@
-"""Set-up and care: check, migrate, prune, describe. Floor 3."""
+"""Set-up and care: check, migrate, prune, describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that define and retire jobs. Floor 3.
+"""The verbs that define and retire jobs.
 
 Lua knows no triggers, so what a definition needs of them (the next due time, what is left undecided) is worked out
 here, between a look and a write. The write compares again what the work rests on, see ``define.lua``; who loses that

@@ -1,4 +1,4 @@
-"""A connection that only listens to one channel. Floor 3."""
+"""A connection that only listens to one channel."""
 
 from __future__ import annotations
 

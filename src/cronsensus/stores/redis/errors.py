@@ -1,4 +1,4 @@
-"""What the driver's errors mean: what happened, why, and the next thing to type. Floor 3."""
+"""What the driver's errors mean: what happened, why, and the next thing to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every verb of the Redis store stands on: a script, its arguments, its answer, what a refusal means. Floor 3."""
+"""What every verb of the Redis store stands on: a script, its arguments, its answer, what a refusal means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a server may be trusted with a store: its version, its role, what it evicts, what it saves. Floor 3."""
+"""Whether a server may be trusted with a store: its version, its role, what it evicts, what it saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standing in line for locks: a queue for each lock in the server, a channel for each who waits. Floor 3.
+"""Standing in line for locks: a queue for each lock in the server, a channel for each who waits.
 
 Whoever frees a lock takes the first in its queue who still listens, and publishes the lock's name on that one's
 channel, in the same script: the server says how many heard it, so the dead are passed over. See ``queues.lua``.

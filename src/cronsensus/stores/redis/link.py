@@ -1,4 +1,4 @@
-"""Run scripts on the server, one at a time on a connection. Floor 3.
+"""Run scripts on the server, one at a time on a connection.
 
 A connection on which anything went wrong is closed and never used again: its next answer could be the one before.
 """

@@ -1,4 +1,4 @@
-"""Verbs of people and programs: enqueue, trigger, pause, resume, cancel, retry, backfill. Floor 3."""
+"""Verbs of people and programs: enqueue, trigger, pause, resume, cancel, retry, backfill."""
 
 from __future__ import annotations
 

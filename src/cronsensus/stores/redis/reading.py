@@ -1,4 +1,4 @@
-"""Reads: everything that only looks, bounded, by keyset. Floor 3."""
+"""Reads: everything that only looks, bounded, by keyset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release, note. Floor 3."""
+"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release, note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the keys of a namespace are, and connections to there. Floor 3.
+"""Where the keys of a namespace are, and connections to there.
 
 All keys of a namespace lie in one hash slot, so at any time one server has them all: the one that the URL names, the
 master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it would

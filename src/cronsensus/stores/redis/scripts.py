@@ -1,4 +1,4 @@
-"""The Lua scripts, one for each verb: a file of its own and the parts that it needs. Floor 3."""
+"""The Lua scripts, one for each verb: a file of its own and the parts that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs on sessions. Floor 3."""
+"""Verbs on sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of what a namespace keeps in Redis. Floor 3."""
+"""The names of what a namespace keeps in Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Redis store: opening it, and its wake-ups. Floor 3."""
+"""The Redis store: opening it, and its wake-ups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the URL of a Redis store says. Floor 3."""
+"""What the URL of a Redis store says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wake-ups between processes: one connection that listens to the namespace's channel. Floor 3.
+"""Wake-ups between processes: one connection that listens to the namespace's channel.
 
 A hint is the name of who sent it, so that a handle does not wake itself. Hints are not kept by the server: one that is
 sent while nobody listens is lost, and costs a node the time until it looks by itself.

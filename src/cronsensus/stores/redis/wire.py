@@ -1,4 +1,4 @@
-"""What goes to the scripts and comes back, and how it reads as values of the model. Floor 3.
+"""What goes to the scripts and comes back, and how it reads as values of the model.
 
 Both ways it is MessagePack: one text each way is the least that a driver can be asked to parse. Instants and ids go as
 text, because a script's numbers are doubles. What is absent comes back as ``False``, which is Lua's word for it.

@@ -1,4 +1,4 @@
-"""Stores on SQL databases, through SQLAlchemy Core. Floor 3.
+"""Stores on SQL databases, through SQLAlchemy Core.
 
 One question per file: ``schema`` which tables, ``migrations`` how a store comes to have them, ``handle`` connections
 and transactions, ``store`` which verb runs in what transaction, ``transaction`` what a verb works with, ``dialect``

@@ -1,4 +1,4 @@
-"""The verb for hosts where another program keeps time: win one named occurrence now. Floor 3."""
+"""The verb for hosts where another program keeps time: win one named occurrence now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pending occurrences a node may take: in order, within what policies allow. Floor 3.
+"""Which pending occurrences a node may take: in order, within what policies allow.
 
 ::
 

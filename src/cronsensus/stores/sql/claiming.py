@@ -1,4 +1,4 @@
-"""The verb that takes work: what ``choosing`` chose becomes running, each under a new token. Floor 3.
+"""The verb that takes work: what ``choosing`` chose becomes running, each under a new token.
 
 Nothing here waits for another node's rows: entries that somebody else is taking are skipped.
 """

@@ -1,4 +1,4 @@
-"""Say that an attempt succeeded in the very transaction that holds its effects. Floor 3."""
+"""Say that an attempt succeeded in the very transaction that holds its effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few connections for many threads, none of which ever crosses a fork. Floor 3.
+"""A few connections for many threads, none of which ever crosses a fork.
 
 An SQLite connection that is carried into a child process breaks the file's locks there, and so does one that the child
 opens while the parent had one open: the library keeps its locks in memory that the child inherits. So before a fork

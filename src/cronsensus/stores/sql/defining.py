@@ -1,4 +1,4 @@
-"""The verb that defines jobs: new ones, new revisions, and those that are not declared any more. Floor 3."""
+"""The verb that defines jobs: new ones, new revisions, and those that are not declared any more."""
 
 from __future__ import annotations
 

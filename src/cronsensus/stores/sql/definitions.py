@@ -1,4 +1,4 @@
-"""Parsed definitions of jobs, kept between transactions. Floor 3.
+"""Parsed definitions of jobs, kept between transactions.
 
 The key is the job's id and a text that names its content: digest, revision, and when it began. Ids and revisions alone
 would not do: a store that lost its last commits gives both again, to another job or another definition. What is kept is

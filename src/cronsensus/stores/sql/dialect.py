@@ -1,4 +1,4 @@
-"""What differs between SQL databases, as questions that a small class per database answers. Floor 3.
+"""What differs between SQL databases, as questions that a small class per database answers.
 
 The verbs are written once, in SQLAlchemy Core; where databases differ they ask here. Row locks need no question:
 statements say ``FOR UPDATE [SKIP LOCKED]`` and SQLAlchemy leaves it out where the database has only one writer.

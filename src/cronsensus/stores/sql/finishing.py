@@ -1,4 +1,4 @@
-"""Verbs that end attempts: finish, release; and note, which speaks of a running one. Each asks for a token. Floor 3."""
+"""Verbs that end attempts: finish, release; and note, which speaks of a running one. Each asks for a token."""
 
 from __future__ import annotations
 

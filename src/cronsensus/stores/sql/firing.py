@@ -1,4 +1,4 @@
-"""The verb that carries plans out: occurrences, verdicts, watermark and next due time in one step. Floor 3."""
+"""The verb that carries plans out: occurrences, verdicts, watermark and next due time in one step."""
 
 from __future__ import annotations
 

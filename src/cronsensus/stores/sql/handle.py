@@ -1,4 +1,4 @@
-"""What every verb of the SQL store stands on: connections, transactions, errors, and the schema's version. Floor 3."""
+"""What every verb of the SQL store stands on: connections, transactions, errors, and the schema's version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell of dead sessions whose runs nobody can take over, because another transaction holds their rows. Floor 3.
+"""Tell of dead sessions whose runs nobody can take over, because another transaction holds their rows.
 
 A node that stands still in a transaction of the store's own is ended by the server soon. One that is the user's own
 (``run.complete_in``) is the user's: it may stand still for as long as the server lets it.

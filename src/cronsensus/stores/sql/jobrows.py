@@ -1,4 +1,4 @@
-"""Find jobs, and read their definitions through the cache. Floor 3."""
+"""Find jobs, and read their definitions through the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lend a connection to a job's own code, for one transaction that ends with the run. Floor 3.
+"""Lend a connection to a job's own code, for one transaction that ends with the run.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Verbs on named locks: mutual exclusion with a lease and a token. Floor 3.
+"""Verbs on named locks: mutual exclusion with a lease and a token.
 
 Tokens come from the store's one counter, so they grow with every grant of a name, also after its row was deleted.
 """

@@ -1,4 +1,4 @@
-"""The verb that looks: what is due, what waits, who holds runs. One statement when no job is due. Floor 3."""
+"""The verb that looks: what is due, what waits, who holds runs. One statement when no job is due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make and read rows of occurrences: arguments, errors, and the one way in which occurrences are inserted. Floor 3."""
+"""Make and read rows of occurrences: arguments, errors, and the one way in which occurrences are inserted."""
 
 from __future__ import annotations
 

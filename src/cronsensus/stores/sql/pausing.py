@@ -1,4 +1,4 @@
-"""Verbs that stop and resume the firing of a job. Floor 3."""
+"""Verbs that stop and resume the firing of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that forgets: final occurrences with their runs and logs, verdict ranges, and sessions that ended. Floor 3.
+"""The verb that forgets: final occurrences with their runs and logs, verdict ranges, and sessions that ended.
 
 What may go is looked for without the write lock: a final state has no exit, so what was final then is final still.
 """

@@ -1,4 +1,4 @@
-"""What ``prune`` forgets of jobs: old eras and pauses, retired jobs, releases, locks. Floor 3.
+"""What ``prune`` forgets of jobs: old eras and pauses, retired jobs, releases, locks.
 
 It is looked for without a lock, and looked at again under one: a retired job may be defined in that moment, and a
 release may come back.

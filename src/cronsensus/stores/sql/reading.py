@@ -1,4 +1,4 @@
-"""Reads on occurrences, runs, logs, sessions, locks, counts and the audit trail. Bounded, by keyset. Floor 3."""
+"""Reads on occurrences, runs, logs, sessions, locks, counts and the audit trail. Bounded, by keyset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads on jobs and their ledger: definitions, eras, pauses, verdict ranges. Floor 3."""
+"""Reads on jobs and their ledger: definitions, eras, pauses, verdict ranges."""
 
 from __future__ import annotations
 

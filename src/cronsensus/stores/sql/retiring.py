@@ -1,4 +1,4 @@
-"""The verb that stops a job for good, keeping its watermark and its ledger. Floor 3."""
+"""The verb that stops a job for good, keeping its watermark and its ledger."""
 
 from __future__ import annotations
 

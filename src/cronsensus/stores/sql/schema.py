@@ -1,4 +1,4 @@
-"""The tables of a SQL store, as they are today. Floor 3.
+"""The tables of a SQL store, as they are today.
 
 Instants are BIGINT microseconds since 1970 in UTC. States and origins are text with a CHECK. There are no foreign keys:
 rows are only ever deleted by ``prune``, which takes what belongs together in one transaction, and a parent's lock on

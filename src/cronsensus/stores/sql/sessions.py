@@ -1,4 +1,4 @@
-"""Verbs on sessions: begin, renew, end, and take over what a dead one held. Floor 3.
+"""Verbs on sessions: begin, renew, end, and take over what a dead one held.
 
 A session lives while nobody ended it and its lease has not run out, on the clock that the dialect says judges leases.
 Once ended it never comes back.

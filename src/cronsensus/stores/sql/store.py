@@ -1,4 +1,4 @@
-"""The SQL store: each verb in one transaction, what it does in the modules named after the groups. Floor 3."""
+"""The SQL store: each verb in one transaction, what it does in the modules named after the groups."""
 
 from __future__ import annotations
 

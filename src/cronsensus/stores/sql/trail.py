@@ -1,4 +1,4 @@
-"""The audit trail: who did what, to what, and why. Floor 3."""
+"""The audit trail: who did what, to what, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One transaction: a connection, the store's clocks as read in it, and short words for running statements. Floor 3."""
+"""One transaction: a connection, the store's clocks as read in it, and short words for running statements."""
 
 from __future__ import annotations
 

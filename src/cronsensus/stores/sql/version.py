@@ -1,4 +1,4 @@
-"""Which schema this code knows. Floor 3."""
+"""Which schema this code knows."""
 
 from __future__ import annotations
 

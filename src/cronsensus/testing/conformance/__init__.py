@@ -1,4 +1,4 @@
-"""The suite that every store passes: what ``cronsensus.stores.base`` says, as tests. Floor 6.
+"""The suite that every store passes: what ``cronsensus.stores.base`` says, as tests.
 
 To check a store of your own, say how a test gets a handle on it, and let pytest collect the rest::
 

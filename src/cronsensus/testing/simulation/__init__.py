@@ -1,4 +1,4 @@
-"""A seeded simulation of a cluster: real nodes on a memory store, virtual time, and whatever may go wrong. Floor 6.
+"""A seeded simulation of a cluster: real nodes on a memory store, virtual time, and whatever may go wrong.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Replay a seed, or look through many: ``python -m cronsensus.testing.simulation --seed N [--seeds K]``. Floor 6."""
+"""Replay a seed, or look through many: ``python -m cronsensus.testing.simulation --seed N [--seeds K]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that stop in the middle, so that any two nodes' steps interleave at any verb. Floor 6.
+"""Steps that stop in the middle, so that any two nodes' steps interleave at any verb.
 
 A node's crank is plain code without places to wait in. Where a fault makes a step wait inside a verb, the step runs
 on a thread of its own; but only one thread runs at any moment, the one that holds the baton, and it passes it on only

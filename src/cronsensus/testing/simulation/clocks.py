@@ -1,4 +1,4 @@
-"""Virtual time: one true time, the store's clock upon it, and the nodes' clocks beside it. Floor 6."""
+"""Virtual time: one true time, the store's clock upon it, and the nodes' clocks beside it."""
 
 from __future__ import annotations
 

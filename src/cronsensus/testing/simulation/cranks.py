@@ -1,4 +1,4 @@
-"""A crank: something of a node that is turned now and again, and may be stopped in the middle of a turn. Floor 6."""
+"""A crank: something of a node that is turned now and again, and may be stopped in the middle of a turn."""
 
 from __future__ import annotations
 

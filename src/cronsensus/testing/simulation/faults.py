@@ -1,4 +1,4 @@
-"""What may go wrong with a verb on its way to the store and back. Floor 6.
+"""What may go wrong with a verb on its way to the store and back.
 
 A fault is armed for a crank and bites at one of the verbs of its next turn (``linger`` at all of them):
 

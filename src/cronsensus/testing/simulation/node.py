@@ -1,4 +1,4 @@
-"""A node whose cranks the simulation turns: conductor, keeper and what ``Node`` does between them are real. Floor 6."""
+"""A node whose cranks the simulation turns: conductor, keeper and what ``Node`` does between them are real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs with timers of their own: they win occurrences by name, and hold locks. Floor 6.
+"""Programs with timers of their own: they win occurrences by name, and hold locks.
 
 A host such as a crontab or another scheduler opens a session, calls ``acquire`` for a time that its own timer gave it,
 runs what it won, and tells the store how that ended. Beside that it takes locks, some in its session's name. It lives a

@@ -1,4 +1,4 @@
-"""What is simulated. Floor 6."""
+"""What is simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators and callers, who act at any moment: through the store, as the command line does. Floor 6."""
+"""Operators and callers, who act at any moment: through the store, as the command line does."""
 
 from __future__ import annotations
 

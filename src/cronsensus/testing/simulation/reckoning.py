@@ -1,4 +1,4 @@
-"""The end of a simulation: does the ledger say what the judge wrote down, and is nothing left over? Floor 6."""
+"""The end of a simulation: does the ledger say what the judge wrote down, and is nothing left over?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a seed stands for: jobs and their policies, releases, nodes, and how rough the night is. Floor 6."""
+"""What a seed stands for: jobs and their policies, releases, nodes, and how rough the night is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the actors see of the world, and of one another, so that no file has to know who plays whom. Floor 6."""
+"""What the actors see of the world, and of one another, so that no file has to know who plays whom."""
 
 from __future__ import annotations
 

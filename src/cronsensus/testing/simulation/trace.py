@@ -1,4 +1,4 @@
-"""What happened, in order: plain values while it happens, text only when somebody reads it. Floor 6."""
+"""What happened, in order: plain values while it happens, text only when somebody reads it."""
 
 from __future__ import annotations
 

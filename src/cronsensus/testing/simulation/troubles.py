@@ -1,4 +1,4 @@
-"""What goes wrong, and when: faults at verbs, processes that freeze or die, clocks that are set, deploys. Floor 6."""
+"""What goes wrong, and when: faults at verbs, processes that freeze or die, clocks that are set, deploys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from a node to the store, on which things go wrong. Floor 6.
+"""The way from a node to the store, on which things go wrong.
 
 A verb is one atomic step of the store; before and after it anything may happen.
 """

@@ -1,4 +1,4 @@
-"""Work that takes virtual time: an executor whose jobs end by events, and obey or do not. Floor 6."""
+"""Work that takes virtual time: an executor whose jobs end by events, and obey or do not."""
 
 from __future__ import annotations
 

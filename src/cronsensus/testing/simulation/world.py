@@ -1,4 +1,4 @@
-"""The simulated world: one queue of events, one source of chance, one store, and whoever acts on it. Floor 6."""
+"""The simulated world: one queue of events, one source of chance, one store, and whoever acts on it."""
 
 from __future__ import annotations
 

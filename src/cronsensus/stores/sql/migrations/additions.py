@@ -1,4 +1,4 @@
-"""Add to a store what ``schema.py`` declares and the store does not have: tables, columns, indexes. Floor 3.
+"""Add to a store what ``schema.py`` declares and the store does not have: tables, columns, indexes.
 
 A column that is added needs no value in rows that stand already: it is nullable, or has a constant default of the
 server. An older node writes rows without it.

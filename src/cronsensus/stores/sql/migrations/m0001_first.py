@@ -1,4 +1,4 @@
-"""Version 1: all tables, and the counter of fencing tokens. Floor 3.
+"""Version 1: all tables, and the counter of fencing tokens.
 
 A new store gets the tables in today's form, which is what a store of an earlier version has after the later steps.
 """

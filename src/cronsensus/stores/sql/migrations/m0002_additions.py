@@ -1,4 +1,4 @@
-"""Version 2: columns, tables and indexes after version 1, but for one; the store's identity; functions. Floor 3."""
+"""Version 2: columns, tables and indexes after version 1, but for one; the store's identity; functions."""
 
 from __future__ import annotations
 

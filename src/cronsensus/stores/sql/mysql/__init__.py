@@ -1,4 +1,4 @@
-"""The MySQL store: MySQL 8.0.17 or newer and MariaDB 10.6 or newer, on any number of hosts. Floor 3.
+"""The MySQL store: MySQL 8.0.17 or newer and MariaDB 10.6 or newer, on any number of hosts.
 
 The server's clock judges due times and leases, in UTC whatever its zone. Transactions that write run at READ COMMITTED
 and lock the rows they rest on; what InnoDB undoes because two stood in each other's way is done again. There are no

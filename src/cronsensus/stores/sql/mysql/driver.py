@@ -1,4 +1,4 @@
-"""A connection of PyMySQL that never waits for ever, and what the server is told when one is opened. Floor 3.
+"""A connection of PyMySQL that never waits for ever, and what the server is told when one is opened.
 
 Whoever falls silent, nothing hangs: the server ends a statement that takes too long, a wait for a lock, and a
 connection that was left idle inside a transaction; and where the server itself says nothing, this side gives up a

@@ -1,4 +1,4 @@
-"""What MySQL's and MariaDB's errors mean: what happened, why, and the next thing to type. Floor 3."""
+"""What MySQL's and MariaDB's errors mean: what happened, why, and the next thing to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements as text that goes straight to the driver, many rows in one. Floor 3.
+"""Statements as text that goes straight to the driver, many rows in one.
 
 PyMySQL writes values into the text of a statement, so there is nothing to prepare. What SQLAlchemy compiled is kept as
 a template, and each value becomes a literal here, by the driver's own rules of escaping. On the way two things change:

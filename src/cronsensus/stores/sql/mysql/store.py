@@ -1,4 +1,4 @@
-"""The MySQL store: opening connections, and bringing up the schema. Floor 3."""
+"""The MySQL store: opening connections, and bringing up the schema."""
 
 from __future__ import annotations
 

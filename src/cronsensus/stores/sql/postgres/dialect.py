@@ -1,4 +1,4 @@
-"""What is particular about PostgreSQL: row locks, the server's clock, statements that take many rows. Floor 3."""
+"""What is particular about PostgreSQL: row locks, the server's clock, statements that take many rows."""
 
 from __future__ import annotations
 

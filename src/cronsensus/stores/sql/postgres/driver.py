@@ -1,4 +1,4 @@
-"""A connection of psycopg that never waits for ever, and what is told to the server when one is opened. Floor 3.
+"""A connection of psycopg that never waits for ever, and what is told to the server when one is opened.
 
 Nothing may hang, whoever falls silent: the server ends a statement that takes too long, a wait for a lock, and a
 transaction that was left idle; the kernel ends a connection whose peer is gone; and where the peer's kernel still

@@ -1,4 +1,4 @@
-"""Standing in line for locks by LISTEN and NOTIFY, on a connection of its own. Floor 3.
+"""Standing in line for locks by LISTEN and NOTIFY, on a connection of its own.
 
 A notification reaches all who listen, so everybody who waits for the lock is told, and the fastest has it. They all
 listen to one channel for a namespace, and the notification says which lock it is.

@@ -1,4 +1,4 @@
-"""Locks in one statement each, for who takes and frees them thousands of times. Floor 3.
+"""Locks in one statement each, for who takes and frees them thousands of times.
 
 What the verbs of ``stores.sql.locks`` do in a transaction, a statement can do by itself, as long as nothing strange is
 met: then it says so, and the transaction decides.

@@ -1,4 +1,4 @@
-"""Statements as text that goes straight to the driver, in a form that PostgreSQL prepares once. Floor 3.
+"""Statements as text that goes straight to the driver, in a form that PostgreSQL prepares once.
 
 The verbs are written in SQLAlchemy Core and compiled from there, once for each schema. On the way two things change:
 

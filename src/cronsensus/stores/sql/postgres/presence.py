@@ -1,4 +1,4 @@
-"""Signs of life: a session's process holds a lock that the server frees when its connection ends. Floor 3.
+"""Signs of life: a session's process holds a lock that the server frees when its connection ends.
 
 A process holds a shared advisory lock, named after its session, on two connections: on the one that listens, and on the
 one that renews the session. The server knows it as one lock until both have ended. Others read ``pg_locks``; they take

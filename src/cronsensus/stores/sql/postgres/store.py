@@ -1,4 +1,4 @@
-"""The PostgreSQL store: opening connections, waking others, and looking for signs of life. Floor 3."""
+"""The PostgreSQL store: opening connections, waking others, and looking for signs of life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fencing tokens: a sequence that is never below the server's clock. Floor 3.
+"""Fencing tokens: a sequence that is never below the server's clock.
 
 A standby that takes over may lack the last numbers that were given, and a subscriber of logical replication has no
 sequences at all. The clock has moved on since then, so numbers that begin at the clock are not given twice.

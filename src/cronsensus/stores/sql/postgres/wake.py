@@ -1,4 +1,4 @@
-"""Wake-ups by LISTEN and NOTIFY, and the sign of life that goes with them, on a connection of their own. Floor 3.
+"""Wake-ups by LISTEN and NOTIFY, and the sign of life that goes with them, on a connection of their own.
 
 A notification is a hint, never the truth: one that is lost costs a node the time until it looks by itself. It is sent
 in a statement of its own after the commit, because a transaction that notifies holds a lock of the whole server while

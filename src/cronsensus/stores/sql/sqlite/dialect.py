@@ -1,4 +1,4 @@
-"""What is particular about SQLite: its one write lock, its clocks, its settings. Floor 3."""
+"""What is particular about SQLite: its one write lock, its clocks, its settings."""
 
 from __future__ import annotations
 

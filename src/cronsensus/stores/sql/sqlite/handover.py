@@ -1,4 +1,4 @@
-"""Hand the write lock on without delay: who waits for it is told when it comes free. Floor 3.
+"""Hand the write lock on without delay: who waits for it is told when it comes free.
 
 SQLite has no queue for its write lock: whoever finds it taken must try again, and pauses in between cost either time or
 work. So a waiter has a named pipe beside the database open for reading while it waits, and a writer that ends writes a

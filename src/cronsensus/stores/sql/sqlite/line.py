@@ -1,4 +1,4 @@
-"""Standing in line for locks, between processes on one host: a named pipe for each lock that is waited for. Floor 3.
+"""Standing in line for locks, between processes on one host: a named pipe for each lock that is waited for.
 
 ::
 

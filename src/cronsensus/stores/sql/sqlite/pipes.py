@@ -1,4 +1,4 @@
-"""Named pipes beside a database: where they live, who may use them, how to tell somebody something. Floor 3."""
+"""Named pipes beside a database: where they live, who may use them, how to tell somebody something."""
 
 from __future__ import annotations
 

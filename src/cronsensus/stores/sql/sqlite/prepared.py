@@ -1,4 +1,4 @@
-"""Statements as text that goes straight to the driver. Floor 3.
+"""Statements as text that goes straight to the driver.
 
 A node that has slept for a second has a due time to meet, and nothing of its code is in the processor's caches any
 more. What SQLAlchemy does around each statement then costs several times what SQLite does inside. So a statement is

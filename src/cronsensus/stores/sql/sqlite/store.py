@@ -1,4 +1,4 @@
-"""The SQLite store: opening its file, and waking others. Floor 3."""
+"""The SQLite store: opening its file, and waking others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the URL of an SQLite store says. Floor 3."""
+"""What the URL of an SQLite store says."""
 
 from __future__ import annotations
 

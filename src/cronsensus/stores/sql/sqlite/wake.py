@@ -1,4 +1,4 @@
-"""Wake-ups between processes on one host, without asking the database: one named pipe per listener. Floor 3.
+"""Wake-ups between processes on one host, without asking the database: one named pipe per listener.
 
 ::
 

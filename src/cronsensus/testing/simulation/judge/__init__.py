@@ -1,4 +1,4 @@
-"""A count kept outside the system: what may happen at each verb, reckoned from what happened before. Floor 6.
+"""A count kept outside the system: what may happen at each verb, reckoned from what happened before.
 
 The judge sees every verb in the moment in which the store carried it out (not when, or whether, a node got the
 answer), and every piece of work that begins or ends. It keeps books of its own, in the plainest way, and compares. It

@@ -1,4 +1,4 @@
-"""What all rules stand on: the books, the clock, and how a violation is named. Floor 6."""
+"""What all rules stand on: the books, the clock, and how a violation is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge writes down of jobs, occurrences and sessions. Floor 6."""
+"""What the judge writes down of jobs, occurrences and sessions."""
 
 from __future__ import annotations
 

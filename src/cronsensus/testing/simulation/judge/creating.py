@@ -1,4 +1,4 @@
-"""Rules on definitions, and on what creates, cancels and forgets occurrences. Floor 6."""
+"""Rules on definitions, and on what creates, cancels and forgets occurrences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge's books where the store loses its last moment. Floor 6.
+"""The judge's books where the store loses its last moment.
 
 What stands in the books is what the store said, so they are set back together with it, and every rule goes on from
 there: an occurrence whose claim or end was forgotten may run again, a nominal time that was forgotten is decided again.

@@ -1,4 +1,4 @@
-"""Rules on named locks: one holder at a time, each with a greater token than all before. Floor 6."""
+"""Rules on named locks: one holder at a time, each with a greater token than all before."""
 
 from __future__ import annotations
 

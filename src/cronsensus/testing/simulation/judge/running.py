@@ -1,4 +1,4 @@
-"""Rules on who may run what, and on what becomes of it. Floor 6."""
+"""Rules on who may run what, and on what becomes of it."""
 
 from __future__ import annotations
 

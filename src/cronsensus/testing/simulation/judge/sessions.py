@@ -1,4 +1,4 @@
-"""Rules on sessions: a dead one is dead for good, and what it held goes on as its job's policies say. Floor 6."""
+"""Rules on sessions: a dead one is dead for good, and what it held goes on as its job's policies say."""
 
 from __future__ import annotations
 
