@@ -1,4 +1,4 @@
-"""Every exception that cronsensus raises, in one tree. Floor 0: imports nothing of ours.
+"""Every exception that cronsensus raises, in one tree.
 
 ::
 

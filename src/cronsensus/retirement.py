@@ -1,6 +1,6 @@
 """Tell of jobs that a release no longer declares: what waits of them, and whether they are another application's.
 
-Floor 5: logs, and reads of the store. What becomes of such jobs the store decides (``put_jobs``).
+Logs, and reads of the store. What becomes of such jobs the store decides (``put_jobs``).
 """
 
 from __future__ import annotations

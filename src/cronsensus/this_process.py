@@ -1,7 +1,4 @@
-"""This process's number, asked of the kernel once and again after a fork: what is compared often is not asked often.
-
-Floor 0.
-"""
+"""This process's number, asked of the kernel once and again after a fork: what is compared often is not asked often."""
 
 from __future__ import annotations
 

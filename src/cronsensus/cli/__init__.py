@@ -1,4 +1,4 @@
-"""The command line: ``main`` and the table of commands. Floor 7: one file per command, each loaded when it is typed.
+"""The command line: ``main`` and the table of commands. One file per command, each loaded when it is typed.
 
 Nothing here imports a store, a driver, rich or the application; so ``cronsensus --help`` costs little more than Python.
 """

@@ -1,4 +1,4 @@
-"""``cronsensus doctor``: examine the store, the nodes and the jobs. Floor 7; what is examined stands in ``checks``."""
+"""``cronsensus doctor``: examine the store, the nodes and the jobs. What is examined stands in ``checks``."""
 
 from __future__ import annotations
 

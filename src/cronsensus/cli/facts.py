@@ -1,4 +1,4 @@
-"""What the store returns, as plain data for JSON and as cells for a table. Floor 7: no printing here."""
+"""What the store returns, as plain data for JSON and as cells for a table. No printing here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cronsensus health``: the answer to a probe. Floor 7: quick, one look, nothing drawn."""
+"""``cronsensus health``: the answer to a probe. Quick, one look, nothing drawn."""
 
 from __future__ import annotations
 

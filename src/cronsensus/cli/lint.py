@@ -1,4 +1,4 @@
-"""``cronsensus lint``: what is legal and rarely meant. Floor 7; the rules are in ``lint_rules``."""
+"""``cronsensus lint``: what is legal and rarely meant. The rules are in ``lint_rules``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of ``cronsensus lint``. Floor 7: pure."""
+"""The rules of ``cronsensus lint``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job did or did not run at a time: sentences from what the store has on record. Floor 7: prints nothing."""
+"""Why a job did or did not run at a time: sentences from what the store has on record. Prints nothing."""
 
 from __future__ import annotations
 

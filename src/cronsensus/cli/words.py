@@ -1,4 +1,4 @@
-"""How values read: harmless text, relative and local times; and the times that people type. Floor 7: prints nothing."""
+"""How values read: harmless text, relative and local times; and the times that people type. Prints nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node is told at its start. Floor 4: a value."""
+"""What a node is told at its start."""
 
 from __future__ import annotations
 

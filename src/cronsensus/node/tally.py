@@ -1,4 +1,4 @@
-"""What a node did. Floor 4: a value."""
+"""What a node did."""
 
 from __future__ import annotations
 

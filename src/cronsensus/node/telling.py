@@ -1,4 +1,4 @@
-"""What a node says of jobs and their runs in its log, and what it counts. Floor 4: decides nothing.
+"""What a node says of jobs and their runs in its log, and what it counts. It decides nothing.
 
 Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
 lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,

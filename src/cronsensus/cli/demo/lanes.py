@@ -1,4 +1,4 @@
-"""What the lanes show: one lane a node, one column a nominal second. Floor 7: prints nothing."""
+"""What the lanes show: one lane a node, one column a nominal second. Prints nothing."""
 
 from __future__ import annotations
 

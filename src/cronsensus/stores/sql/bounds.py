@@ -1,4 +1,4 @@
-"""How long a transaction may stand still before the server ends it. Floor 3: values, for drivers too."""
+"""How long a transaction may stand still before the server ends it."""
 
 from __future__ import annotations
 

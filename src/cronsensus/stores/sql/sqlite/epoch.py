@@ -1,4 +1,4 @@
-"""To which life of the lease clock do sessions and locks in a database belong? Floor 3; see ADR 22.
+"""To which life of the lease clock do sessions and locks in a database belong? See ADR 22.
 
 ::
 
