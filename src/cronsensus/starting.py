@@ -1,6 +1,6 @@
 """Wait for a store that is not there yet: a server that starts beside the application, or is just being replaced.
 
-Floor 5. What is tried is tried again only after an error that says that later may help; any other ends it at once.
+What is tried is tried again only after an error that says that later may help; any other ends it at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``cronsensus doctor`` examines. Floor 7: looks, changes nothing, prints nothing."""
+"""What ``cronsensus doctor`` examines. Looks, changes nothing, prints nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trigger is, and what several together are. Floor 1: no state, no I/O, no clock.
+"""What a trigger is, and what several together are. No state, no I/O, no clock.
 
 A trigger is a pure rule that gives nominal times. Every search that a planner needs is built here on ``next_after``
 alone; a trigger overrides one where its own arithmetic does it better. The union lives here too, because every trigger

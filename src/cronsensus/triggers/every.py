@@ -1,4 +1,4 @@
-"""Nominal times at a fixed distance. Floor 1: whole microseconds, nothing else."""
+"""Nominal times at a fixed distance. Whole microseconds, nothing else."""
 
 from __future__ import annotations
 

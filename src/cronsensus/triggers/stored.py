@@ -1,4 +1,4 @@
-"""Read a trigger back from JSON. Floor 1: the kinds are a closed table; data names nothing that is imported."""
+"""Read a trigger back from JSON. The kinds are a closed table; data names nothing that is imported."""
 
 from __future__ import annotations
 

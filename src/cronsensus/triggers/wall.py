@@ -1,4 +1,4 @@
-"""Which wall-clock times match a cron text. Floor 1: a calendar and a clock face, no time zone.
+"""Which wall-clock times match a cron text. A calendar and a clock face, no time zone.
 
 Wall-clock times are naive datetimes in whole seconds.
 """
