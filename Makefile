@@ -73,7 +73,7 @@ mutants: setup servers ## Change the safety code in one place at a time: which c
 	@$(BIN)/python scripts/mutants $(ARGS)
 
 simulate: setup ## Replay a simulated cluster: make simulate SEED=42
-	@$(BIN)/python -m cronsensus.testing.simulation $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(BIN)/python -m tests.simulation.cluster $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lock: ## Resolve the dependencies anew into requirements/*.lock
 	@scripts/lock

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.simulation import Parts, simulate
 from tests.simulation import ablations
+from tests.simulation.cluster import Parts, simulate
 from tests.stores import broken
 from tests.stores.sql.test_transacting import SAFEGUARDS
 from tests.stores.test_broken_stores import run_on

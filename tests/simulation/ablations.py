@@ -17,7 +17,7 @@ from cronsensus.node.holding import Holding
 from cronsensus.node.keeper import Keeper
 from cronsensus.node.lease import MARGIN, SessionLease
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.simulation import Parts
+from tests.simulation.cluster import Parts
 
 # --- the store ------------------------------------------------------------------------------------------------------
 

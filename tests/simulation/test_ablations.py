@@ -2,8 +2,8 @@
 
 import pytest
 
-from cronsensus.testing.simulation import Parts, simulate
 from tests.simulation.ablations import MADE_IN, STORES, on
+from tests.simulation.cluster import Parts, simulate
 
 MOST = 1000
 SEEN_AT = {

@@ -7,7 +7,7 @@ import pytest
 from cronsensus.node import firing, standing
 from cronsensus.node.resting import Resting
 from cronsensus.node.sharing import Sharing
-from cronsensus.testing.simulation import simulate
+from tests.simulation.cluster import simulate
 
 AT_ONCE = 20
 

@@ -9,7 +9,7 @@ from cronsensus.node.claiming import Claiming
 from cronsensus.node.holding import Holding
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.simulation import Parts, Simulation, simulate
+from tests.simulation.cluster import Parts, Simulation, simulate
 from tests.simulation.test_simulation import told
 
 SEEDS = int(os.environ.get("CRONSENSUS_TEST_FORGETS", "100"))

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
-from cronsensus.testing.simulation import Parts, Simulation, simulate
-from cronsensus.testing.simulation.__main__ import main
 from tests.simulation.ablations import ClaimsEarly, on
+from tests.simulation.cluster import Parts, Simulation, simulate
+from tests.simulation.cluster.__main__ import main
 from tests.simulation.past_seeds import PAST_SEEDS
 
 NIGHTS = int(os.environ.get("CRONSENSUS_TEST_NIGHTS") or 500)
@@ -96,7 +96,7 @@ def with_batons() -> int:
     """A seed whose suspended turns have threads of their own."""
     from random import Random
 
-    from cronsensus.testing.simulation.scenario import Scenario
+    from tests.simulation.cluster.scenario import Scenario
 
     return next(seed for seed in range(1000) if Scenario(Random(seed)).batons)
 
@@ -112,18 +112,19 @@ def test_other_seeds_give_other_traces():
 
 DIGESTS = """
 import sys
-from cronsensus.testing.simulation import simulate
+from tests.simulation.cluster import simulate
 for seed in map(int, sys.argv[1:]):
     print(simulate(seed).trace.digest())
 """
 
 
-def test_the_trace_does_not_depend_on_the_hash_seed():
+def test_the_trace_does_not_depend_on_the_hash_seed(pytestconfig):
     seeds = [str(seed) for seed in (3, 7, with_batons())]
     answers = [
         subprocess.run(
             [sys.executable, "-c", DIGESTS, *seeds],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=pytestconfig.rootpath,
             capture_output=True,
             text=True,
             check=True,
@@ -156,7 +157,7 @@ def test_the_command_prints_what_happened_and_how_to_see_it_again(monkeypatch):
     def broken(seed: int) -> Simulation:
         return simulate(seed, on(ClaimsEarly))
 
-    monkeypatch.setattr("cronsensus.testing.simulation.__main__.simulate", broken)
+    monkeypatch.setattr("tests.simulation.cluster.__main__.simulate", broken)
     answer = CliRunner().invoke(main, ["--seed", "0", "--seeds", "10"])
     assert answer.exit_code == 1
     assert "VIOLATION" in answer.output

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
 from cronsensus.stores.base import StoreCapabilities
-from cronsensus.testing.simulation.batons import Crashed
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.cranks import Crank
-from cronsensus.testing.simulation.faults import Fault
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.batons import Crashed
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.cranks import Crank
+from tests.simulation.cluster.faults import Fault
+from tests.simulation.cluster.stage import Stage
 
 
 class Wire:

@@ -19,10 +19,10 @@
              reckoning ── ledger against books, against triggers, against the audit; nothing may be left over
 
 The same seed gives the same trace, whatever the hash seed. A failing seed is replayed with
-``python -m cronsensus.testing.simulation --seed N``, which prints what happened.
+``python -m tests.simulation.cluster --seed N``, which prints what happened.
 
-What it cannot find: mistakes of a real store (``testing.conformance`` holds those against the same contract), of
-threads within a node between two verbs, and of executors.
+What it cannot find: mistakes of a real store (``cronsensus.testing.conformance`` holds those against the same
+contract), of threads within a node between two verbs, and of executors.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.parts import Parts
-from cronsensus.testing.simulation.trace import Trace
-from cronsensus.testing.simulation.world import World
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.parts import Parts
+from tests.simulation.cluster.trace import Trace
+from tests.simulation.cluster.world import World
 
 __all__ = ["Parts", "Simulation", "simulate"]
 

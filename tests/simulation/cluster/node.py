@@ -14,11 +14,11 @@ from cronsensus.node.keeper import SOONEST
 from cronsensus.node.node import LAST_WORDS, Node
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
-from cronsensus.testing.simulation.clocks import SECOND, NodeClock
-from cronsensus.testing.simulation.cranks import Crank
-from cronsensus.testing.simulation.stage import Stage
-from cronsensus.testing.simulation.wire import Wire
-from cronsensus.testing.simulation.work import SimulatedExecutor
+from tests.simulation.cluster.clocks import SECOND, NodeClock
+from tests.simulation.cluster.cranks import Crank
+from tests.simulation.cluster.stage import Stage
+from tests.simulation.cluster.wire import Wire
+from tests.simulation.cluster.work import SimulatedExecutor
 
 HOST = "simulated"
 

@@ -1,4 +1,4 @@
-"""Replay a seed, or look through many: ``python -m cronsensus.testing.simulation --seed N [--seeds K]``."""
+"""Replay a seed, or look through many: ``python -m tests.simulation.cluster --seed N [--seeds K]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import SystemRandom
 import click
 
 from cronsensus.clock import SystemClock
-from cronsensus.testing.simulation import Parts, Simulation, simulate
+from tests.simulation.cluster import Parts, Simulation, simulate
 
 
 @click.command()
@@ -19,7 +19,7 @@ from cronsensus.testing.simulation import Parts, Simulation, simulate
 )
 @click.option("--about", default=None, help="Print only the lines in which this text occurs.")
 @click.option("--forgets", is_flag=True, help="Let the store lose what it acknowledged in its last moments.")
-def main(seed: int | None, seeds: int, trace: bool | None, about: str | None, forgets: bool) -> None:  # noqa: FBT001 - click calls it
+def main(seed: int | None, seeds: int, trace: bool | None, about: str | None, forgets: bool) -> None:
     """Simulate a cluster with crashes, pauses, wrong clocks and lost answers; exit 1 if a promise was broken."""
     first = SystemRandom().randrange(10**9) if seed is None else seed
     clock = SystemClock()

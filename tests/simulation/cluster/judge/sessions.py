@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.states import State
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.judge.bench import Bench, Seen
-from cronsensus.testing.simulation.judge.books import FUZZ, SessionBook, to_micros
-from cronsensus.testing.simulation.stage import Process
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.judge.bench import Bench, Seen
+from tests.simulation.cluster.judge.books import FUZZ, SessionBook, to_micros
+from tests.simulation.cluster.stage import Process
 
 
 class SessionRules(Bench):

@@ -14,8 +14,8 @@ from copy import deepcopy
 from typing import Any
 
 from cronsensus.model.states import State
-from cronsensus.testing.simulation.judge.bench import Bench
-from cronsensus.testing.simulation.stage import Attempt, Stage
+from tests.simulation.cluster.judge.bench import Bench
+from tests.simulation.cluster.stage import Attempt, Stage
 
 _BOOKS = ("jobs", "records", "by_key", "by_id", "sessions", "expiring", "waits", "asked", "locks", "given")
 

@@ -9,11 +9,11 @@ from typing import Any
 from cronsensus.errors import CoordinationError, UnknownJob
 from cronsensus.model.occurrence import Item
 from cronsensus.model.states import ACTIVE
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.judge.books import Record
-from cronsensus.testing.simulation.node import SimulatedNode
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.judge import Judge
+from tests.simulation.cluster.judge.books import Record
+from tests.simulation.cluster.node import SimulatedNode
+from tests.simulation.cluster.stage import Stage
 
 
 class People:

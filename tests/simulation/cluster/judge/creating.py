@@ -9,8 +9,8 @@ from cronsensus.model.occurrence import Enqueued, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import ACTIVE, Origin, State
 from cronsensus.stores.base import AT_ONCE
-from cronsensus.testing.simulation.judge.bench import Bench, Seen
-from cronsensus.testing.simulation.judge.books import JobBook, Record
+from tests.simulation.cluster.judge.bench import Bench, Seen
+from tests.simulation.cluster.judge.books import JobBook, Record
 
 
 class CreatingRules(Bench):

@@ -8,8 +8,8 @@ from typing import Any
 
 from cronsensus.model.states import ACTIVE, State
 from cronsensus.stores.base import MOST_AHEAD
-from cronsensus.testing.simulation.judge.books import JobBook, Record, SessionBook
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.judge.books import JobBook, Record, SessionBook
+from tests.simulation.cluster.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

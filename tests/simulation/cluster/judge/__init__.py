@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cronsensus.testing.simulation.judge.bench import Seen
-from cronsensus.testing.simulation.judge.creating import CreatingRules
-from cronsensus.testing.simulation.judge.locks import LockRules
-from cronsensus.testing.simulation.judge.running import RunningRules
-from cronsensus.testing.simulation.judge.sessions import SessionRules
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.judge.bench import Seen
+from tests.simulation.cluster.judge.creating import CreatingRules
+from tests.simulation.cluster.judge.locks import LockRules
+from tests.simulation.cluster.judge.running import RunningRules
+from tests.simulation.cluster.judge.sessions import SessionRules
+from tests.simulation.cluster.stage import Stage
 
 __all__ = ["Judge"]
 

@@ -10,10 +10,10 @@ from cronsensus.model.job import JobView
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import ACTIVE, Origin, State
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.judge.books import FUZZ, JobBook, Record
-from cronsensus.testing.simulation.node import SimulatedNode
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.judge import Judge
+from tests.simulation.cluster.judge.books import FUZZ, JobBook, Record
+from tests.simulation.cluster.node import SimulatedNode
 
 EVERYTHING = 1_000_000
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from cronsensus.model.job import Executor, JobSpec, Policies
-from cronsensus.testing.simulation.clocks import SECOND, START
 from cronsensus.triggers import Trigger, any_of, at, cron, every
+from tests.simulation.cluster.clocks import SECOND, START
 
 EXECUTORS: tuple[Executor, ...] = ("async", "thread", "process")
 

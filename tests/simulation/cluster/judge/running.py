@@ -8,11 +8,11 @@ from cronsensus.model.ending import EndingKind
 from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.base import AT_ONCE
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.judge.bench import Seen
-from cronsensus.testing.simulation.judge.books import EARLY, FUZZ, Record, SessionBook, to_micros
-from cronsensus.testing.simulation.judge.forgetting import ForgettingRules
-from cronsensus.testing.simulation.stage import Attempt, Stage
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.judge.bench import Seen
+from tests.simulation.cluster.judge.books import EARLY, FUZZ, Record, SessionBook, to_micros
+from tests.simulation.cluster.judge.forgetting import ForgettingRules
+from tests.simulation.cluster.stage import Attempt, Stage
 
 
 class RunningRules(ForgettingRules):
@@ -199,7 +199,7 @@ class RunningRules(ForgettingRules):
         elif lease_lost and outcome.state is State.SUCCEEDED:
             self.broken("lease_lost", f"{record} succeeded by a run that was told to stop because its lease was lost")
 
-    def _unknown(self, number: int, accepted: bool) -> None:  # noqa: FBT001 - the store's
+    def _unknown(self, number: int, accepted: bool) -> None:
         """Look at an answer about an occurrence that the store forgot."""
         if accepted or not self.forgotten:
             self.broken("unknown", f"#{number} was never created; accepted: {accepted}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.faults import Fault, Kind
-from cronsensus.testing.simulation.node import SimulatedNode
-from cronsensus.testing.simulation.outsiders import Outsider
-from cronsensus.testing.simulation.people import People
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.faults import Fault, Kind
+from tests.simulation.cluster.node import SimulatedNode
+from tests.simulation.cluster.outsiders import Outsider
+from tests.simulation.cluster.people import People
+from tests.simulation.cluster.stage import Stage
 
 KINDS: tuple[Kind, ...] = ("fail", "lost", "hang", "hang_lost", "late", "slow", "linger")
 WEIGHTS = (1, 2, 1, 1, 1, 3, 5)

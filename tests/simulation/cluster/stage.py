@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.session import SessionView
 from cronsensus.node.executors.base import Call
-from cronsensus.testing.simulation.clocks import NodeClock, StoreClock
-from cronsensus.testing.simulation.parts import Parts
-from cronsensus.testing.simulation.scenario import Scenario
-from cronsensus.testing.simulation.trace import Trace
+from tests.simulation.cluster.clocks import NodeClock, StoreClock
+from tests.simulation.cluster.parts import Parts
+from tests.simulation.cluster.scenario import Scenario
+from tests.simulation.cluster.trace import Trace
 
 if TYPE_CHECKING:
     from cronsensus.stores.base import Store

@@ -23,7 +23,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.base import Glance, PutResult
-from cronsensus.testing.simulation.clocks import SECOND, START
+from tests.simulation.cluster.clocks import SECOND, START
 
 
 class Trace:

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
-from cronsensus.testing.simulation.clocks import SECOND, START
 from cronsensus.triggers import Trigger
+from tests.simulation.cluster.clocks import SECOND, START
 
 MICROSECOND = timedelta(microseconds=1)
 EARLY = 5000

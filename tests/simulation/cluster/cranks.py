@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cronsensus.testing.simulation.batons import Crashed, Step
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.faults import INSTANT, Fault
-from cronsensus.testing.simulation.stage import Process
+from tests.simulation.cluster.batons import Crashed, Step
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.faults import INSTANT, Fault
+from tests.simulation.cluster.stage import Process
 
 SHORTEST_TURN = 100
 """Microseconds that a turn takes at least, so that no crank can turn for ever in one moment."""

@@ -18,10 +18,10 @@ from cronsensus.model.session import LockGrant, SessionSpec
 from cronsensus.node.executors.base import Call, Registered
 from cronsensus.node.run import Run
 from cronsensus.retry import settle
-from cronsensus.testing.simulation.clocks import SECOND, NodeClock
-from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.node import HOST
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.clocks import SECOND, NodeClock
+from tests.simulation.cluster.judge import Judge
+from tests.simulation.cluster.node import HOST
+from tests.simulation.cluster.stage import Stage
 
 LOCKS = ("lock a", "lock b")
 KEYS = 30

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cronsensus.model.session import LockGrant
-from cronsensus.testing.simulation.judge.bench import Bench, Seen
-from cronsensus.testing.simulation.judge.books import FUZZ, to_micros
-from cronsensus.testing.simulation.stage import Stage
+from tests.simulation.cluster.judge.bench import Bench, Seen
+from tests.simulation.cluster.judge.books import FUZZ, to_micros
+from tests.simulation.cluster.stage import Stage
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class LockRules(Bench):
         if self._may_answer(grant, seen.answer, "freed"):
             del self.locks[grant.name]
 
-    def _may_answer(self, grant: LockGrant, answer: bool, what: str) -> bool:  # noqa: FBT001 - the store's
+    def _may_answer(self, grant: LockGrant, answer: bool, what: str) -> bool:
         """Ask whether the answer fits; return whether the lock is still the grant's."""
         book = self.locks.get(grant.name)
         mine = book is not None and book.grant == grant

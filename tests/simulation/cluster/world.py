@@ -14,19 +14,19 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory.snapshots import restore, take
-from cronsensus.testing.simulation.clocks import SECOND, NodeClock, StoreClock
-from cronsensus.testing.simulation.cranks import Crank
-from cronsensus.testing.simulation.judge import Judge
-from cronsensus.testing.simulation.node import SimulatedNode, is_gone
-from cronsensus.testing.simulation.outsiders import Outsider
-from cronsensus.testing.simulation.parts import Parts
-from cronsensus.testing.simulation.people import People
-from cronsensus.testing.simulation.reckoning import nobody_waits, nothing_is_left, reckon
-from cronsensus.testing.simulation.scenario import Scenario
-from cronsensus.testing.simulation.stage import Process
-from cronsensus.testing.simulation.trace import Trace
-from cronsensus.testing.simulation.troubles import Troubles
-from cronsensus.testing.simulation.wire import copied
+from tests.simulation.cluster.clocks import SECOND, NodeClock, StoreClock
+from tests.simulation.cluster.cranks import Crank
+from tests.simulation.cluster.judge import Judge
+from tests.simulation.cluster.node import SimulatedNode, is_gone
+from tests.simulation.cluster.outsiders import Outsider
+from tests.simulation.cluster.parts import Parts
+from tests.simulation.cluster.people import People
+from tests.simulation.cluster.reckoning import nobody_waits, nothing_is_left, reckon
+from tests.simulation.cluster.scenario import Scenario
+from tests.simulation.cluster.stage import Process
+from tests.simulation.cluster.trace import Trace
+from tests.simulation.cluster.troubles import Troubles
+from tests.simulation.cluster.wire import copied
 
 AFTERWARDS = 20 * SECOND
 """How long the jobs go on when nothing goes wrong any more."""

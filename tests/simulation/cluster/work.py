@@ -8,8 +8,8 @@ from datetime import timedelta
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.testing.simulation.clocks import SECOND
-from cronsensus.testing.simulation.stage import Process
+from tests.simulation.cluster.clocks import SECOND
+from tests.simulation.cluster.stage import Process
 
 _KINDS: tuple[EndingKind, ...] = ("returned", "raised", "retry", "skipped", "cancelled")
 
