@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import cronsensus
-from cronsensus import LeaseLost, Run, Scheduler, StartupCoordinator, every
+from cronsensus import LeaseLost, Run, Scheduler, every
 from cronsensus.handle import Handle
+from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.job import Job
 from cronsensus.lock.lease import Lease
 from cronsensus.lock.lock import Lock

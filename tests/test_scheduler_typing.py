@@ -20,9 +20,10 @@ from typing import Any, assert_type
 from sqlalchemy import Connection, text
 
 from cronsensus import (
-    Handle, Job, JobDefaults, Lock, Retry, Run, Scheduler, Settings, StartupCoordinator, State, Trigger, any_of, at,
-    cron, current_run, every,
+    Handle, Job, JobDefaults, Lock, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at, cron, current_run,
+    every,
 )
+from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.node.hopping import HoppingConnection
 
 scheduler = Scheduler("memory://", lease="5s", defaults=JobDefaults(timeout="10m", retries=2), concurrency=4)

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from cronsensus.node.run import Run, current_run
     from cronsensus.once.once import Once
     from cronsensus.scheduler import Scheduler
-    from cronsensus.startup.coordinator import StartupCoordinator
     from cronsensus.stores import open_store
     from cronsensus.stores.base import Store, StoreCapabilities
     from cronsensus.triggers import Trigger, any_of, at, cron, every
@@ -105,7 +104,6 @@ __all__ = [
     "SchemaMismatch",
     "Settings",
     "Skip",
-    "StartupCoordinator",
     "State",
     "StillRunning",
     "Store",
@@ -147,7 +145,6 @@ _ELSEWHERE = {
     "Run": "node.run",
     "Scheduler": "scheduler",
     "Settings": "config",
-    "StartupCoordinator": "startup.coordinator",
     "State": "model.states",
     "Store": "stores.base",
     "StoreCapabilities": "stores.base",

@@ -51,8 +51,8 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
         servers = request.getfixturevalue("masters")
         with pytest.MonkeyPatch.context() as patch:
             # These are all alive: who says nothing for half a second is short of processor time.
-            for module in ("masters", "redlock"):
-                patch.setattr(f"cronsensus.lock.{module}.SLOWEST", 5.0)
+            for module in ("redlock", "redlock_client"):
+                patch.setattr(f"cronsensus.integrations.{module}.SLOWEST", 5.0)
             yield ",".join(f"{server.url}?prefix=test-{number}" for server in servers)
     else:
         yield request.getfixturevalue(f"{kind}_url")

@@ -3,13 +3,14 @@
 from typing import Any
 
 from cronsensus import Lock
-from cronsensus.lock import in_files, masters, redlock
+from cronsensus.integrations import redlock, redlock_client
+from cronsensus.lock import in_files
 from tests.servers.distance import patience
 
 
 def be_patient() -> None:
     """Let this process wait for servers and files that are all alive, and short of processor time at worst."""
-    masters.SLOWEST = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
+    redlock_client.SLOWEST = redlock.SLOWEST = 5.0  # type: ignore[attr-defined]
     in_files.TURN_PATIENCE = 60.0
 
 

@@ -1,8 +1,10 @@
 """A majority of five Redis servers, some of which are killed, restarted empty, or stand still."""
 
+import importlib.metadata
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +13,11 @@ from itertools import count
 import pytest
 import redis
 
-from cronsensus import InvalidOption, LeaseLost, Lock, StoreUnavailable
-from cronsensus.lock import opening, redlock
-from cronsensus.lock.masters import Round
-from cronsensus.lock.redlock import RedlockGate
+from cronsensus import ConfigurationError, InvalidOption, LeaseLost, Lock, MissingExtra, StoreUnavailable
+from cronsensus.integrations import redlock
+from cronsensus.integrations.redlock import RedlockGate
+from cronsensus.integrations.redlock_client import Round
+from cronsensus.lock import opening
 from tests.lock.test_set import Workers, workers
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
@@ -36,8 +39,8 @@ def five() -> Iterator[list[RedisServer]]:
             server.start()
         with pytest.MonkeyPatch.context() as patch:
             # Who is alive and says nothing for half a second is short of processor time.
-            for module in ("masters", "redlock"):
-                patch.setattr(f"cronsensus.lock.{module}.SLOWEST", NO_ANSWER)
+            for module in ("redlock", "redlock_client"):
+                patch.setattr(f"cronsensus.integrations.{module}.SLOWEST", NO_ANSWER)
             yield servers
     except ServiceMissing as missing:
         pytest.skip(f"service missing: {missing}")
@@ -74,6 +77,20 @@ def test_servers_that_make_no_majority_are_refused(where, said):
 def test_a_majority_is_for_one_holder(five):
     with pytest.raises(InvalidOption, match="locks for one holder; use one store for several"):
         Lock(urls(five), "name", limit=2)
+
+
+def test_an_installation_that_does_not_name_its_parts_says_what_to_type(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    with pytest.raises(ConfigurationError, match=r"metadata are old or missing.*pip install --force-reinstall"):
+        Lock(["redis://old-1", "redis://old-2", "redis://old-3"], "name")
+
+
+def test_the_driver_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "redis", None)
+    for module in ("redlock", "redlock_client"):
+        monkeypatch.delitem(sys.modules, f"cronsensus.integrations.{module}")
+    with pytest.raises(MissingExtra, match=r'pip install "cronsensus\[redis\]"'):
+        Lock(["redis://without-1", "redis://without-2", "redis://without-3"], "name")
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -252,8 +269,8 @@ class Three:
 @pytest.fixture
 def three(masters: list[RedisServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[Three]:
     """Return three masters; they are short of processor time at worst."""
-    for module in ("masters", "redlock"):
-        monkeypatch.setattr(f"cronsensus.lock.{module}.SLOWEST", 5.0)
+    for module in ("redlock", "redlock_client"):
+        monkeypatch.setattr(f"cronsensus.integrations.{module}.SLOWEST", 5.0)
     made = Three(masters, f"three-{next(_prefixes)}")
     yield made
     opening.close_all()

@@ -11,11 +11,11 @@ import pytest
 
 from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.lock import redlock
+from cronsensus.integrations import redlock
+from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, MastersSeat, RedlockGate
+from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
 from cronsensus.lock.gate import Trying, Wanted
 from cronsensus.lock.lease import Lease
-from cronsensus.lock.masters import SLOWEST, Round, Script
-from cronsensus.lock.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, MastersSeat, RedlockGate
 from cronsensus.node.evidence import started_at
 
 TTL = timedelta(seconds=10)

@@ -103,7 +103,7 @@ SAFETY: dict[str, list[str]] = {
             "verbs/unlock",
         )
     },
-    "lock/redlock.py": LOCKS,
+    "integrations/redlock.py": LOCKS,
     "lock/in_files.py": LOCKS,
     "lock/lease.py": LOCKS,
     "once/claims.py": ONCE,
@@ -135,6 +135,7 @@ LATER: dict[str, list[str]] = {
     ],
     "stores/redis/*": ["tests/stores/poison/test_redis.py", "tests/stores/redis"],
     "lock/*": ["tests/lock"],
+    "integrations/redlock.py": ["tests/lock"],
     "once/*": ["tests/once"],
     "node/*": ["tests/simulation/test_simulation.py", "tests/simulation/test_forgetting.py"],
     "planning.py": ["tests/stores/test_memory.py"],

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from cronsensus import StartupCoordinator
+from cronsensus.integrations.startup_coordinator import StartupCoordinator
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from cronsensus import StartupCoordinator
+from cronsensus.integrations.startup_coordinator import StartupCoordinator
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from cronsensus.clock import SystemClock
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import ConfigurationError, InvalidOption
 from cronsensus.lock.clients import Client, is_client, url_of
 from cronsensus.lock.gate import Gate
 from cronsensus.lock.in_store import StoreGate
@@ -16,6 +16,9 @@ from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 
 Where = str | Store | Client | Sequence[str] | Callable[[], Gate]
+
+PARTS = "cronsensus.locks"
+"""The group of entry points of optional places for locks, in ``pyproject.toml``: they lie above this module."""
 
 _LONGEST = 100
 
@@ -84,12 +87,20 @@ def _at_masters(urls: tuple[str, ...], namespace: str) -> Gate:
 
 
 def _open_masters(urls: tuple[str, ...], namespace: str) -> Gate:
+    from importlib.metadata import entry_points
+
+    found = entry_points(group=PARTS, name="redlock")
+    if not found:
+        raise ConfigurationError(
+            "this installation of cronsensus does not name its part for locks at a majority of Redis masters (its "
+            "metadata are old or missing); install it again: pip install --force-reinstall --no-deps cronsensus, or "
+            "scripts/setup in a checkout"
+        )
     try:
-        from cronsensus.lock.redlock import RedlockGate
+        make: Callable[[Sequence[str], str], Gate] = next(iter(found)).load()
     except ImportError as error:
         raise missing_driver(error, "redis", extra="redis") from error
-
-    return RedlockGate(urls, namespace)
+    return make(urls, namespace)
 
 
 def _gate(key: Hashable, make: Callable[[], Gate]) -> Gate:

@@ -32,9 +32,9 @@ from typing import Any
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.integrations.redlock_client import SLOWEST, Masters, MastersLine, Round, Script
 from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease, Tended
-from cronsensus.lock.masters import SLOWEST, Masters, MastersLine, Round, Script
 from cronsensus.lock.seat import Seat
 from cronsensus.lock.waiting import Room, RoomSeat
 from cronsensus.lock.watching import Watch
