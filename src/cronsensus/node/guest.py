@@ -105,6 +105,8 @@ class Guest:
         self._present = 0
         self._needed_at = self._clock.monotonic()
         self._looks_at = float("inf")
+        self._soonest = IDLE_FOR
+        """The shortest ``first`` of what began to be kept since the thread's last look."""
         self._thread: threading.Thread | None = None
         self._loss = StoreWatch(name, stop=stop, wake=self._wake.set, subject="process")
         self._opened: tuple[float, datetime] | None = None
@@ -153,6 +155,7 @@ class Guest:
         with self._lock:
             self._kept[kept] = None
             at = self._clock.monotonic() + first
+            self._soonest = min(self._soonest, first)
             soon = at < self._looks_at
             if soon:
                 self._looks_at = at
@@ -261,7 +264,7 @@ class Guest:
                     )
                 self._keeper.keep(lease)
                 if self._thread is None:
-                    self._looks_at = float("inf")
+                    self._looks_at, self._soonest = float("inf"), IDLE_FOR
                     self._thread = threading.Thread(target=self._turn, name="cronsensus-guest", daemon=True)
                     self._thread.start()
             self._wake.set()
@@ -350,9 +353,12 @@ class Guest:
             kept, keeper, handles = list(self._kept), self._keeper, self._handles
             # What begins to be kept from here on wakes this thread, or it would be seen too late.
             self._looks_at = float("inf")
+            # What came and went will mostly come again. The next look is as soon as that will want it, so that it need
+            # not wake this thread: a lock that is taken and released all the time would do so each time.
+            soonest, self._soonest = self._soonest, IDLE_FOR
         if keeper is None or handles is None:
             return SOONEST
-        waits = [LONGEST_WAIT if kept else IDLE_FOR]
+        waits = [LONGEST_WAIT if kept else soonest]
         # Locks first: a session's lease is the longer one.
         waits += [one.step(handles[1]) for one in kept]
         waits += [keeper.step(), self._look_at_store(handles[1])]

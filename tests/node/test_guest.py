@@ -1,0 +1,63 @@
+"""A process's session outside of a node: when its thread is woken."""
+
+import threading
+
+from cronsensus.clock import SystemClock
+from cronsensus.interrupts import Event
+from cronsensus.node import guest as module
+from cronsensus.node.guest import Guest
+from cronsensus.stores import open_store
+from cronsensus.stores.base import Store
+
+PATIENCE = 30.0
+
+
+class Kept:
+    """Something that wants to be renewed in a while."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+
+    def step(self, store: Store) -> float:
+        return 10.0
+
+    def lose(self, why: str) -> None:
+        pass
+
+
+class Counted(Event):
+    """Counts how often it is set, and tells whether somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+        self.waited_for = threading.Event()
+
+    def set(self) -> None:
+        self.times += 1
+        self.waited_for.clear()
+        super().set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self.is_set():
+            self.waited_for.set()
+        return super().wait(timeout)
+
+
+def test_a_lock_that_is_taken_and_released_all_the_time_does_not_wake_the_thread_each_time(monkeypatch):
+    monkeypatch.setattr(module, "KNOWS_AFTER", 0.0)  # or the thread looks in a second which store it is in
+    guest = Guest(open_store("memory://woken"), SystemClock(), name="here")
+    guest._wake = wake = Counted()
+    try:
+        kept = Kept(guest.come().session)
+        guest._look_at_store(guest.store)
+        guest.go()
+        for turn in range(20):
+            assert wake.waited_for.wait(PATIENCE), "the thread does not come to rest"
+            if turn == 1:
+                before = wake.times
+            guest.keep(kept, 10.0)
+            guest.forget(kept)
+        assert wake.times == before
+    finally:
+        guest.close()
