@@ -19,6 +19,7 @@ from cronsensus.lock.lease import Lease
 from cronsensus.lock.lock import Lock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.once.once import Once
+from cronsensus.operations import JobWithOptions
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.sql.handle import SqlHandle
 from tests.cancelling import CutTask, each_await
@@ -38,8 +39,8 @@ def test_a_cancelled_enqueue_is_done_whole_or_not_at_all_and_can_be_said_again()
         @scheduler.job()
         def work() -> None: ...
 
-        await cut(work.aenqueue(key="k"))
-        again = await work.aenqueue(key="k")
+        await cut(work.options(key="k").aenqueue())
+        again = await work.options(key="k").aenqueue()
         assert again.look().state == "pending"
         assert len(scheduler.store.occurrences(OccurrenceFilter(job=again.job))) == 1
         scheduler._close_store()
@@ -240,7 +241,7 @@ def test_a_transaction_cancelled_at_each_await_is_committed_whole_or_not_at_all(
 PAST = ("2026-01-01T00:00:00Z", "2026-01-01T02:00:00Z")
 VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]] = {
     (Scheduler, "enqueue"): lambda verb, job, *_: verb(job),
-    (Scheduler, "enqueue_many"): lambda verb, job, *_: verb(job, [(), ()]),
+    (Scheduler, "enqueue_many"): lambda verb, job, *_: verb([job.call(), job.call()]),
     (Scheduler, "pause"): lambda verb, job, *_: verb(job, reason="x"),
     (Scheduler, "resume"): lambda verb, *_: verb("paused"),
     (Scheduler, "trigger"): lambda verb, job, *_: verb(job),
@@ -252,6 +253,8 @@ VERBS: dict[tuple[type, str], Callable[[Callable[..., Any], Any, Any, Any], Any]
     (Scheduler, "change_job"): lambda verb, *_: verb("added", trigger=every("2h")),
     (Scheduler, "remove_job"): lambda verb, *_: verb("added"),
     (Job, "enqueue"): lambda verb, *_: verb(),
+    (Job, "enqueue_many"): lambda verb, job, *_: verb([job.call(), job.call()]),
+    (JobWithOptions, "enqueue"): lambda verb, *_: verb(),
     (Job, "pause"): lambda verb, *_: verb(reason="x"),
     (Job, "resume"): lambda verb, *_: verb(),
     (Job, "trigger_now"): lambda verb, *_: verb(),
@@ -287,7 +290,12 @@ class Place:
         once()
         self._lock = scheduler.lock("held")
         self._lock.acquire()
-        self.acting: dict[type, Any] = {Scheduler: scheduler, Job: work, Once: once}
+        self.acting: dict[type, Any] = {
+            Scheduler: scheduler,
+            Job: work,
+            JobWithOptions: work.options(priority=1),
+            Once: once,
+        }
         self.given = [work, waits, final]
 
     def call(self, kind: type, verb: str, prefix: str = "") -> Any:
@@ -327,7 +335,7 @@ def test_a_verb_that_is_cancelled_is_done_whole_or_not_at_all(kind, verb):
 
 
 def test_each_async_function_is_cancelled_somewhere():
-    kinds = [Scheduler, Job, Handle, Once, Lock, Lease, StartupCoordinator]
+    kinds = [Scheduler, Job, JobWithOptions, Handle, Once, Lock, Lease, StartupCoordinator]
     found = {
         (kind, name)
         for kind in kinds

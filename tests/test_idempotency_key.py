@@ -81,7 +81,7 @@ def test_enqueued_work_has_its_own_key(tmp_path):
         return None if run is None else run.idempotency_key
 
     with scheduler:
-        assert charge.enqueue(key="order:42").result("60s") == "default:charge:order:42"
+        assert charge.options(key="order:42").enqueue().result("60s") == "default:charge:order:42"
         assert charge.enqueue().result("60s") != charge.enqueue().result("60s")
 
 
@@ -91,5 +91,5 @@ def test_a_run_in_a_process_of_its_own_has_the_same_key(tmp_path):
     scheduler = Scheduler(f"sqlite:///{tmp_path}/x.db", namespace="shop")
     job = scheduler.job(every("1d", start=NOON), executor="process")(idempotency_key_here)
     with scheduler:
-        key = job.enqueue(key="order:42").result("60s")
+        key = job.options(key="order:42").enqueue().result("60s")
     assert key == "shop:idempotency_key_here:order:42"

@@ -91,7 +91,7 @@ def test_two_nodes_run_each_occurrence_once(pair, kind):
 def test_a_process_job_runs_once_between_two_nodes(pair):
     jobs = [scheduler.job(executor="process", name="dedent")(textwrap.dedent) for scheduler in pair]
     with pair[0], pair[1]:
-        handles = [jobs[0].enqueue(f"  line {number}", key=str(number)) for number in range(4)]
+        handles = [jobs[0].options(key=str(number)).enqueue(f"  line {number}") for number in range(4)]
         assert [handle.result("60s") for handle in handles] == [f"line {number}" for number in range(4)]
         assert [handle.look().attempt for handle in handles] == [1] * 4
 
@@ -205,7 +205,7 @@ def test_a_timeout_fences_a_thread_off(node):
         assert (handle.wait("60s").state, handle.look().reason) == (State.FAILED, "timeout")
         go_on.set()
         assert over.wait(60)
-        assert endless.enqueue(key="second").wait("60s").state is State.FAILED
+        assert endless.options(key="second").enqueue().wait("60s").state is State.FAILED
         assert (handle.look().state, handle.look().result) == (State.FAILED, None)
 
 
@@ -243,7 +243,7 @@ def test_a_run_tells_what_it_is_and_how_far(node):
         return [run.job, run.key, run.attempt, run.scheduled_for, shop]
 
     with node:
-        handle = work.enqueue(key="k")
+        handle = work.options(key="k").enqueue()
         assert told.wait(60)
         deadline = time.monotonic() + 10
         while handle.look().progress is None and time.monotonic() < deadline:
@@ -370,7 +370,7 @@ def test_a_jobs_concurrency_holds_over_all_nodes(pair):
 
         jobs.append(scheduler.job(concurrency=2)(work))
     with pair[0], pair[1]:
-        for handle in pair[0].enqueue_many(jobs[0], [()] * 12):
+        for handle in jobs[0].enqueue_many([jobs[0].call()] * 12):
             assert handle.wait("60s").state is State.SUCCEEDED
         nodes = {one.node for one in pair[0].store.occurrences(OccurrenceFilter(job="work"))}
     assert most == [2]
@@ -389,7 +389,11 @@ def test_a_node_runs_no_more_than_its_concurrency_and_the_most_urgent_first(url)
     with node:
         first = work.enqueue("first")
         order.wait_for(1)
-        handles = [work.enqueue("low", priority=-1), work.enqueue("plain"), work.enqueue("high", priority=5)]
+        handles = [
+            work.options(priority=-1).enqueue("low"),
+            work.enqueue("plain"),
+            work.options(priority=5).enqueue("high"),
+        ]
         go_on.set()
         for handle in [first, *handles]:
             handle.wait("60s")
@@ -511,7 +515,7 @@ def test_the_runs_of_a_killed_node_are_taken_over_long_before_its_lease_ends(tmp
         def work() -> None:
             print("runs", flush=True)
             threading.Event().wait()
-        work.enqueue(key="a")
+        work.options(key="a").enqueue()
         scheduler.run()
     """
     program = [sys.executable, "-c", textwrap.dedent(text)]
@@ -525,7 +529,7 @@ def test_the_runs_of_a_killed_node_are_taken_over_long_before_its_lease_ends(tmp
             assert victim.stdout
             assert victim.stdout.readline() == "runs\n"
             with survivor:
-                handle = survivor.jobs["work"].enqueue(key="a")
+                handle = survivor.jobs["work"].options(key="a").enqueue()
                 os.kill(victim.pid, signal.SIGKILL)
                 victim.wait()
                 began = time.monotonic()

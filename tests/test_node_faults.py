@@ -257,12 +257,12 @@ def test_an_answer_to_enqueue_that_is_lost_is_asked_for_again_by_its_key(stores,
     store, healthy = stores
     scheduler = nodes(store)
     job = scheduler.job(name="work")(lambda: None)
-    job.enqueue(key="the first defines the job")
+    job.options(key="the first defines the job").enqueue()
     weather.lose_answer_of["enqueue"] = 2
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            job.enqueue(key="a")
-    assert job.enqueue(key="a").created is False
+            job.options(key="a").enqueue()
+    assert job.options(key="a").enqueue().created is False
     assert len(_all(healthy)) == 2
 
 
@@ -329,7 +329,7 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
     _await(lambda: first._part.node.tally.sessions == 2)
     assert handle.look().result == '"second"'
     second.stop()
-    assert jobs[0].enqueue(key="after").result("60s") == "second"
+    assert jobs[0].options(key="after").enqueue().result("60s") == "second"
 
 
 def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_node_may_begin(stores, nodes, weather):
@@ -361,7 +361,7 @@ def test_an_async_run_whose_lease_cannot_be_renewed_is_cancelled_before_another_
     assert handle.result("60s") == "second"
     weather.hold.pop("renew").set()
     second.stop()
-    assert jobs[0].enqueue(key="after").result("60s") == "second"
+    assert jobs[0].options(key="after").enqueue().result("60s") == "second"
     # The trust ended before the lease did, so the run was given back in time; it was cut off all the same.
     assert [(run.attempt, run.end) for run in healthy.runs(handle.id)] == [(1, "crashed"), (2, "succeeded")]
 

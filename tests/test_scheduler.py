@@ -71,10 +71,10 @@ def test_one_key_is_one_run_whatever_became_of_it(scheduler):
         return order
 
     with scheduler:
-        first = charge.enqueue(1, key="order:1")
+        first = charge.options(key="order:1").enqueue(1)
         assert first.created
         assert first.result("60s") == 1
-        again = charge.enqueue(2, key="order:1")
+        again = charge.options(key="order:1").enqueue(2)
         assert (again.created, again.id, again.state) == (False, first.id, State.SUCCEEDED)
         assert again.result("0s") == 1
     assert calls == [1]
@@ -101,36 +101,62 @@ def test_a_delayed_call_is_due_later_on_the_stores_clock(scheduler):
     def work() -> None: ...
 
     before = scheduler.store.now()
-    assert work.enqueue(delay="1h").look().due_at >= before + timedelta(hours=1)
+    assert work.options(delay="1h").enqueue().look().due_at >= before + timedelta(hours=1)
     noon = datetime(2099, 1, 1, 12, tzinfo=UTC)
-    assert work.enqueue(at=noon).look().due_at == noon
-    assert work.enqueue(at="2099-01-01T12:00:00Z").look().due_at == noon
+    assert work.options(at=noon).enqueue().look().due_at == noon
+    assert work.options(at="2099-01-01T12:00:00Z").enqueue().look().due_at == noon
 
 
-def test_many_are_enqueued_at_once_by_position_by_name_or_alone(scheduler):
+def test_enqueue_many_takes_calls_with_options_of_their_own(scheduler):
     @scheduler.job()
     def send(shop: str, copies: int = 1) -> None: ...
 
-    handles = scheduler.enqueue_many(
-        send, ["a", ("b", 2), {"shop": "c", "copies": 3}], key=lambda shop, copies=1: f"shop:{shop}"
+    handles = send.enqueue_many(
+        [send.call("a"), send.options(key="shop:b", priority=3).call("b", 2), send.options(key="shop:c").call(shop="c")]
     )
-    assert [handle.key for handle in handles] == ["shop:a", "shop:b", "shop:c"]
-    assert [(one.args, one.kwargs) for one in (handle.look() for handle in handles)] == [
-        (("a",), {}),
-        (("b", 2), {}),
-        ((), {"shop": "c", "copies": 3}),
+    assert [handle.key for handle in handles[1:]] == ["shop:b", "shop:c"]
+    assert [(one.args, one.kwargs, one.priority) for one in (handle.look() for handle in handles)] == [
+        (("a",), {}, 0),
+        (("b", 2), {}, 3),
+        ((), {"shop": "c"}, 0),
     ]
-    assert [one.created for one in scheduler.enqueue_many("send", ["a"], key=lambda shop: f"shop:{shop}")] == [False]
+    again = send.enqueue_many(send.options(key=f"shop:{shop}").call(shop) for shop in "bcd")
+    assert [one.created for one in again] == [False, False, True]
+    assert scheduler.store.counts().pending == 4
+
+
+def test_enqueue_many_takes_calls_of_several_jobs_and_of_jobs_by_name(url):
+    scheduler, elsewhere = Scheduler(url), Scheduler(url)
+    extract = scheduler.job(name="extract")(lambda day: None)
+    load = scheduler.job(name="load")(lambda day: None)
+    handles = scheduler.enqueue_many([extract.call(1), load.options(key="l").call(2)])
+    assert [(one.job, one.look().args) for one in handles] == [("extract", (1,)), ("load", (2,))]
+    by_name = elsewhere.enqueue_many([elsewhere.call("load", 3), elsewhere.options("load", key="l").call(4)])
+    assert [(one.created, one.look().args) for one in by_name] == [(True, (3,)), (False, (2,))]
+    with pytest.raises(UnknownJob, match="no job is called 'unload'"):
+        elsewhere.enqueue_many([elsewhere.call("load"), elsewhere.call("unload")])
+    with pytest.raises(InvalidOption, match=r"'extract' was given a call of 'load'; write scheduler.enqueue_many"):
+        extract.enqueue_many([load.call(1)])
+
+
+def test_enqueue_many_refuses_what_is_no_call_and_enqueues_nothing(scheduler):
+    @scheduler.job()
+    def send(shop: str) -> None: ...
+
+    for items in ([("a",)], [send.call("a"), "b"]):
+        with pytest.raises(InvalidOption, match=r"takes calls, and .* is none; write enqueue_many\(job.call\(one\)"):
+            send.enqueue_many(items)
     with pytest.raises(InvalidOption, match="missing a required argument"):
-        scheduler.enqueue_many(send, ["d", {}])
-    assert scheduler.store.counts().pending == 3
+        send.call()
+    assert send.enqueue_many([]) == []
+    assert scheduler.store.counts().pending == 0
 
 
 def test_more_than_a_thousand_are_enqueued_in_several_steps(scheduler):
     @scheduler.job()
     def work() -> None: ...
 
-    handles = scheduler.enqueue_many(work, [()] * 2500)
+    handles = work.enqueue_many([work.call()] * 2500)
     assert len({handle.id for handle in handles}) == 2500
 
 
@@ -232,7 +258,7 @@ def test_a_long_backfill_is_made_in_several_steps(scheduler, monkeypatch):
 
 def test_what_waits_is_cancelled_and_what_is_final_is_retried(scheduler):
     job = scheduler.job()(_nothing)
-    handle = job.enqueue(key="a")
+    handle = job.options(key="a").enqueue()
     assert scheduler.cancel(handle, reason="not today") is State.CANCELLED
     with pytest.raises(InvalidTransition):
         scheduler.cancel(handle.id, reason="twice")
@@ -376,14 +402,14 @@ def test_every_blocking_call_has_a_twin_that_leaves_the_loop_free(url):
         scheduler = Scheduler(url)
         job = scheduler.job(LONG_AGO)(_nothing)
         scheduler.function(name="more")(_nothing)
-        handle = await scheduler.aenqueue("_nothing", key="a")
+        handle = await scheduler.options("_nothing", key="a").aenqueue()
         assert await scheduler.acancel(handle, reason="x") is State.CANCELLED
         assert (await scheduler.aretry(handle)).created
         assert (await scheduler.atrigger(job)).created
         assert await job.apause(reason="x")
         assert await job.aresume()
         assert len(await scheduler.abackfill(job, "2025-12-31T22:00:00Z", "2026-01-01T00:00:00Z")) == 3
-        assert len(await scheduler.aenqueue_many(job, [(), ()])) == 2
+        assert len(await job.aenqueue_many([job.call(), job.call()])) == 2
         await scheduler.aadd_job("more", name="hourly")
         await scheduler.achange_job("hourly", trigger=any_of(every("1h"), every("7h")))
         assert await scheduler.aremove_job("hourly")
@@ -583,9 +609,9 @@ def test_a_signal_drains_and_the_program_goes_on_after_run(tmp_path, number):
             say("runs")
             sys.stdin.readline()
             return "done"
-        work.enqueue(key="a")
+        work.options(key="a").enqueue()
         say(("drained", scheduler.run()))
-        say(work.enqueue(key="a").look().state)
+        say(work.options(key="a").enqueue().look().state)
         scheduler.stop()
     """
     with started(program(tmp_path, text), stdin=subprocess.PIPE) as process:
@@ -605,8 +631,9 @@ def test_a_program_that_configures_no_log_hears_of_its_jobs_all_the_same(tmp_pat
         @scheduler.job()
         def work(run: Run):
             raise ValueError("no such shop")
-        work.enqueue(key="a")
-        threading.Thread(target=lambda: (work.enqueue(key="a").wait("60s"), scheduler.stop()), daemon=True).start()
+        work.options(key="a").enqueue()
+        again = work.options(key="a")
+        threading.Thread(target=lambda: (again.enqueue().wait("60s"), scheduler.stop()), daemon=True).start()
         scheduler.run()
     """
     done = subprocess.run(program(tmp_path, text), capture_output=True, text=True, timeout=100, check=False)
@@ -634,7 +661,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
             say("runs")
             run.cancelled.wait()
             threading.Event().wait()
-        work.enqueue(key="a")
+        work.options(key="a").enqueue()
         import logging
         class Tell(logging.Handler):
             def emit(self, record):
@@ -643,7 +670,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
         logging.getLogger("cronsensus.scheduler").addHandler(Tell())
         logging.getLogger("cronsensus.scheduler").setLevel("INFO")
         ended = scheduler.run()
-        one = work.enqueue(key="a").look()
+        one = work.options(key="a").enqueue().look()
         say((ended, one.state.value, one.attempt))
         scheduler.stop()
     """
@@ -723,7 +750,7 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
         warnings.simplefilter("ignore", DeprecationWarning)
         @scheduler.job()
         def work(): return os.getpid()
-        work.enqueue(key="before")     # opens the store in the parent
+        work.options(key="before").enqueue()     # opens the store in the parent
 
         def child(do):
             pid = os.fork()
@@ -735,8 +762,8 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
 
         def works():
             with scheduler:
-                assert work.enqueue(key="child").result("60s") == os.getpid()
-                say(work.enqueue(key="before").result("60s") == os.getpid())
+                assert work.options(key="child").enqueue().result("60s") == os.getpid()
+                say(work.options(key="before").enqueue().result("60s") == os.getpid())
         child(works)
 
         scheduler.start()
@@ -746,11 +773,11 @@ def test_a_fork_before_the_start_works_in_the_child_and_one_after_it_is_refused(
             except Exception as error:
                 say(type(error).__name__)
                 say("post_worker_init" in str(error))
-            say(work.enqueue(key="after").created)
+            say(work.options(key="after").enqueue().created)
             scheduler.stop()
         child(refused)
         child(lambda: sys.exit())
-        say(work.enqueue(key="after").result("60s") == os.getpid())
+        say(work.options(key="after").enqueue().result("60s") == os.getpid())
         scheduler.stop()
     """
     assert run(tmp_path, text).split() == ["True", "ConfigurationError", "True", "True", "True"]
@@ -766,15 +793,15 @@ def test_a_store_that_was_given_open_is_not_carried_over_a_fork(tmp_path):
         store = open_store("sqlite:///jobs.db")
         scheduler = Scheduler(store)
         job = scheduler.job()(say)
-        job.enqueue("x", key="a")
+        job.options(key="a").enqueue("x")
         if os.fork() == 0:
             try:
-                job.enqueue("x", key="b")
+                job.options(key="b").enqueue("x")
             except Exception as error:
                 say((type(error).__name__, "give the scheduler a URL" in str(error)))
             os._exit(0)
         os.wait()
-        say(job.enqueue("x", key="a").created)
+        say(job.options(key="a").enqueue("x").created)
         store.close()
     """
     command = program(tmp_path, text)
@@ -823,7 +850,7 @@ def test_a_program_without_a_guard_may_enqueue_under_a_key(tmp_path):
         job = scheduler.job(executor="process")(work)
         work = job
         scheduler.start()
-        handle = job.enqueue(key="once")
+        handle = job.options(key="once").enqueue()
         if __name__ == "__main__":
             say(handle.result("60s"))
             scheduler.stop()
@@ -848,6 +875,6 @@ def test_a_flag_decides_which_store_it_is_also_when_another_was_opened_or_given(
 
 
 def test_items_and_filters_of_the_store_are_at_hand(scheduler):
-    scheduler.job()(_nothing).enqueue(key="a")
+    scheduler.job()(_nothing).options(key="a").enqueue()
     scheduler.store.enqueue([Item(job="_nothing", key="b")])
     assert len(scheduler.store.occurrences(OccurrenceFilter(job="_nothing"))) == 2

@@ -34,7 +34,7 @@ def scheduler():
 def test_a_function_of_a_module_can_be_added_as_it_is(scheduler):
     with scheduler:
         job = scheduler.add_job(idempotency_key_here, None, name="nightly")
-        assert job.enqueue(key="x").result("60s") == "default:nightly:x"
+        assert job.options(key="x").enqueue().result("60s") == "default:nightly:x"
         again = scheduler.add_job(idempotency_key_here, None, name="nightly")
         assert again.name == "nightly"
         assert scheduler.add_job("idempotency_key_here", None, name="by name").enqueue().result("60s")

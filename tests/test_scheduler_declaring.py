@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import pytest
@@ -248,10 +250,11 @@ def test_defaults_are_job_defaults():
 @pytest.mark.parametrize(
     ("kwargs", "said"),
     [
-        ({"order": 1, "dealy": "5m"}, r"unexpected keyword argument 'dealy'; did you mean delay=\?"),
+        ({"order": 1, "dealy": "5m"}, r"unexpected .* 'dealy'; did you mean .options\(delay='5m'\).enqueue\(…\)\?"),
+        ({"order": 1, "countdown": 5}, r"unexpected .* 'countdown'; .* write delay='60s' as an option"),
         ({"ordr": 1}, r"did you mean order=\?"),
         ({"order": 1, "zzz": 1}, "unexpected keyword argument 'zzz'$"),
-        ({"delay": "5m"}, "missing a required argument: 'order'$"),
+        ({}, "missing a required argument: 'order'$"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_with_what_was_meant(scheduler, kwargs, said):
@@ -262,12 +265,74 @@ def test_arguments_that_do_not_fit_are_refused_with_what_was_meant(scheduler, kw
         send_invoice.enqueue(**kwargs)
 
 
-def test_a_parameter_that_is_called_like_an_option_goes_by_position(scheduler):
-    @scheduler.job()
-    def unlock(key: str) -> None: ...
+OLD_STYLE = (
+    r"`key` is an option .* write .options\(key='k', delay='5m'\).enqueue\(…\) instead of .enqueue\(…, key='k', "
+)
 
-    with pytest.raises(InvalidOption, match="a parameter of that name goes by position"):
-        unlock.enqueue(key="front door")
+
+def test_an_option_among_the_arguments_is_refused_with_what_to_write(scheduler):
+    @scheduler.job()
+    def send_invoice(order: int) -> None: ...
+
+    for enqueue in (send_invoice.enqueue, send_invoice.call, partial(scheduler.enqueue, "send_invoice")):
+        with pytest.raises(InvalidOption, match=OLD_STYLE + r"delay='5m'\)$"):
+            enqueue(1, key="k", delay="5m")
+    with pytest.raises(
+        InvalidOption, match=r"'key'; `key` is an option of the call, which goes into .options\(key='k'\)"
+    ):
+        send_invoice.options(delay="5m").enqueue(1, key="k")
+
+
+def test_an_option_among_the_arguments_of_a_function_that_may_take_it_is_refused_unless_options_were_given(scheduler):
+    @scheduler.job()
+    def anything(**kwargs: object) -> None: ...
+
+    elsewhere = Scheduler(scheduler.store)
+    elsewhere.store.migrate()
+    anything.enqueue(color="red")
+    for job in (partial(elsewhere.enqueue, "anything"), anything.enqueue):
+        with pytest.raises(InvalidOption, match=OLD_STYLE + r".* write .options\(\).enqueue\(…, key='k', delay='5m'\)"):
+            job(key="k", delay="5m")
+    for options in (partial(elsewhere.options, "anything"), anything.options):
+        assert options(priority=1).enqueue(key="k").look().kwargs == {"key": "k"}
+
+
+def test_a_function_may_have_parameters_that_are_called_like_options(scheduler):
+    @scheduler.job()
+    def unlock(key: str, delay: int = 0) -> str:
+        return f"{key} {delay}"
+
+    with scheduler:
+        first = unlock.options(key="once").enqueue(key="front door", delay=5)
+        assert (first.key, first.result("60s")) == ("once", "front door 5")
+        assert unlock.enqueue(key="back door").result("60s") == "back door 0"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kye": "a"}, "unknown option 'kye' for a call; did you mean 'key'?"),
+        ({"countdown": 5}, "write delay='60s'"),
+        ({"eta": 5}, "write at=…"),
+        ({"task_id": "a"}, "write key='invoice:42'"),
+        ({"retries": 3}, "write it where the job is declared: @scheduler.job(…)"),
+        ({"args": (1,)}, ".options(…).enqueue(42, copies=2)"),
+        ({"zzz": 1}, "known: at, delay, expires, key, priority"),
+        ({"key": ""}, "key ''"),
+        ({"key": "@2026"}, "belong to nominal times"),
+        ({"delay": "1s", "at": "2026-11-20T00:00:00Z"}, "delay and at both say when"),
+        ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        ({"priority": "high"}, "priority='high': a whole number"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_with_what_to_write(scheduler, options, said):
+    @scheduler.job()
+    def send(shop: str) -> None: ...
+
+    for make in (send.options, partial(scheduler.options, "send")):
+        with pytest.raises(InvalidOption, match=re.escape(said)):
+            make(**options)
+    assert send.options(key=None, delay=None, at=None, priority=None, expires=None).enqueue("a").created
 
 
 def test_a_job_that_lacks_arguments_cannot_be_triggered(scheduler):
@@ -360,11 +425,6 @@ def test_a_wrong_call_fails_where_it_is_enqueued(scheduler):
         (("a", "b"), {}, "too many positional arguments"),
         (("a",), {"color": "red"}, "unexpected keyword argument 'color'"),
         (("a",), {"run": None}, "gets its 'run' from the node"),
-        (("a",), {"key": ""}, "key ''"),
-        (("a",), {"key": "@2026"}, "belong to nominal times"),
-        (("a",), {"delay": "1s", "at": "2026-11-20T00:00:00Z"}, "delay and at both say when"),
-        (("a",), {"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
-        (("a",), {"priority": "high"}, "priority='high': a whole number"),
     ]
     for args, kwargs, said in wrong:
         with pytest.raises(InvalidOption, match=said):

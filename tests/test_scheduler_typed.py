@@ -50,7 +50,7 @@ def test_a_function_gets_what_its_annotations_name_and_so_does_who_asks_for_the_
         assert handle.result("60s") == Parcel(Size.LARGE, DAY)
         assert handle.look().result == '{"size":2,"sent":"2026-01-31"}'
         assert asend.enqueue(Parcel(Size.SMALL), DAY).result("60s") == (Parcel(Size.SMALL, DAY), Decimal("0.10"))
-        (many,) = scheduler.enqueue_many(send, [{"parcel": Parcel(Size.SMALL), "day": DAY}])
+        (many,) = send.enqueue_many([send.call(parcel=Parcel(Size.SMALL), day=DAY)])
         assert many.result("60s") == Parcel(Size.SMALL, DAY)
 
 
@@ -119,7 +119,7 @@ def test_a_stored_argument_that_does_not_fit_fails_for_good_and_says_why(schedul
 
     with scheduler:
         scheduler.store.enqueue([Item(job="send", key="old", args=("tomorrow",))])
-        end = send.enqueue(DAY, key="old").wait("60s")
+        end = send.options(key="old").enqueue(DAY).wait("60s")
     assert not ran
     assert (end.state, end.attempt, end.error.type) == ("failed", 1, "InvalidPayload")
     assert "day is stored as 'tomorrow', which does not fit its annotation date" in end.error.message

@@ -20,8 +20,8 @@ from typing import Any, assert_type
 from sqlalchemy import Connection, text
 
 from cronsensus import (
-    Handle, Job, JobDefaults, Lock, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at, cron, current_run,
-    every,
+    Call, Handle, Job, JobDefaults, Lock, Retry, Run, Scheduler, Settings, State, Trigger, any_of, at, cron,
+    current_run, every,
 )
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
 from cronsensus.node.hopping import HoppingConnection
@@ -71,19 +71,24 @@ def only_named(*, shop: str, copies: int = 1) -> int:
     return copies
 
 
+@scheduler.job()
+def unlock(key: str, delay: float) -> str:
+    return key
+
+
 @scheduler.function(name="snapshot")
 def snapshot(shop: str) -> None: ...
 
 
 def operate(run: Run) -> None:
     assert_type(send_digest("a", copies=2), int)
-    assert_type(send_digest.enqueue("a", key="x", delay="5m"), Handle[int])
+    assert_type(send_digest.options(key="x", delay="5m").enqueue("a"), Handle[int])
     assert_type(send_digest.enqueue("a", copies=2).result("60s"), int)
     assert_type(send_digest.enqueue("a").wait("60s").state, State)
     assert_type(sync_orders.enqueue().result(), dict[str, int])
-    assert_type(sync_orders.enqueue(priority=3).result(), dict[str, int])
+    assert_type(sync_orders.options(priority=3).enqueue().result(), dict[str, int])
     assert_type(notify.enqueue("ada", urgent=True), Handle[Coroutine[Any, Any, None]])
-    assert_type(notify.enqueue("ada", expires="1h"), Handle[Coroutine[Any, Any, None]])
+    assert_type(notify.options(expires="1h").enqueue("ada"), Handle[Coroutine[Any, Any, None]])
     assert_type(later.enqueue(3, "x").result(), str)
     assert_type(loose.enqueue(3), Handle[int])
     assert_type(by_name.enqueue("a", copies=2), Handle[int])
@@ -96,7 +101,13 @@ def operate(run: Run) -> None:
     assert_type(send_digest.trigger, Trigger | None)
     assert_type(snapshot("a"), None)
     assert_type(scheduler.pause(send_digest, reason="x"), bool)
-    assert_type(scheduler.enqueue_many("digest", [("a",)]), list[Handle])
+    assert_type(send_digest.call("a", copies=2), Call[int])
+    assert_type(send_digest.options(key="x").call("a"), Call[int])
+    assert_type(send_digest.enqueue_many(send_digest.call(shop) for shop in "ab"), list[Handle[int]])
+    assert_type(scheduler.enqueue_many([sync_orders.call()]), list[Handle[Coroutine[Any, Any, dict[str, int]]]])
+    assert_type(scheduler.enqueue_many([scheduler.call("digest", "a")]), list[Handle])
+    assert_type(scheduler.options("digest", key="x").enqueue("a"), Handle)
+    assert_type(unlock.options(key="k").enqueue(key="front door", delay=1.5), Handle[str])
     assert_type(scheduler.settings, Settings)
     assert_type(current_run(), Run | None)
     scheduler.change_job("digest", trigger=None, timeout=None)
@@ -108,7 +119,7 @@ def operate(run: Run) -> None:
 async def operate_too(run: Run) -> None:
     assert_type(await sync_orders(run), dict[str, int])
     assert_type(await sync_orders(run=run), dict[str, int])
-    assert_type(await send_digest.aenqueue("a", key="x"), Handle[int])
+    assert_type(await send_digest.options(key="x").aenqueue("a"), Handle[int])
     assert_type(await (await send_digest.aenqueue("a")).aresult(), int)
     assert_type(await (await sync_orders.aenqueue()).aresult(), dict[str, int])
     assert_type(await scheduler.apause("digest", reason="x"), bool)
@@ -226,16 +237,23 @@ two.enqueue(3)                                                  # 7
 two.enqueue()                                                   # 8
 two.enqueue("a", bogus=1)                                       # 9
 two.enqueue("a", dealy="5m")                                    # 10
-two.enqueue("a", delay=[])                                      # 11
+two.options(delay=[]).enqueue("a")                                      # 11
 three.enqueue()                                                 # 12
 three.enqueue("a")                                              # 13
 three(1)                                                        # 14
 number: str = three.enqueue(1).result()                         # 15
+two.enqueue("a", key="k")                                       # 15a
+two.options(key="k").enqueue(3)                                 # 15b
+two.options(dealy="5m").enqueue("a")                            # 15c
+two.enqueue_many([("a",)])                                      # 15d
+two.enqueue_many([three.call(1)])                               # 15e
+two.call(3)                                                     # 15f
 
 
 async def twins() -> None:
     await two.aenqueue(3)                                       # 16
     await three.aenqueue("a")                                   # 17
+    await two.options(key="k").aenqueue(3)                      # 17a
 
 
 @scheduler.once("k:{order}")

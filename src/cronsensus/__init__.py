@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cronsensus.calls import Call
     from cronsensus.config import Settings, load_settings
     from cronsensus.errors import (
         Cancel,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Call",
     "Cancel",
     "ConfigurationError",
     "CoordinationError",
@@ -132,6 +134,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Call": "calls",
     "Handle": "handle",
     "Job": "job",
     "JobDefaults": "model.job",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
 from cronsensus.config import UNSET, Unset
@@ -187,7 +187,7 @@ class Definitions(Operations):
             raise DuplicateJob(
                 f"there is a job {name!r} already, with another definition; use change_job, or another name"
             )
-        self._define(spec, by)
+        self._define([spec], by)
         return self._added_job(spec, found)
 
     aadd_job = twin(add_job)
@@ -227,7 +227,7 @@ class Definitions(Operations):
             given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
             changed = dataclasses.replace(changed, args=given, kwargs=named)
         require_room_for_jitter(changed)
-        self._define(changed, by)
+        self._define([changed], by)
         if name in self._added:
             self._added[name] = changed
 
@@ -248,7 +248,7 @@ class Definitions(Operations):
         if self._ready().job(name) is None:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         self._added.pop(name, None)
-        return self._act(None, lambda store: store.retire(name, by=self._who(by), why=reason))
+        return self._act((), lambda store: store.retire(name, by=self._who(by), why=reason))
 
     aremove_job = twin(remove_job)
 
@@ -290,7 +290,7 @@ class Definitions(Operations):
         spec = dataclasses.replace(declaration.spec(self._declared.base, self._declared.zone), source="runtime")
         require_room_for_jitter(spec)
         self._declared.add_function(declaration.function)
-        self._define(spec, None)
+        self._define([spec], None)
         made = self._added_job(spec, declaration.function)
         self._jobs[spec.name] = made
         return made
@@ -299,9 +299,9 @@ class Definitions(Operations):
         self._added[spec.name] = spec
         return Job(spec.name, function.registered.function, self, lambda: self._spec_here(spec.name) or spec)
 
-    def _define(self, spec: JobSpec, by: str | None) -> None:
+    def _define(self, specs: Sequence[JobSpec], by: str | None) -> None:
         store = self._ready()
-        store.put_jobs([spec], release=self.release, by=self._who(by))
+        store.put_jobs(specs, release=self.release, by=self._who(by))
         store.notify()
 
     def _spec_here(self, job: str) -> JobSpec | None:

@@ -57,7 +57,7 @@ class Handle(Generic[R_co]):
         ...     def double(number: int) -> int:
         ...         return number * 2
         ...
-        ...     double.enqueue(21, key="answer").result("10s")
+        ...     double.options(key="answer").enqueue(21).result("10s")
         42
 
     Attributes:
@@ -101,7 +101,7 @@ class Handle(Generic[R_co]):
             raise LookupError(
                 f"occurrence {self.id} of {self.job!r} is no longer in the store: it was pruned after its `keep`, or "
                 f"the store lost it (a failover, a snapshot, a restored backup; see: cronsensus doctor). If it must "
-                f"run, enqueue it again under its key: key={self.key!r}"
+                f"run, enqueue it again under its key: .options(key={self.key!r}).enqueue(…)"
             )
         raise OccurrenceForgotten(
             f"the store lost occurrence {self.id} of {self.job!r} (key {self.key!r}), and has given its number to "

@@ -73,6 +73,11 @@ def parse_instant(text: str, *, what: str = "instant") -> datetime:
     return as_utc(instant, what=what)
 
 
+def read_instant(value: datetime | str, *, what: str = "instant") -> datetime:
+    """Return an aware instant, or the text of one, in UTC; see ``parse_instant`` and ``as_utc``."""
+    return parse_instant(value, what=what) if isinstance(value, str) else as_utc(value, what=what)
+
+
 def format_instant(instant: datetime) -> str:
     """Return ``instant`` as ISO 8601 in UTC with ``Z``, and with microseconds only where there are any."""
     return instant.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"

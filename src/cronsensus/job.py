@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from cronsensus.durations import Duration
+from cronsensus.calls import Call, CallOptions, read_options, require_call
 from cronsensus.functions import is_async
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
 from cronsensus.node.run import Run
-from cronsensus.operations import Operations
+from cronsensus.operations import JobWithOptions, Operations
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
@@ -28,9 +28,8 @@ class Job(Generic[P, R_co]):
 
     Calling it calls the function, here and now, and nothing else: no store, no record. ``enqueue`` asks the cluster to.
 
-    A type checker sees wrong arguments of both, and what ``enqueue(…).result()`` is. It does not see wrong arguments
-    beside ``key`` and the like, nor those of a function whose ``Run`` is not its first parameter: there is no type for
-    either. ``enqueue`` itself always does.
+    A type checker sees wrong arguments of both, and what ``enqueue(…).result()`` is. It does not see those of a
+    function whose ``Run`` is not its first parameter: there is no type for it. ``enqueue`` itself always does.
 
     Example:
         >>> from cronsensus.scheduler import Scheduler
@@ -78,48 +77,44 @@ class Job(Generic[P, R_co]):
         """When it runs by itself; ``None``: only when told to. To run it now, ``trigger_now``."""
         return self.spec.trigger
 
-    # No type can say "the function's parameters, and these": a call has none of these and is checked, or it has some.
-    @overload
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]: ...
-    @overload
-    def enqueue(
-        self, /, *args: Any, key: str | None, delay: Duration | None = ..., at: datetime | str | None = ...,
-        priority: int | None = ..., expires: Duration | None = ..., **kwargs: Any,
-    ) -> Handle[R_co]: ...  # fmt: skip
-    @overload
-    def enqueue(
-        self, /, *args: Any, delay: Duration | None, priority: int | None = ..., expires: Duration | None = ...,
-        **kwargs: Any,
-    ) -> Handle[R_co]: ...  # fmt: skip
-    @overload
-    def enqueue(
-        self, /, *args: Any, at: datetime | str | None, priority: int | None = ..., expires: Duration | None = ...,
-        **kwargs: Any,
-    ) -> Handle[R_co]: ...  # fmt: skip
-    @overload
-    def enqueue(
-        self, /, *args: Any, priority: int | None, expires: Duration | None = ..., **kwargs: Any
-    ) -> Handle[R_co]: ...
-    @overload
-    def enqueue(self, /, *args: Any, expires: Duration | None, **kwargs: Any) -> Handle[R_co]: ...
-    # A parameter of the function's that has one of these names goes by position.
-    def enqueue(  # type: ignore[misc]
-        self,
-        /,
-        *args: Any,
-        key: str | None = None,
-        delay: Duration | None = None,
-        at: datetime | str | None = None,
-        priority: int | None = None,
-        expires: Duration | None = None,
-        **kwargs: Any,
-    ) -> Handle[Any]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Ask for one run with these arguments; see ``Scheduler.enqueue``."""
-        return self._operations.enqueue(
-            self, *args, key=key, delay=delay, at=at, priority=priority, expires=expires, **kwargs
-        )
+        return self._operations.enqueue(self, *args, **kwargs)
 
     aenqueue = twin(enqueue)
+
+    def options(self, **options: Unpack[CallOptions]) -> JobWithOptions[P, R_co]:
+        """Return the job with options for its next call: ``send_invoice.options(key="invoice:42").enqueue(42)``.
+
+        Args:
+            options:
+                ``key``: a second call with the same key does nothing and returns the occurrence of the first, also when
+                that is long final. Defaults to a new one.
+                ``delay``: not before this time has passed on the store's clock.
+                ``at``: not before this instant; aware. Later than the year 2255 (``datetime.max``) means never.
+                ``priority``: higher goes first. Defaults to the job's.
+                ``expires``: not started this long after it was due: missed(late).
+
+        Raises:
+            InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
+        """
+        return JobWithOptions(self._operations, read_options(self.name, options))
+
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        """Return a call for ``enqueue_many``; it is checked and not enqueued. One with options: ``options(…).call``."""
+        return self._operations.call(self, *args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Call[R_co]]) -> list[Handle[R_co]]:
+        """Enqueue many calls of this job, a thousand in one step of the store; see ``Scheduler.enqueue_many``.
+
+        Example: ``send_invoice.enqueue_many(send_invoice.call(number) for number in numbers)``.
+
+        Raises:
+            InvalidOption: a call of another job; ``scheduler.enqueue_many`` takes those of several.
+        """
+        return self._operations.enqueue_many(require_call(one, self.name) for one in calls)
+
+    aenqueue_many = twin(enqueue_many)
 
     def pause(self, *, reason: str, by: str | None = None) -> bool:
         """Stop firing; see ``Scheduler.pause``."""

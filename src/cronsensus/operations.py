@@ -9,18 +9,17 @@ Each blocking method has an ``a…`` twin that does the same on a thread.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
-from cronsensus.durations import Duration, parse_duration
+from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
 from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
 from cronsensus.functions import Function
-from cronsensus.handle import Handle
-from cronsensus.instants import as_utc, format_instant, parse_instant
-from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Enqueued, Item, check_key
+from cronsensus.handle import Handle, R_co
+from cronsensus.instants import format_instant, read_instant
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued, Item
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
@@ -33,6 +32,7 @@ MOST_BACKFILLED = 10_000
 """Most nominal times of one backfill."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -65,8 +65,8 @@ class Operations(ABC):
         """Return the function of a job, if this process has it."""
 
     @abstractmethod
-    def _define(self, spec: JobSpec, by: str | None) -> None:
-        """Put one definition into the store."""
+    def _define(self, specs: Sequence[JobSpec], by: str | None) -> None:
+        """Put definitions into the store."""
 
     @abstractmethod
     def _who(self, by: str | None) -> str:
@@ -74,106 +74,77 @@ class Operations(ABC):
 
     # --- work --------------------------------------------------------------------------------------------------------
 
-    def enqueue(
-        self,
-        job: str | Named,
-        /,
-        *args: Any,
-        key: str | None = None,
-        delay: Duration | None = None,
-        at: datetime | str | None = None,
-        priority: int | None = None,
-        expires: Duration | None = None,
-        **kwargs: Any,
-    ) -> Handle:
+    def enqueue(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Handle:
         """Ask for one run of a job with these arguments, on whichever node is free first.
 
         Args:
             job: a job, or its name.
             args: JSON values, or what the function's annotations name. None at all, also no ``kwargs``: the job's own.
-            key: a second call with the same key does nothing and returns the occurrence of the first, also when that is
-                long final. Defaults to a new one. (A parameter of the function that is called ``key`` goes by
-                position.)
-            delay: not before this time has passed on the store's clock.
-            at: not before this instant; aware. Later than the year 2255 (``datetime.max``) means never.
-            priority: higher goes first. Defaults to the job's.
-            expires: not started this long after it was due: missed(late).
-            kwargs: likewise, by name.
+            kwargs: likewise, by name. A key, a delay and the like are no arguments: they go into ``options``.
 
         Raises:
             UnknownJob: neither this process nor the store has such a job.
-            InvalidOption: the function cannot be called with these arguments, or an option makes no sense.
+            InvalidOption: the function cannot be called with these arguments.
             InvalidPayload: an argument is neither JSON nor what its annotation names, or they are too large.
-            StoreError: the store could not do it. After a lost answer, repeat it with the same ``key``.
+            StoreError: the store could not do it. Without a key in ``options`` it may have been done all the same.
         """
-        timing = _timing(delay, at, priority, expires)
-        return self._enqueue(_name_of(job), [self._item(_name_of(job), args, kwargs, key, timing)])[0]
+        return self.enqueue_many([self.call(job, *args, **kwargs)])[0]
 
     aenqueue = twin(enqueue)
 
-    def enqueue_many(
-        self,
-        job: str | Named,
-        items: Iterable[Any],
-        *,
-        key: Callable[..., str] | None = None,
-        delay: Duration | None = None,
-        at: datetime | str | None = None,
-        priority: int | None = None,
-        expires: Duration | None = None,
-    ) -> list[Handle]:
-        """Ask for one run of a job for each item.
+    def call(self, job: str | Named, /, *args: Any, **kwargs: Any) -> Call:
+        """Return a call of a job for ``enqueue_many``; it is checked and not enqueued.
 
-        Atomic: for each thousand of them, not for all. Repeat the call with the same keys if it failed half-way.
+        Raises:
+            InvalidOption, InvalidPayload: as ``enqueue``.
+        """
+        name = _name_of(job)
+        refuse_options(name, kwargs, self._function_of(name))
+        return self.options(name).call(*args, **kwargs)
+
+    def options(self, job: str | Named, /, **options: Unpack[CallOptions]) -> JobWithOptions[..., Any]:
+        """Return the job with options for its next call: ``scheduler.options("bill", key="bill:42").enqueue(42)``.
 
         Args:
             job: a job, or its name.
-            items: a tuple holds arguments by position, a dict arguments by name, anything else is the one argument.
-            key: called like the function; returns the item's key.
-            delay: as for ``enqueue``, for all of them.
-            at: likewise.
-            priority: likewise.
-            expires: likewise.
+            options: as ``Job.options`` has them.
 
         Raises:
-            UnknownJob, InvalidOption, InvalidPayload, StoreError: as ``enqueue``.
+            InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
         """
-        name, timing = _name_of(job), _timing(delay, at, priority, expires)
-        checked = []
-        for item in items:
-            args, kwargs = _spread(item)
-            checked.append(self._item(name, args, kwargs, None if key is None else key(*args, **kwargs), timing))
-        handles: list[Handle] = []
-        rest = iter(checked)
-        while chunk := list(islice(rest, MOST_AT_ONCE)):
-            handles += self._enqueue(name, chunk)
+        return JobWithOptions(self, read_options(_name_of(job), options))
+
+    def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Handle[T]]:
+        """Enqueue calls of one job, or of several, a thousand in one step of the store.
+
+        Atomic: for each thousand of them, not for all. If it failed half-way repeat it: those with keys are not made
+        twice.
+
+        Args:
+            calls: what ``job.call(…)`` and ``job.options(…).call(…)`` return; by name ``scheduler.call("name", …)`` and
+                ``scheduler.options("name", …).call(…)``.
+
+        Raises:
+            UnknownJob: neither this process nor the store has such a job.
+            InvalidOption: something else than a call; nothing was enqueued.
+            StoreError: the store could not do it.
+        """
+        items = [require_call(one).item for one in calls]
+        if any(item.key is None for item in items):
+            _refuse_while_loading("enqueues")
+        handles: list[Handle[T]] = []
+        for index in range(0, len(items), MOST_AT_ONCE):
+            handles += self._enqueue(items[index : index + MOST_AT_ONCE])
         return handles
 
     aenqueue_many = twin(enqueue_many)
 
-    def _item(
-        self, job: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None, timing: dict[str, Any]
-    ) -> Item:
-        function = self._function_of(job)
-        if key is None:
-            _refuse_while_loading("enqueues")
-        else:
-            check_key(key)
-        if not args and not kwargs:
-            # The job's own arguments; they were checked where the job was declared, unless it has none.
-            spec = self._known_here(job)
-            if function is not None and spec is not None and not spec.args and not spec.kwargs:
-                function.bind((), {}, hint=_hint(function, kwargs))
-            return Item(job=job, key=key, **timing)
-        if function is not None:
-            args, kwargs = function.bind(args, kwargs, hint=_hint(function, kwargs))
-        else:
-            given, kwargs = UNTYPED.write_arguments(args, kwargs, what=f"arguments of {job!r}")
-            args = tuple(given)
-        return Item(job=job, key=key, args=args, kwargs=kwargs, **timing)
+    def _enqueue(self, items: Sequence[Item]) -> list[Handle]:
+        made = self._act({item.job for item in items}, lambda store: store.enqueue(items))
+        return [self._handle(one) for one in made]
 
-    def _enqueue(self, job: str, items: Sequence[Item]) -> list[Handle]:
-        return [self._handle(one) for one in self._act(job, lambda store: store.enqueue(items))]
+    def _with_arguments(self, item: Item, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Item:
+        return with_arguments(item, args, kwargs, self._function_of(item.job), self._known_here(item.job))
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -192,7 +163,7 @@ class Operations(ABC):
         """
         if not reason.strip():
             raise InvalidOption('a pause needs a reason, for whoever finds the job paused; write reason="…"')
-        return self._act(_name_of(job), lambda store: store.pause(_name_of(job), by=self._who(by), why=reason))
+        return self._act({_name_of(job)}, lambda store: store.pause(_name_of(job), by=self._who(by), why=reason))
 
     apause = twin(pause)
 
@@ -202,7 +173,7 @@ class Operations(ABC):
         Raises:
             UnknownJob, StoreError: as ``pause``.
         """
-        return self._act(_name_of(job), lambda store: store.resume(_name_of(job), by=self._who(by), why=reason))
+        return self._act({_name_of(job)}, lambda store: store.resume(_name_of(job), by=self._who(by), why=reason))
 
     aresume = twin(resume)
 
@@ -218,7 +189,7 @@ class Operations(ABC):
         function, spec = self._function_of(name), self._known_here(name)
         if function is not None and spec is not None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        return self._handle(self._act(name, lambda store: store.trigger(name, by=self._who(by), why=reason)))
+        return self._handle(self._act({name}, lambda store: store.trigger(name, by=self._who(by), why=reason)))
 
     atrigger = twin(trigger)
 
@@ -244,7 +215,7 @@ class Operations(ABC):
             UnknownJob, StoreError: as ``pause``.
         """
         name = _name_of(job)
-        since, until = _instant(start, "start"), _instant(end, "end")
+        since, until = read_instant(start, what="start"), read_instant(end, what="end")
         if since > until:
             raise InvalidOption(
                 f"start={format_instant(since)} is after end={format_instant(until)}; write them the other way"
@@ -260,7 +231,7 @@ class Operations(ABC):
             chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
             return [one for chunk in chunks for one in store.backfill(name, chunk, by=self._who(by), why=reason)]
 
-        return [self._handle(one) for one in self._act(name, carry_out)]
+        return [self._handle(one) for one in self._act({name}, carry_out)]
 
     abackfill = twin(backfill)
 
@@ -285,7 +256,7 @@ class Operations(ABC):
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        return self._act(None, lambda store: store.cancel(_id_of(occurrence), by=self._who(by), why=reason))
+        return self._act((), lambda store: store.cancel(_id_of(occurrence), by=self._who(by), why=reason))
 
     acancel = twin(cancel)
 
@@ -303,7 +274,7 @@ class Operations(ABC):
         Raises:
             StoreError: the store could not do it.
         """
-        return len(self._act(None, lambda store: store.break_lock(name, by=self._who(by), why=reason)))
+        return len(self._act((), lambda store: store.break_lock(name, by=self._who(by), why=reason)))
 
     abreak_lock = twin(break_lock)
 
@@ -317,7 +288,7 @@ class Operations(ABC):
         """
         number = _id_of(occurrence)
         _refuse_while_loading("retries")
-        return self._handle(self._act(None, lambda store: store.retry(number, by=self._who(by), why=reason)))
+        return self._handle(self._act((), lambda store: store.retry(number, by=self._who(by), why=reason)))
 
     aretry = twin(retry)
 
@@ -328,37 +299,55 @@ class Operations(ABC):
         function = self._function_of(job)
         return UNTYPED if function is None else function.registered.types
 
-    def _act(self, job: str | None, verb: Callable[[Store], T]) -> T:
-        """Carry a verb out and hint at it. A job that is declared here and new to the store is defined first."""
+    def _act(self, jobs: Collection[str], verb: Callable[[Store], T]) -> T:
+        """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first."""
         store = self._ready()
         try:
             done = verb(store)
         except UnknownJob as unknown:
-            spec = None if job is None else self._known_here(job)
-            if spec is None:
-                raise UnknownJob(str(unknown) if job is None else _unknown(job)) from unknown
-            self._define(spec, None)
+            specs = [spec for job in sorted(jobs) if (spec := self._known_here(job)) is not None]
+            if not specs:
+                raise UnknownJob(_unknown(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
+            self._define(specs, None)
             done = verb(store)
         store.notify()
         return done
 
 
-_STEERING = ("key", "delay", "at", "priority", "expires")
+class JobWithOptions(Generic[P, R_co]):
+    """A job with options for its next calls: ``send_invoice.options(key="invoice:42", delay="5m").enqueue(42)``.
 
+    Example:
+        >>> from cronsensus.scheduler import Scheduler
+        >>> scheduler = Scheduler("memory://")
+        >>> @scheduler.job()
+        ... def unlock(key: str) -> None: ...
+        >>> tonight = unlock.options(delay="8h", priority=5)
+        >>> tonight.enqueue("front door").look().args
+        ('front door',)
+    """
 
-def _hint(function: Function, kwargs: Mapping[str, Any]) -> str:
-    """Return what was perhaps meant by arguments that do not fit."""
-    from difflib import get_close_matches
+    def __init__(self, operations: Operations, options: Item) -> None:
+        """Make one; ``Job.options`` and ``Scheduler.options`` do."""
+        self._operations = operations
+        self._options = options
 
-    parameters = () if function.signature is None else function.signature.parameters
-    if any(name in parameters for name in _STEERING):
-        names = ", ".join(f"`{name}`" for name in _STEERING)
-        return f"; {names} steer the call itself: a parameter of that name goes by position"
-    for name in kwargs:
-        close = [] if name in parameters else get_close_matches(name, [*_STEERING, *parameters], n=1)
-        if close:
-            return f"; did you mean {close[0]}=?"
-    return ""
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
+        """Ask for one run with these arguments and the options; see ``Scheduler.enqueue``."""
+        return self._operations.enqueue_many([self.call(*args, **kwargs)])[0]
+
+    aenqueue = twin(enqueue)
+
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        """Return the call for ``enqueue_many``; it is checked and not enqueued.
+
+        Raises:
+            InvalidOption, InvalidPayload: as ``Scheduler.enqueue``.
+        """
+        return Call(self._operations._with_arguments(self._options, args, kwargs))  # noqa: SLF001 - the same file
+
+    def __repr__(self) -> str:
+        return f"<Job {self._options.job!r} with options>"
 
 
 def _refuse_while_loading(what: str) -> None:
@@ -385,34 +374,6 @@ def _id_of(occurrence: int | Handle) -> int:
 
 def _unknown(job: str) -> str:
     return f"no job is called {job!r}, neither here nor in the store; `cronsensus jobs list` shows those in the store"
-
-
-def _instant(value: datetime | str, what: str) -> datetime:
-    return parse_instant(value, what=what) if isinstance(value, str) else as_utc(value, what=what)
-
-
-def _timing(
-    delay: Duration | None, at: datetime | str | None, priority: int | None, expires: Duration | None
-) -> dict[str, Any]:
-    """Return the options of an ``Item`` that say when."""
-    if delay is not None and at is not None:
-        raise InvalidOption("delay and at both say when; give one of them")
-    if priority is not None:
-        Policies.read({"priority": priority})
-    return {
-        "delay": timedelta(0) if delay is None else parse_duration(delay, what="delay"),
-        "due_at": None if at is None else _instant(at, "at"),
-        "priority": priority,
-        "expires_in": None if expires is None else parse_duration(expires, what="expires"),
-    }
-
-
-def _spread(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(item, tuple):
-        return item, {}
-    if isinstance(item, Mapping):
-        return (), dict(item)
-    return (item,), {}
 
 
 def nominal_times(job: str, trigger: Trigger | None, since: datetime, until: datetime) -> list[datetime]:

@@ -81,7 +81,7 @@ class Scheduler(Startups, Definitions):
         ... def sync_orders() -> int:
         ...     return 7
         >>> with scheduler:
-        ...     sync_orders.enqueue(key="first").result("10s")
+        ...     sync_orders.options(key="first").enqueue().result("10s")
         7
 
     A setting that is left out comes from ``CRONSENSUS_*``, ``[tool.cronsensus]`` or the default; see ``Settings``.

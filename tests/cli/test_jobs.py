@@ -79,7 +79,6 @@ def test_a_run_is_enqueued_with_arguments_and_once_per_key(cluster: Any) -> None
         ("--args", "42", "write it like '[42, \"a\"]'"),
         ("--args", "[42", "is no JSON list"),
         ("--kwargs", "[1]", "is no JSON dict"),
-        ("--kwargs", '{"key": 1}', "pass it by position"),
     ],
 )
 def test_arguments_that_are_not_json_are_not_enqueued(cluster: Any, option: str, text: str, said: str) -> None:

@@ -67,7 +67,7 @@ def test_what_the_store_forgot_to_be_over_is_recorded_and_the_schedule_goes_on(p
 
     scheduler.start()
     try:
-        charged = charge.enqueue(key="order:1")
+        charged = charge.options(key="order:1").enqueue()
         for _ in range(2):
             assert begun.acquire(timeout=PATIENCE)
         waiting = ticks[0]

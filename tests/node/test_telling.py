@@ -29,7 +29,7 @@ def run_once(function: Any, **options: Any) -> Any:
     scheduler = Scheduler(f"memory://telling-{next(_names)}", node="me")
     job = scheduler.job(name="work", retry_delay="1ms", **options)(function)
     with scheduler:
-        return job.enqueue(key="k").wait("60s")
+        return job.options(key="k").enqueue().wait("60s")
 
 
 def a_claim(**changes: Any) -> Claim:
@@ -177,7 +177,7 @@ def test_what_a_stopping_node_gives_back_is_named(caplog):
     job = scheduler.job(name="work")(work)
     scheduler.start()
     try:
-        handle = job.enqueue(key="k")
+        handle = job.options(key="k").enqueue()
         assert begun.wait(60)
         assert scheduler.stop("0s") is False
     finally:

@@ -135,7 +135,7 @@ def test_a_job_commits_its_effects_with_its_result(node, any_shop, caplog):
             return run.complete(seen + 41)
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         assert handle.result("60s") == 42
         runs = node.store.runs(handle.id)
     assert shop.effects() == [("one", 1)]
@@ -172,7 +172,7 @@ def test_an_async_job_does_the_same_without_blocking_its_loop(node, any_shop):
         return [wrote.rowcount, [tuple(row) for row in rows], number, keys, sum(together)]
 
     with node:
-        assert book.enqueue(key="one").result("60s") == [1, [["one", 1]], 1, ["one"], 20]
+        assert book.options(key="one").enqueue().result("60s") == [1, [["one", 1]], 1, ["one"], 20]
     assert shop.effects() == [("one", 1)]
 
 
@@ -189,7 +189,7 @@ def test_what_an_async_job_selects_is_there_after_its_transaction(node, any_shop
         found.extend(result.scalars())
 
     with node:
-        look.enqueue(key="one").result("60s")
+        look.options(key="one").enqueue().result("60s")
     assert found == ["one"]
 
 
@@ -202,7 +202,7 @@ def test_an_orm_session_on_the_connection_commits_with_the_block(node, shop):
             assert shop.effects() == []
 
     with node:
-        book.enqueue(key="one").result("60s")
+        book.options(key="one").enqueue().result("60s")
     assert shop.effects() == [("one", 1)]
 
 
@@ -251,7 +251,7 @@ def test_an_exception_in_the_block_undoes_it_and_the_retry_does_it_once(node, an
 
     job = node.job(retries=1, retry_delay="10ms")(book)
     with node:
-        handle = job.enqueue(key="one")
+        handle = job.options(key="one").enqueue()
         assert handle.result("60s") == 2
         runs = node.store.runs(handle.id)
     assert shop.effects() == [("one", 2)]
@@ -268,7 +268,7 @@ def test_a_result_that_is_not_json_undoes_the_block(node, shop):
             run.complete(object())
 
     with node:
-        ended = book.enqueue(key="one").wait("60s")
+        ended = book.options(key="one").enqueue().wait("60s")
     assert (ended.state, ended.error.type if ended.error else "") == (State.FAILED, "InvalidPayload")
     assert shop.effects() == []
     assert issubclass(InvalidPayload, Exception)
@@ -289,7 +289,7 @@ def test_after_a_block_that_was_rolled_back_a_run_may_begin_another(node, shop):
         return 2
 
     with node:
-        assert book.enqueue(key="one").result("60s") == 2
+        assert book.options(key="one").enqueue().result("60s") == 2
     assert shop.effects() == [("one", 1)]
 
 
@@ -306,7 +306,7 @@ def test_a_task_that_is_cancelled_in_the_middle_undoes_its_block(node, any_shop)
             await asyncio.Event().wait()
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         assert inside.wait(60)
         node.stop("0s")
         found = node.store.occurrence(handle.id)
@@ -341,7 +341,7 @@ def test_a_connection_that_is_cut_off_in_the_block_undoes_it(node, any_server):
                     other.execute(text(kill.format(pid=pid)))
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         handle.result("60s")
         runs = node.store.runs(handle.id)
     assert [run.end for run in runs] == ["retry", "succeeded"]
@@ -368,7 +368,7 @@ def test_a_block_that_stands_still_is_ended_by_the_server(node, any_server):
                 assert not gone.wait(2.5)
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         handle.result("60s")
         assert [run.end for run in node.store.runs(handle.id)] == ["retry", "succeeded"]
     assert shop.effects() == [("one", 2)]
@@ -402,7 +402,7 @@ def test_what_is_raised_after_the_commit_is_logged_and_changes_nothing(node, any
         raise ValueError("too late")
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         assert handle.result("60s") == "booked"
         assert handle.look().attempt == 1
     assert shop.effects() == [("one", 1)]
@@ -435,7 +435,7 @@ def test_a_run_that_goes_on_too_long_after_its_commit_has_succeeded(node, any_sh
         go_on.wait(20)
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         handle.result("60s")
         assert handle.look().attempt == 1
         until = threading.Event()
@@ -477,7 +477,7 @@ def test_a_second_transaction_is_refused(node, shop):
             pass
 
     with node:
-        book.enqueue(key="one").result("60s")
+        book.options(key="one").enqueue().result("60s")
     assert shop.effects() == [("one", 1)]
     assert ["in one already" in said[0], "is committed" in said[1], "is committed" in said[2]] == [True] * 3
     assert "inside that block" in said[3]
@@ -501,7 +501,7 @@ def test_a_block_longer_than_the_lease_is_undone_and_not_done_twice(shop, caplog
 
     attempts: list[Run] = []
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         ended = handle.wait("60s")
         assert attempts[0].lease_lost.is_set()
         tokens = [run.token for run in node.store.runs(handle.id)]
@@ -534,7 +534,7 @@ def test_a_run_that_was_taken_over_while_it_prepared_is_told_at_the_beginning_of
             conn.execute(shop.write, effect(run))
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         assert told.wait(60)
         # The keeper may hold the session's row just then; who takes over passes by what somebody holds.
         deadline = time.monotonic() + 20
@@ -607,7 +607,7 @@ def test_a_commit_whose_answer_is_lost_is_found_out(shop, store, committed, swal
                 raise
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         assert handle.result("60s") == "booked"
         ends = [run.end for run in node.store.runs(handle.id)]
     assert ends == (["succeeded"] if committed else ["retry", "succeeded"])
@@ -640,7 +640,7 @@ def test_the_end_may_be_written_into_a_transaction_of_the_users_own(node, shop, 
             raw.close()
 
     with node:
-        assert book.enqueue(key="one").result("60s") == "booked"
+        assert book.options(key="one").enqueue().result("60s") == "booked"
     assert shop.effects() == [("one", 1)]
     assert warnings(caplog) == []
 
@@ -656,7 +656,7 @@ def test_a_rollback_of_the_users_own_lets_the_run_fail_and_be_tried_again(node, 
                 raise ConnectionError("no")
 
     with node:
-        handle = book.enqueue(key="one")
+        handle = book.options(key="one").enqueue()
         assert handle.result("60s") == 2
         lines = [line.text for _, _, line in node.store.logs(handle.id)]
     assert shop.effects() == [("one", 2)]
@@ -671,7 +671,7 @@ def test_a_transaction_that_is_never_committed_is_a_failure(node, shop):
             run.complete_in(conn)
 
     with node:
-        ended = book.enqueue(key="one").wait("60s")
+        ended = book.options(key="one").enqueue().wait("60s")
     assert (ended.state, ended.error.type if ended.error else "") == (State.FAILED, "NotCommitted")
     assert shop.effects() == []
 

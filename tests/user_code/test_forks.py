@@ -103,7 +103,7 @@ def writes():
 def enqueues():
     if os.fork() == 0:
         scheduler.stop()  # no node here
-        plain.enqueue(7, key="from the child")
+        plain.options(key="from the child").enqueue(7)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.wait()[1])
 

@@ -37,7 +37,7 @@ if os.environ.get("AT_IMPORT"):
     scheduler.start()
 
 def app(environ, start_response):
-    slow.enqueue(key="slow")
+    slow.options(key="slow").enqueue()
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
 """

@@ -171,10 +171,10 @@ def test_a_node_whose_rounds_are_ended_records_what_ended_and_ends(tmp_path, mon
             return 0.0  # the run has not come to its end yet
         raise SystemExit
 
-    work.enqueue(key="a")
+    work.options(key="a").enqueue()
     with pytest.raises(NodeFailed, match="ended by SystemExit"):
         scheduler.run()
-    assert work.enqueue(key="a").look().result == "5"
+    assert work.options(key="a").enqueue().look().result == "5"
     assert "cannot go on" in capsys.readouterr().err
 
 

@@ -21,13 +21,13 @@ PROGRAM = """
 
     async def crash():
         await scheduler.astart()
-        slow.enqueue(key="k")
+        slow.options(key="k").enqueue()
         await asyncio.sleep(1)
         raise RuntimeError("the web server could not bind its port")
 
     async def serve():
         async with scheduler:
-            slow.enqueue(key="k")
+            slow.options(key="k").enqueue()
             try:
                 await asyncio.sleep(60)
             finally:
@@ -122,7 +122,7 @@ def test_a_thread_that_a_cut_off_job_awaits_does_not_keep_the_process(tmp_path):
         async def slow():
             say("begins")
             await asyncio.to_thread(time.sleep, 100)
-        slow.enqueue(key="k")
+        slow.options(key="k").enqueue()
         say("run", scheduler.run("10ms"))
     """
     with started(tmp_path, text) as program:

@@ -14,10 +14,10 @@ NODE = """
         say("slow begins")
         while not os.path.exists("end"):
             time.sleep(0.01)
-    slow.enqueue(key="slow")
+    slow.options(key="slow").enqueue()
     {before}
     say("run", scheduler.run("20s"))
-    say("state", slow.enqueue(key="slow").look().state)
+    say("state", slow.options(key="slow").enqueue().look().state)
 """
 
 

@@ -151,7 +151,7 @@ def test_what_a_signal_handler_raises_in_a_stop_ends_the_drain_and_the_stop_is_w
             run.check()
 
         scheduler.start()
-        slow.enqueue(key="a")
+        slow.options(key="a").enqueue()
         sys.stdin.readline()
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         begun = time.monotonic()
@@ -159,7 +159,7 @@ def test_what_a_signal_handler_raises_in_a_stop_ends_the_drain_and_the_stop_is_w
             {stop}
         except Impatient:
             say("raised", time.monotonic() - begun < 20, scheduler.started)
-        say([one.state for one in scheduler.store.sessions(ended=True)], slow.enqueue(key="a").look().state)
+        say([one.state for one in scheduler.store.sessions(ended=True)], slow.options(key="a").enqueue().look().state)
     """
     with started(tmp_path, text.format(stop='scheduler.stop("60s")'), stdin=subprocess.PIPE) as program:
         program.read_until("begins")
@@ -179,7 +179,7 @@ def test_a_program_that_ends_while_a_job_stops_its_node_gives_back_what_runs(tmp
             run.check()
 
         scheduler.start()
-        slow.enqueue(key="a")
+        slow.options(key="a").enqueue()
         sys.stdin.readline()
     """
     with started(tmp_path, text, stdin=subprocess.PIPE) as program:
@@ -203,7 +203,7 @@ def test_an_exception_of_a_signal_handler_that_ends_run_leaves_no_session_behind
             signal.setitimer(signal.ITIMER_REAL, 0.01, 0.2)
             run.cancelled.wait(60)
             run.check()
-        slow.enqueue(key="a")
+        slow.options(key="a").enqueue()
         try:
             scheduler.run("60s")
         except Impatient:

@@ -50,16 +50,12 @@ def enqueue(
         raise InvalidOption("arguments by position were given twice; write them after the job's name, or in --args")
     args = tuple(_value(text) for text in values) or tuple(_read(list, "--args", positional))
     kwargs = _read(dict, "--kwargs", named)
-    if steering := sorted({"key", "delay", "at", "priority", "expires"} & kwargs.keys()):
-        raise InvalidOption(
-            f"--kwargs holds {steering[0]!r}, which says how to enqueue; pass it by position, in --args"
-        )
     with opened_store() as store:
         require_job(store, job)
         code = Invocation.current().scheduler
         one: Enqueued | Handle
         if code is not None:
-            one = code.enqueue(job, *args, key=key, delay=delay, priority=priority, **kwargs)
+            one = code.options(job, key=key, delay=delay, priority=priority).enqueue(*args, **kwargs)
         else:
             if key is not None:
                 check_key(key)

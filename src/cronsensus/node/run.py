@@ -187,7 +187,7 @@ class Run:
             ...             conn.execute(text("INSERT INTO bookings VALUES (:key)"), {"key": run.idempotency_key})
             ...             return run.complete(1)
             ...
-            ...     book.enqueue(key="order:1").result("10s")
+            ...     book.options(key="order:1").enqueue().result("10s")
             1
         """
         return self._effects_here().block(self.lease_lost.is_set)

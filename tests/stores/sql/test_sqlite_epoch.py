@@ -135,7 +135,7 @@ def long():
     ended.set()
 
 scheduler.start()
-long.enqueue(key="k")
+long.options(key="k").enqueue()
 ended.wait()
 scheduler.stop()
 """
