@@ -65,6 +65,12 @@ def place() -> Kept:
     return Kept()
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_freed_after_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave what a test drops to itself, or a thread would tell of it in the log of the next test."""
+    monkeypatch.setattr(module, "when_gone", lambda: lambda _: None)
+
+
 @pytest.fixture
 def acts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return what is to be done by a thread of ours; nothing is."""
