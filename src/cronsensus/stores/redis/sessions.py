@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from cronsensus.codec import clean
@@ -11,7 +11,7 @@ from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
-from cronsensus.stores.redis.wire import length, takeover, write_session_spec
+from cronsensus.stores.redis.wire import Row, length, takeover, write_session_spec
 
 
 class SessionVerbs(Handle):
@@ -34,6 +34,10 @@ class SessionVerbs(Handle):
         idle = lease if idle_lease is None else idle_lease
         now, set_to, cancel, drain, held, beats, store = self._write("renew", session, length(lease), length(idle))
         self._policy.look()
+        # A token that is none is that of no run here: it is stopped, for the store takes no result of it.
+        runs = self._unreadable.readable(
+            held, lambda row: (int(row[0]), int(row[1] or 0)), lambda row: f"the token of run {row[0]}"
+        )
         return Renewal(
             alive=set_to is not False,
             lease=timedelta(microseconds=set_to or 0),
@@ -42,14 +46,15 @@ class SessionVerbs(Handle):
             now=from_micros(int(now)),
             beats=int(beats),
             store=store,
-            held=tuple((int(number), int(token or 0)) for number, token in held) if set_to is not False else None,
+            held=tuple(runs) if set_to is not False else None,
         )
 
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order."""
-        return self._unreadable.readable(
-            self._write("close_session", session), takeover, lambda row: f"run {row[0]} of a session that ended"
-        )
+        return self._taken(self._write("close_session", session))
+
+    def _taken(self, rows: Sequence[Row]) -> list[Takeover]:
+        return self._unreadable.readable(rows, takeover, lambda row: f"run {row[0]} of a session that ended")
 
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End the sessions that are dead, some hundred runs a step."""
@@ -57,7 +62,7 @@ class SessionVerbs(Handle):
         more = True
         while more:
             rows, more = self._write("reclaim", list(presumed_dead))
-            taken += map(takeover, rows)
+            taken += self._taken(rows)
         return taken
 
     def drain(self, session: str, *, by: str, why: str) -> bool:

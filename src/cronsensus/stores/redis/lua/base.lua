@@ -85,7 +85,7 @@ end
 -- Do something with what concerns one thing only; nil if what is kept of it is not as any version wrote it (by hand, by
 -- a disk). Everything else goes on.
 local OF_VALUES = {
-  'WRONGTYPE', 'attempt to', 'bad argument', 'Expected', 'not an integer', 'not a valid float', 'not a number',
+  'WRONGTYPE', 'attempt to', 'bad argument', 'Expected', 'not an integer', 'not a valid float', 'not a float', 'not a number',
   'command arguments must be',
 }
 

@@ -33,7 +33,7 @@ end
 -- job's, nothing. Nobody may run that for ever, or wait for it. The row is right, and an entry that it denies is taken out
 -- where somebody comes by it.
 local function drop_unless_running(id, index, command)
-  if call('HGET', occurrence_key(id), 'state') == 'running' then
+  if read(occurrence_key(id), 'state').state == 'running' then
     return false
   end
   gather(command, index, id)
@@ -41,7 +41,7 @@ local function drop_unless_running(id, index, command)
 end
 
 local function drop_unless_active(id, index)
-  local state = call('HGET', occurrence_key(id), 'state')
+  local state = read(occurrence_key(id), 'state').state
   if state ~= 'pending' and state ~= 'running' then
     gather('ZREM', index, id)
     gather('ZREM', PENDING, id)

@@ -3,6 +3,11 @@
 
 local RELEASES = SPACE .. 'releases'
 
+-- A field as Python may hand it back to be compared: what is no plain text does not come back as it was, and is `true`.
+local function plain(value)
+  return value and (string.match(value, '[^ -~]') and true or value)
+end
+
 -- What stands there is a time, and more than that of every other. An earlier version counted from 0: before all times.
 local function know_release(release)
   if call('HEXISTS', RELEASES, release) == 1 then

@@ -11,7 +11,7 @@ local at, generation, release, later_lives, other_lives, created, changed, retir
 
 local function stands(job, revision, watermark)
   local row = read(job_key(job), 'revision', 'watermark')
-  return row.revision == revision and row.watermark == watermark
+  return plain(row.revision) == revision and plain(row.watermark) == watermark
 end
 
 local function still_holds()

@@ -5,12 +5,15 @@ local release, names = unpack(args, 1, 2)
 local rows = {}
 for index, name in ipairs(names) do
   local job = call('HGET', SPACE .. 'names', name)
-  rows[index] = job and {
-    job,
-    unpack(call(
+  if job then
+    local fields = call(
       'HMGET', job_key(job), 'digest', 'revision', 'watermark', 'eras', 'last_since', 'retired_at', 'source', 'waiting_until'
-    )),
-  }
+    )
+    fields[2], fields[3] = plain(fields[2]), plain(fields[3])
+    rows[index] = { job, unpack(fields) }
+  else
+    rows[index] = false
+  end
 end
 return answer({
   NOW, call('HGET', META, 'definitions') or '0', call('HEXISTS', RELEASES, release) == 1, { others_live(release) }, rows,
