@@ -12,7 +12,7 @@ import msgspec
 import psutil
 import pytest
 
-from cronsensus.node.executors import spawned
+from cronsensus.node.executors import child_process
 from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.logs import LONGEST_LINE, MOST_LINES
 from cronsensus.node.executors.processes import ProcessExecutor
@@ -253,6 +253,21 @@ def test_stop_ends_the_process_even_one_that_ignores_it(bench, clock, jobs):
     executor.close()
 
 
+def test_a_process_that_hangs_in_the_kernel_holds_up_nothing(bench, clock, jobs, monkeypatch):
+    executor = ProcessExecutor(bench.done, clock, most=1, grace=0.05)
+    call = bench.call(jobs.waits_stubbornly)
+    executor.start(call)
+    pids_of(bench)
+    process = executor._children[0]._process
+    monkeypatch.setattr(process, "signal", lambda number: None)  # nothing comes through to it
+    executor.stop(call, "operator: enough")
+    assert bench.wait(call).kind == "cancelled"
+    assert bench.run(executor, jobs.add, 1, 2).result == "3"
+    executor.close()
+    os.killpg(process.pid, signal.SIGKILL)
+    process._process.wait()
+
+
 def test_a_stopped_job_cleans_up_and_knows_why(bench, executor, jobs, tmp_path):
     call = bench.call(jobs.waits_and_cleans_up, path=str(tmp_path / "note"), run_parameter="run")
     executor.start(call)
@@ -373,15 +388,17 @@ def test_many_deaths_leak_no_descriptor(bench, executor, jobs):
 
 
 def test_an_idle_child_leaves_after_a_while_in_an_orderly_way(bench, executor, jobs, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.processes.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("cronsensus.node.executors.child_thread.IDLE_SECONDS", 0.05)
+    threads = threading.active_count()
     bench.run(executor, jobs.in_the_background)
     bench.until(lambda: not executor.children, "its leaving")
+    bench.until(lambda: threading.active_count() == threads, "the end of its thread")
     assert bench.run(executor, jobs.add, 1, 2).result == "3"
 
 
 def test_without_process_descriptors_death_is_found_by_looking(bench, executor, jobs, monkeypatch):
-    monkeypatch.setattr("cronsensus.node.executors.processes.POLL", 0.02)
-    monkeypatch.setattr(spawned, "_watch_death", lambda pid: -1)
+    monkeypatch.setattr("cronsensus.node.executors.child_process.POLL", 0.02)
+    monkeypatch.setattr(child_process, "_watch_death", lambda pid: -1)
     assert bench.run(executor, jobs.dies, "SIGKILL").error.type == "ProcessDied"
     assert bench.run(executor, jobs.waits, timeout=0.2).kind == "timed_out"
     assert bench.run(executor, jobs.add, 1, 2).result == "3"
@@ -402,6 +419,20 @@ def test_no_process_to_be_had_is_a_failure_of_the_run(bench, clock, jobs, tmp_pa
     ending = bench.run(executor, jobs.add, 1, 2)
     assert ending.kind == "raised"
     assert "the node cannot start a process for the job: FileNotFoundError" in ending.error.message
+    executor.close()
+
+
+def test_no_thread_to_be_had_is_a_failure_of_each_run_that_needs_one(bench, clock, jobs, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    executor = ProcessExecutor(bench.done, clock, most=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for _ in range(2):
+            ending = bench.run(executor, jobs.add, 1, 2)
+            assert "the node cannot start a process for the job: RuntimeError: can't start" in ending.error.message
+    assert bench.run(executor, jobs.add, 1, 2).result == "3"
     executor.close()
 
 

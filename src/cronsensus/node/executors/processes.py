@@ -2,13 +2,13 @@
 
 ::
 
-    start │ stop │ over time ──▶ inbox ──▶ reactor (one thread) ──commands──▶ child
-                                              ▲   │                             │
-                                              │   └──SIGTERM, SIGKILL──▶ its group
-                                              └── reports, output, death ───────┘
+    start │ stop │ over time ──▶ orders, and a bell ──▶ thread of a child ──commands──▶ child
+                                                          ▲   │                           │
+                                                          │   └──SIGTERM, SIGKILL──▶ its group
+                                                          └──── reports, output, death ───┘
 
-All state belongs to the reactor's thread; others only put things into its inbox. Children are made on demand, serve one
-call at a time, and are used again until one is stopped or dies.
+A child and its thread are made on demand, serve one call at a time, and are used again until the child is stopped or
+dies. What belongs to one child is its thread's alone; the executor knows which are free and which calls wait.
 
 Failure handling: a child that dies ends its attempt as raised, in words; the next call gets another child. A stopped
 child is killed after a grace, with all that it started, and the attempt is reported when it is dead, so that a retry
@@ -18,31 +18,19 @@ does not meet it. When this process dies, its children see the end of their inpu
 from __future__ import annotations
 
 import os
-import signal
 import sys
+import threading
 from collections import deque
-from functools import partial
-
-import msgspec
 
 from cronsensus.clock import Clock
 from cronsensus.model.ending import Ending
-from cronsensus.model.occurrence import LogLine
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
+from cronsensus.node.executors.child_thread import ChildThread, ProcessAttempt, Why
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import describe, failed, never_begun, timed_out
+from cronsensus.node.executors.ending import describe, never_begun, timed_out
 from cronsensus.node.executors.importing import Target, locate
-from cronsensus.node.executors.protocol import Begin, Command, End, Leave, Line, Progress, Stop, decode_report
-from cronsensus.node.executors.reactor import Reactor
-from cronsensus.node.executors.served import Child, ProcessAttempt, Why, verdict
-from cronsensus.node.executors.spawned import Broken
-
-POLL = 0.2
-"""Seconds between two looks for dead children where the system has no process descriptors."""
-IDLE_SECONDS = 300.0
-"""How long a child without work stays."""
 
 
 class ProcessExecutor(Executor):
@@ -51,7 +39,7 @@ class ProcessExecutor(Executor):
     Calls beyond ``most`` wait for a free child; their timeouts run meanwhile.
 
     Args:
-        done: told of each end, once, on the reactor's thread or the caller's; must not block.
+        done: told of each end, once, on a child's thread, the watchdog's or the caller's; must not block.
         clock: measures how long attempts take.
         deadlines: the watchdog shared with other executors.
         most: children at a time; the number of processors by default.
@@ -74,15 +62,16 @@ class ProcessExecutor(Executor):
         self._most = most or os.cpu_count() or 1
         self._python = python or sys.executable
         self._grace = grace
-        self._reactor = Reactor("cronsensus-processes", clock, round_off=self._round_off)
+        self._lock = threading.Lock()
         self._waiting: deque[ProcessAttempt] = deque()
-        self._children: list[Child] = []
-        self._closing = False
+        self._children: list[ChildThread] = []
+        self._closed = False
 
     @property
     def children(self) -> list[int]:
         """The process ids of the children."""
-        return [child.pid for child in tuple(self._children)]
+        with self._lock:
+            return [child.pid for child in self._children if child.pid is not None]
 
     def start(self, call: Call) -> None:
         """Hand an attempt to a free child, to a new one, or to the queue."""
@@ -95,213 +84,62 @@ class ProcessExecutor(Executor):
         self._attempts.begin(attempt, self._over_time)
         if problem is not None:
             self._attempts.end(attempt, Ending(kind="raised", error=describe(problem)))
-        else:
-            self._reactor.post(partial(self._enter, attempt))
+            return
+        with self._lock:
+            self._waiting.append(attempt)
+        self._dispatch()
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
         """Set the run's events, here and in the child, and end the child."""
         call.run.stop(reason, lease_lost=lease_lost)
         attempt = self._attempts.find(call)
-        if attempt is not None:
-            self._reactor.post(partial(self._stop, attempt, "cancelled", reason, lease_lost=lease_lost))
+        if attempt is not None and self._is_without_child(attempt, "cancelled", reason, lease_lost=lease_lost):
+            self._attempts.end(attempt, never_begun(call.run))
 
     def close(self) -> None:
         """End all children; by SIGKILL those that do not leave within the grace."""
         for attempt in self._attempts.close():
             attempt.call.run.stop("the node stops")
-        if self._reactor.started:
-            self._reactor.post(self._close)
-            self._reactor.join(2 * self._grace + 1.0)
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            children = [child for child in self._children if not child.gone]
+            for child in children:
+                child.close()
+        until = self._clock.monotonic() + 2 * self._grace + 1.0
+        for child in children:
+            child.join(until - self._clock.monotonic())
 
     def _over_time(self, attempt: ProcessAttempt) -> None:
-        self._reactor.post(partial(self._stop, attempt, "timed_out", Reason.TIMEOUT))
+        if self._is_without_child(attempt, "timed_out", Reason.TIMEOUT):
+            detail = f"it was still waiting for one of {self._most} processes"
+            self._attempts.end(attempt, timed_out(attempt.timeout, detail=detail))
 
-    # From here on: the reactor's thread only.
-
-    def _round_off(self) -> None:
-        self._dispatch()
-        if self._closing and not self._children:
-            self._reactor.finish()
-
-    def _enter(self, attempt: ProcessAttempt) -> None:
-        self._waiting.append(attempt)
+    def _is_without_child(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> bool:
+        """Have the child stop an attempt; ``True``: it has none, and gets none any more."""
+        with self._lock:
+            if attempt.child is None:
+                attempt.over = True
+                return True
+            attempt.child.stop(attempt, why, reason, lease_lost=lease_lost)
+            return False
 
     def _dispatch(self) -> None:
-        while self._waiting:
-            if not self._attempts.is_open(self._waiting[0]):
-                self._waiting.popleft()
-                continue
-            child = next((child for child in self._children if child.attempt is None and child.stopping is None), None)
-            if child is None and (self._closing or len(self._children) >= self._most):
-                return
-            attempt = self._waiting.popleft()
-            if not attempt.call.run.may_begin():
-                self._attempts.end(attempt, never_begun(attempt.call.run))
-                continue
-            try:
-                child = child or self._spawn()
-                child.number += 1
-                child.attempt, attempt.child = attempt, child
-                child.greet()
-                self._send(
-                    child,
-                    Begin.of(child.number, attempt.call, attempt.target),
-                )
-            except Exception as error:  # noqa: BLE001 — no process or no pipe to be had, no such interpreter
-                if child is not None:
-                    child.attempt = None
-                said = describe(error)
-                message = f"the node cannot start a process for the job: {said.type}: {said.message}"
-                self._attempts.end(attempt, failed(said.type, message))
-
-    def _spawn(self) -> Child:
-        child = Child(self._python)
-        self._children.append(child)
-        self._reactor.watch(child.pipes["reports"], partial(self._listen, child))
-        for stream in ("stdout", "stderr"):
-            self._reactor.watch(child.pipes[stream], partial(self._output, child, stream))
-        if child.death >= 0:
-            self._reactor.watch(child.death, partial(self._bury, child))
-        else:
-            self._reactor.after(POLL, partial(self._look, child))
-        return child
-
-    def _look(self, child: Child) -> None:
-        """Find out by asking, where no descriptor tells, whether a child is dead."""
-        self._bury(child)
-        if child in self._children:
-            self._reactor.after(POLL, partial(self._look, child))
-
-    def _send(self, child: Child, command: Command) -> None:
-        child.send(command)
-        self._flush(child)
-
-    def _flush(self, child: Child) -> None:
-        child.flush()
-        if child.outgoing:
-            self._reactor.watch(child.commands, partial(self._flush, child), write=True)
-        else:
-            self._reactor.unwatch(child.commands)
-
-    def _listen(self, child: Child) -> None:
-        try:
-            for line in child.read_reports():
-                self._hear(child, decode_report(line))
-        except (Broken, msgspec.DecodeError, UnicodeDecodeError):
-            # A child that is interrupted may leave half a line behind; it ends anyway.
-            self._end_child(child, "broken", signal.SIGKILL)
-        self._forget_ended(child)
-
-    def _hear(self, child: Child, report: Progress | Line | End) -> None:
-        attempt = child.attempt
-        if attempt is None or report.number != child.number:
-            return
-        match report:
-            case Progress(done=done, total=total):
-                attempt.call.run.progress(done, total)
-            case Line(line=line):
-                self._keep(attempt, line)
-            case End(ending=ending):
-                self._output(child, "stdout", finish=True)
-                self._output(child, "stderr", finish=True)
-                if child.stopping is not None:
-                    child.said = ending  # reported when the process is dead, so that a retry cannot meet it
-                    return
-                child.attempt = None
-                self._attempts.end(attempt, ending)
-                self._watch_idle(child)
-
-    def _output(self, child: Child, stream: str, *, finish: bool = False) -> None:
-        for text in child.read_output(stream, finish=finish):
-            if child.attempt is not None:
-                self._keep(child.attempt, LogLine(at=self._clock.now(), level=stream, text=text))
-        self._forget_ended(child)
-
-    def _keep(self, attempt: ProcessAttempt, line: LogLine) -> None:
-        kept = attempt.budget.take(line)
-        if kept is not None:
-            attempt.call.run.line(kept)
-
-    def _forget_ended(self, child: Child) -> None:
-        for pipe in child.ended:
-            self._reactor.unwatch(child.pipes[pipe])
-
-    def _stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
-        child, run = attempt.child, attempt.call.run
-        if child is None:
-            detail = f"it was still waiting for one of {self._most} processes"
-            ending = timed_out(attempt.timeout, detail=detail) if why == "timed_out" else never_begun(run)
-            self._attempts.end(attempt, ending)
-            return
-        self._listen(child)  # its end may be in the pipe already
-        if child.attempt is not attempt or child.stopping is not None:
-            return
-        run.stop(reason, lease_lost=lease_lost)
-        self._send(child, Stop(child.number, reason, lease_lost))
-        self._end_child(child, why, signal.SIGTERM)
-
-    def _end_child(self, child: Child, why: Why, number: signal.Signals | None) -> None:
-        """Have a child end, for one reason, the first: by ``number`` now, and by SIGKILL after the grace."""
-        if child.stopping is not None:
-            return
-        child.stopping = why
-        if number is not None:
-            child.signal(number)
-        self._reactor.after(self._grace, partial(self._kill, child))
-
-    def _kill(self, child: Child) -> None:
-        if child in self._children:
-            child.signal(signal.SIGKILL)
-            self._reactor.after(self._grace, partial(self._give_up, child))
-
-    def _give_up(self, child: Child) -> None:
-        """Stop waiting for a process that even SIGKILL does not end: it hangs in the kernel."""
-        if child in self._children:
-            self._part(child)
-            child.close()
-            self._report(child)
-
-    def _bury(self, child: Child) -> None:
-        if child not in self._children or not child.is_dead():
-            return
-        self._listen(child)
-        self._output(child, "stdout", finish=True)
-        self._output(child, "stderr", finish=True)
-        self._part(child)
-        child.bury()
-        self._report(child)
-
-    def _part(self, child: Child) -> None:
-        self._children.remove(child)
-        for descriptor in (child.commands, child.death, *child.pipes.values()):
-            self._reactor.unwatch(descriptor)
-
-    def _report(self, child: Child) -> None:
-        attempt, child.attempt = child.attempt, None
-        if attempt is not None:
-            self._attempts.end(attempt, verdict(child, attempt))
-
-    def _watch_idle(self, child: Child) -> None:
-        if not child.idle_watched:
-            child.idle_watched = True
-            self._reactor.after(IDLE_SECONDS, partial(self._retire, child, child.number))
-
-    def _retire(self, child: Child, number: int) -> None:
-        child.idle_watched = False
-        if child.attempt is None and child.stopping is None and child in self._children:
-            if child.number == number:
-                self._send(child, Leave())
-                self._end_child(child, "leaving", None)
-            else:
-                self._watch_idle(child)
-
-    def _close(self) -> None:
-        self._closing = True
-        self._waiting.clear()
-        for child in self._children:
-            if child.attempt is not None:
-                self._send(child, Stop(child.number, "the node stops", lease_lost=False))
-                self._end_child(child, "cancelled", signal.SIGTERM)
-            else:
-                self._send(child, Leave())
-                self._end_child(child, "leaving", None)
+        """Give the calls that wait to children that are free, or to new ones as long as there may be more."""
+        new: list[ChildThread] = []
+        with self._lock:
+            self._children = [child for child in self._children if not child.gone]
+            while self._waiting and not self._closed:
+                child = next((child for child in self._children if child.is_free), None)
+                if child is None and len(self._children) >= self._most:
+                    break
+                attempt = self._waiting.popleft()
+                if attempt.over:
+                    continue
+                if child is None:
+                    child = ChildThread(self._attempts, self._lock, self._dispatch, self._python, self._grace)
+                    self._children.append(child)
+                    new.append(child)
+                child.give(attempt)
+        for child in new:
+            child.start()

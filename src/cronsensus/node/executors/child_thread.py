@@ -1,0 +1,309 @@
+"""The thread that starts one child process, hands it calls, reads what it says, and ends it.
+
+Failure handling: an error in an order or in the handling of a report is logged, and the thread goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Container
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from cronsensus.logger import Logger
+from cronsensus.model.ending import Ending
+from cronsensus.model.occurrence import LogLine
+from cronsensus.node.executors import ending as endings
+from cronsensus.node.executors.attempt import Attempt, Attempts
+from cronsensus.node.executors.base import Call
+from cronsensus.node.executors.child_process import Broken, ChildProcess
+from cronsensus.node.executors.importing import Target
+from cronsensus.node.executors.logs import LineBudget
+from cronsensus.node.executors.protocol import Begin, End, Leave, Line, Progress, Stop, decode_report
+
+logger = Logger(__name__)
+
+IDLE_SECONDS = 300.0
+"""How long a child without work stays."""
+
+ALL = ("stdout", "stderr", "reports")
+
+Why = Literal["timed_out", "cancelled", "leaving", "broken"]
+
+
+class ProcessAttempt(Attempt):
+    """A call, what it calls in the child's words, and the child that serves it, once there is one.
+
+    ``child``, and ``over`` (it ended before it had a child), are guarded by the executor's lock.
+    """
+
+    __slots__ = ("budget", "child", "over", "target")
+
+    def __init__(self, call: Call, target: Target) -> None:
+        super().__init__(call)
+        self.target = target
+        self.budget = LineBudget()
+        self.child: ChildThread | None = None
+        self.over = False
+
+    def keep(self, line: LogLine) -> None:
+        """Keep a line with the run, unless there are too many."""
+        kept = self.budget.take(line)
+        if kept is not None:
+            self.call.run.line(kept)
+
+
+class ChildThread:
+    """A child process, its thread, and the call that it serves.
+
+    Args:
+        attempts: the open ones of the executor.
+        lock: the executor's; held for ``give``, ``stop``, ``close`` and the properties, never while an end is reported.
+        changed: called when the child is free, and when it is gone.
+        python: the interpreter.
+        grace: seconds between SIGTERM and SIGKILL.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts[ProcessAttempt],
+        lock: threading.Lock,
+        changed: Callable[[], None],
+        python: str,
+        grace: float,
+    ) -> None:
+        self.gone = False
+        self._attempts = attempts
+        self._lock = lock
+        self._changed = changed
+        self._python = python
+        self._grace = grace
+        self._thread = threading.Thread(target=self._run, name="cronsensus-process", daemon=True)
+        self._process: ChildProcess
+        self._lives = False
+        self._given: ProcessAttempt | None = None
+        self._orders: deque[Callable[[], None]] = deque()
+        self._stopping: Why | None = None
+        # Of its own thread only:
+        self._served: ProcessAttempt | None = None
+        self._number = 0
+        self._until = math.inf
+        self._killed = False
+        self._said: Ending | None = None
+        """How the stopped call ended, by the child's own account."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call can be given to it."""
+        return self._given is None and self._stopping is None and not self.gone
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, while there is one."""
+        return self._process.pid if self._lives else None
+
+    def give(self, attempt: ProcessAttempt) -> None:
+        """Have it serve a call."""
+        self._given, attempt.child = attempt, self
+        self._ring()
+
+    def stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
+        """Have it end the process, if it still serves this call."""
+        self._orders.append(partial(self._stop, attempt, why, reason, lease_lost=lease_lost))
+        self._ring()
+
+    def close(self) -> None:
+        """Have it end the process, in an orderly way if it serves no call."""
+        self._orders.append(self._close)
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._lives:
+            self._process.ring()
+
+    def start(self) -> None:
+        """Start the thread, and by it the process, for the call that was given."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no thread to be had
+            self._leave(_not_started(error))
+
+    def join(self, timeout: float) -> None:
+        """Wait for the thread's end; not at all on the thread itself."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, timeout))
+
+    # From here on: its own thread only.
+
+    def _run(self) -> None:
+        try:
+            self._process = ChildProcess(self._python)
+        except Exception as error:  # noqa: BLE001 — no process or no pipe to be had, no such interpreter
+            self._leave(_not_started(error))
+            return
+        self._lives = True
+        while not self.gone:
+            self._do(self._turn)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:
+            logger.exception("%s: an action failed", self._thread.name)
+
+    def _turn(self) -> None:
+        self._begin()
+        while self._orders:
+            self._do(self._orders.popleft())
+        self._listen(self._process.wait(self._until - self._now()))
+        if self._process.is_dead():
+            self._listen(finish=True)
+            self._part(self._process.bury)
+        elif self._now() >= self._until:
+            self._time_is_up()
+
+    def _now(self) -> float:
+        return self._attempts.clock.monotonic()
+
+    def _begin(self) -> None:
+        """Send the call that was given."""
+        attempt = self._given
+        if attempt is None or attempt is self._served or self._stopping is not None:
+            return
+        self._served, self._until = attempt, math.inf
+        if not attempt.call.run.may_begin():
+            self._end(endings.never_begun(attempt.call.run))
+            return
+        self._number += 1
+        try:
+            self._process.greet()
+            self._process.send(Begin.of(self._number, attempt.call, attempt.target))
+        except Exception as error:  # noqa: BLE001 — what a message cannot hold
+            self._end(_not_started(error))
+
+    def _listen(self, pipes: Container[str] = ALL, *, finish: bool = False) -> None:
+        """Hear what the job has printed, and what the child reports; with ``finish``, also a last line without end."""
+        for stream in ("stdout", "stderr"):
+            if stream in pipes:
+                for text in self._process.read_output(stream, finish=finish):
+                    if self._served is not None:
+                        self._served.keep(LogLine(at=self._attempts.clock.now(), level=stream, text=text))
+        if "reports" not in pipes:
+            return
+        try:
+            for line in self._process.read_reports():
+                self._do(partial(self._hear, decode_report(line)))
+        except (Broken, msgspec.DecodeError, UnicodeDecodeError):
+            # A child that is interrupted may leave half a line behind; it ends anyway.
+            self._end_process("broken", signal.SIGKILL)
+
+    def _hear(self, report: Progress | Line | End) -> None:
+        attempt = self._served
+        if attempt is None or report.number != self._number:
+            return
+        match report:
+            case Progress(done=done, total=total):
+                attempt.call.run.progress(done, total)
+            case Line(line=line):
+                attempt.keep(line)
+            case End(ending=ending):
+                self._listen(("stdout", "stderr"), finish=True)
+                if self._stopping is None:
+                    self._end(ending)
+                else:
+                    self._said = ending  # reported when the process is dead, so that a retry cannot meet it
+
+    def _end(self, ending: Ending) -> None:
+        """Report how the call ended; another may be given from now on."""
+        attempt, self._served = self._served, None
+        self._until = self._now() + IDLE_SECONDS
+        with self._lock:
+            self._given = None
+        if attempt is not None:
+            self._attempts.end(attempt, ending)
+        self._changed()
+
+    def _stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool) -> None:
+        self._begin()
+        self._listen()  # its end may be in the pipe already
+        if self._served is attempt and self._stopping is None:
+            attempt.call.run.stop(reason, lease_lost=lease_lost)
+            self._process.send(Stop(self._number, reason, lease_lost))
+            self._end_process(why, signal.SIGTERM)
+
+    def _close(self) -> None:
+        if self._served is not None:
+            self._stop(self._served, "cancelled", "the node stops", lease_lost=False)
+        elif self._stopping is None:
+            self._process.send(Leave())
+            self._end_process("leaving")
+
+    def _end_process(self, why: Why, number: signal.Signals | None = None) -> None:
+        """Have the process end, for one reason, the first: by a signal now, and by SIGKILL after the grace."""
+        if self._stopping is None:
+            with self._lock:
+                self._stopping = why
+            self._until = self._now() + self._grace
+            if number is not None:
+                self._process.signal(number)
+
+    def _time_is_up(self) -> None:
+        if self._stopping is None:
+            with self._lock:
+                if self._given is not None:  # in this very moment
+                    return
+                self._stopping = "leaving"
+            self._process.send(Leave())
+        elif not self._killed:
+            self._killed = True
+            self._process.signal(signal.SIGKILL)
+        else:  # even SIGKILL does not end it: it hangs in the kernel
+            self._part(self._process.close)
+        self._until = self._now() + self._grace
+
+    def _part(self, close: Callable[[], None]) -> None:
+        with self._lock:
+            self._lives = False  # from here on nobody rings
+        try:
+            close()
+        finally:
+            self._leave()
+
+    def _leave(self, ending: Ending | None = None) -> None:
+        with self._lock:
+            self.gone = True
+            attempt = self._given
+        if attempt is not None:
+            self._attempts.end(attempt, ending or self._verdict(attempt))
+        self._changed()
+
+    def _verdict(self, attempt: ProcessAttempt) -> Ending:
+        """Return how an attempt ended whose process is no more."""
+        said = self._said
+        match self._stopping:
+            case "timed_out":
+                trace = said.error.traceback if said and said.error else ""
+                return endings.timed_out(attempt.timeout, traceback=trace)
+            case "cancelled":
+                if said is not None and said.kind in ("returned", "skipped", "retry"):
+                    return said
+                error = said.error if said and said.error and said.error.type != endings.STOPPED else None
+                return endings.cancelled(attempt.call.run, error=error)
+            case "broken":
+                message = "the job's process sent what is no message, so it was ended"
+                more = "a job must not write to descriptors it has not opened"
+                return endings.failed("ProcessBroken", f"{message}; {more}")
+            case _:
+                words = endings.clean("\n".join(self._process.last_words), endings.LONGEST_TRACEBACK)
+                message = f"the job's process {self._process.epitaph()}"
+                return endings.failed("ProcessDied", message, traceback=words)
+
+
+def _not_started(error: BaseException) -> Ending:
+    said = endings.describe(error)
+    return endings.failed(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")
