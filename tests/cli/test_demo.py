@@ -15,7 +15,7 @@ import pytest
 
 from cronsensus.cli.demo.comparison import compare
 from cronsensus.cli.demo.lanes import Lanes
-from cronsensus.cli.demo.screen import LiveScreen, PlainScreen
+from cronsensus.cli.demo.screen import Screen
 from cronsensus.cli.demo.trace import Line, Tail, Trace, count
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import scheduled_key
@@ -200,8 +200,10 @@ def lanes():
         node = f"node-{second % 3 + 1}"
         made.started(line("start", second, node=node, token=second))
         if second == 22:
-            assert [cut.token for cut in made.killed("node-2")] == [22]
-            assert made.started(line("start", 22, node="node-3", token=50, attempt=2))
+            assert [cut.token for cut in made.killed("node-2", at=22.0)] == [22]
+            cut = made.started(line("start", 22, node="node-3", token=50, attempt=2, at=22.5))
+            assert cut is made.cuts["tick", line("start", 22).key]
+            assert cut.seconds == 0.5
             made.ended(line("end", 22, node="node-3", token=50, attempt=2))
         elif second < 24 and node in {"node-1", "node-2", "node-3"} and made.by_name[node].state == "alive":
             made.ended(line("end", second, node=node, token=second))
@@ -214,9 +216,8 @@ def test_lanes_fit_into_80_columns_and_have_one_mark_in_each_column(lanes, encod
 
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     console = Console(file=out, width=80, height=40, force_terminal=True, color_system=None)
-    screen = LiveScreen(console, "3 processes, one SQLite file, no leader")
+    screen = Screen(lanes, console, "3 processes, one SQLite file, no leader")
     screen.say(22.5, "kill -9 100: node-2 dies in the middle of tick 12:00:22", "bold red")
-    screen.draw(23.0, lanes)
     with console.capture() as capture:
         console.print(screen)
     shown = capture.get()
@@ -239,7 +240,7 @@ def test_a_long_demo_shows_the_last_columns(lanes):
     assert len(lanes.columns(10)) == 10
 
 
-def test_plain_lines_go_where_data_does_not(capsys):
-    PlainScreen(to_stderr=True).say(1.234, "something")
+def test_plain_lines_go_where_data_does_not(lanes, capsys):
+    Screen(lanes, None, to_stderr=True).say(1.234, "something")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "  1.23 s  something\n")

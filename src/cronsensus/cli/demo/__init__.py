@@ -1,8 +1,8 @@
 """``cronsensus demo``: see it work, in half a minute, with nothing to prepare.
 
 ``nodes`` starts and kills processes, ``app`` is what they run, ``trace`` is the count that the runs keep outside of
-the store, ``stage`` is the plot, ``lanes`` and ``screen`` show it, ``comparison`` and ``closing`` judge it, ``words``
-says so.
+the store, ``stage`` is the plot, ``lanes`` what has become of it, ``screen`` shows it, ``comparison`` and ``verdict``
+judge it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 
@@ -22,9 +21,6 @@ from cronsensus.cli.errors import FAILED, OK, CommandError
 from cronsensus.cli.group import Command, Invocation
 from cronsensus.cli.output import Output, message
 from cronsensus.instants import format_instant
-
-if TYPE_CHECKING:
-    from cronsensus.cli.demo.screen import Screen
 
 MOST_NODES = 16
 
@@ -46,10 +42,11 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
     cronsensus demo --nodes 5 --seconds 60
     cronsensus demo -o json
     """
-    from cronsensus.cli.demo.closing import close
+    from cronsensus.cli.demo.lanes import Lanes
     from cronsensus.cli.demo.nodes import Nodes
+    from cronsensus.cli.demo.screen import Screen
     from cronsensus.cli.demo.stage import Stage
-    from cronsensus.cli.demo.words import tell
+    from cronsensus.cli.demo.verdict import Verdict
     from cronsensus.clock import SystemClock
     from cronsensus.stores import open_store
 
@@ -66,11 +63,14 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
             store = open_store(url, namespace=namespace)
             stack.callback(store.close)
             store.migrate()
-            running = stack.enter_context(Nodes(url, namespace, folder, folder / "runs.jsonl", clock))
-            names = [f"node-{number}" for number in range(1, nodes + 1)]
-            with _screen(output, nodes, shared=given is not None) as screen:
-                performance = Stage(running, store, screen, names, clock=clock).play(seconds)
-            closing = close(store, performance)
+            running = stack.enter_context(Nodes(url, namespace, folder, clock))
+            lanes = Lanes([f"node-{number}" for number in range(1, nodes + 1)])
+            title = f"{nodes} processes, {'one SQLite file' if given is None else 'one store'}, no leader"
+            console = output.console if output.terminal else None
+            with Screen(lanes, console, title, to_stderr=output.as_json) as screen:
+                stage = Stage(running, store, screen, lanes, clock=clock)
+                stage.play(seconds)
+            verdict = Verdict(store, stage)
             for job in store.jobs(limit=100):
                 store.retire(job.spec.name, by="cronsensus demo", why="the demo is over")
     finally:
@@ -78,23 +78,14 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
     if output.as_json:
-        output.line(json.dumps(closing.to_json(nodes=nodes, seconds=seconds)))
+        output.line(json.dumps(verdict.to_json(nodes=nodes, seconds=seconds)))
     else:
-        tell(output, closing)
+        verdict.tell(output)
     if keep or given is not None:
         where = f"kept in {folder}; " if keep else ""
-        until = "" if performance.until is None else f" --to {format_instant(performance.until)}"
+        until = "" if stage.until is None else f" --to {format_instant(stage.until)}"
         message(f"{where}look around:\ncronsensus --url {url} --namespace {namespace} audit{until}")
-    return OK if closing.ok else FAILED
-
-
-def _screen(output: Output, nodes: int, *, shared: bool) -> Screen:
-    from cronsensus.cli.demo.screen import LiveScreen, PlainScreen
-
-    if output.terminal:
-        store = "one store" if shared else "one SQLite file"
-        return LiveScreen(output.console, f"{nodes} processes, {store}, no leader")
-    return PlainScreen(to_stderr=output.as_json)
+    return FAILED if verdict.problems else OK
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -14,46 +13,19 @@ from cronsensus.cli.demo.trace import LEASH, TRACE
 from cronsensus.clock import Clock
 
 APP = "cronsensus.cli.demo.app:scheduler"
+LOG = ("--log-format", "json", "--log-level", "warning")
 
 
-@dataclass(slots=True)
-class NodeProcess:
-    """One process that is a node, under the name of its lane."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended."""
-        return self.process.poll() is None
-
-    def last_words(self, lines: int = 5) -> str:
-        """Return the end of its log."""
-        try:
-            text = self.log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-        return "\n".join(text.strip().splitlines()[-lines:])
-
-
-@dataclass(slots=True)
 class Nodes:
     """All of them. Use as a context: at its end none is left."""
 
-    url: str
-    namespace: str
-    folder: Path
-    trace: Path
-    clock: Clock
-    by_name: dict[str, NodeProcess] = field(default_factory=dict)
-    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    def __init__(self, url: str, namespace: str, folder: Path, clock: Clock) -> None:
+        self.trace = folder / "runs.jsonl"
+        self._store = ["--url", url, "--namespace", namespace]
+        self._folder = folder
+        self._clock = clock
+        self._by_name: dict[str, subprocess.Popen[bytes]] = {}
+        self._started: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -61,33 +33,41 @@ class Nodes:
     def __exit__(self, *_: object) -> None:
         self.stop(patience=3.0)
 
-    def start(self, name: str) -> NodeProcess:
-        """Start a node under ``name``, in place of the one before."""
-        log = self.folder / f"{name}.log"
-        command = [sys.executable, "-m", "cronsensus", "run", APP, "--url", self.url, "--namespace", self.namespace]
+    def start(self, name: str) -> int:
+        """Start a node under ``name``, in place of the one before; return its process id."""
         # What the user has set for nodes of their own does not concern these; default settings are what is shown.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CRONSENSUS_")}
         environment |= {TRACE: str(self.trace), LEASH: "1"}
-        with log.open("ab") as sink:
-            process = subprocess.Popen(  # noqa: S603 - our own command
-                [*command, "--node", name, "--log-format", "json", "--log-level", "warning"],
+        with self._log(name).open("ab") as sink:
+            process = self._by_name[name] = subprocess.Popen(  # noqa: S603 - our own command
+                [sys.executable, "-m", "cronsensus", "run", APP, *self._store, "--node", name, *LOG],
                 stdin=subprocess.PIPE,
                 stdout=sink,
                 stderr=sink,
-                cwd=self.folder,
+                cwd=self._folder,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the demo, which then stops its nodes in order
             )
         self._started.append(process)
-        self.by_name[name] = NodeProcess(name, process, log)
-        return self.by_name[name]
+        return process.pid
+
+    def exit_code(self, name: str) -> int | None:
+        """Return how a node ended; ``None``: it runs."""
+        return self._by_name[name].poll()
+
+    def last_words(self, name: str, lines: int = 5) -> str:
+        """Return the end of a node's log."""
+        text = self._log(name).read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.strip().splitlines()[-lines:])
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
 
     def kill(self, name: str) -> float:
         """Kill a node with SIGKILL, wait until it is gone, and return the moment (monotonic) just before."""
-        node = self.by_name[name]
-        at = self.clock.monotonic()
-        node.process.send_signal(signal.SIGKILL)
-        node.process.wait()
+        at = self._clock.monotonic()
+        self._by_name[name].kill()
+        self._by_name[name].wait()
         return at
 
     def stop(self, patience: float) -> bool:
@@ -95,11 +75,11 @@ class Nodes:
         for process in self._started:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-        deadline = self.clock.monotonic() + patience
+        deadline = self._clock.monotonic() + patience
         in_order = True
         for process in self._started:
             try:
-                process.wait(max(0.0, deadline - self.clock.monotonic()))
+                process.wait(max(0.0, deadline - self._clock.monotonic()))
             except subprocess.TimeoutExpired:
                 in_order = False
                 process.kill()

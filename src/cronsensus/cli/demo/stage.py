@@ -7,7 +7,6 @@ that the kill cut a run is read from the trace (a start without an end), and whe
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from cronsensus.audit import audit
@@ -35,50 +34,34 @@ DRAIN_WITHIN = 30.0
 ORDER_EVERY = 3.0
 
 
-@dataclass(slots=True)
-class Performance:
-    """What happened, as seen from outside of the store.
+class Stage:
+    """Plays the demo once; then it has what was seen from outside of the store.
 
     Attributes:
+        lines: what the runs wrote.
+        killed: the names of the nodes that were, at which moment (monotonic) last.
         until: the last nominal time that the closing audit judges; everything up to it was decided when the nodes
-        were stopped. cut: runs that a kill cut off. takeovers: seconds from the kill to the restart elsewhere, by
-        occurrence.
+            were stopped.
+        in_order: whether all nodes left when they were asked to.
     """
 
-    lines: list[Line] = field(default_factory=list)
-    killed: list[str] = field(default_factory=list)
-    cut: list[Line] = field(default_factory=list)
-    takeovers: dict[tuple[str, str], float] = field(default_factory=dict)
-    taken_by: dict[tuple[str, str], Line] = field(default_factory=dict)
-    until: datetime | None = None
-    in_order: bool = False
-
-    @property
-    def complete(self) -> bool:
-        """Whether a kill cut a run and every run that was cut started again."""
-        return bool(self.cut) and self.takeovers.keys() >= {line.occurrence for line in self.cut}
-
-
-class Stage:
-    """Plays the demo once."""
-
-    def __init__(self, nodes: Nodes, store: Store, screen: Screen, names: list[str], *, clock: Clock) -> None:
+    def __init__(self, nodes: Nodes, store: Store, screen: Screen, lanes: Lanes, *, clock: Clock) -> None:
+        self.lanes = lanes
+        self.lines: list[Line] = []
+        self.killed: list[tuple[str, float]] = []
+        self.until: datetime | None = None
+        self.in_order = False
         self._nodes = nodes
         self._store = store
         self._screen = screen
-        self._names = names
         self._clock = clock
         self._tail = Tail(nodes.trace)
-        self._lanes = Lanes(names)
-        self._done = Performance()
         self._begun = clock.monotonic()
-        self._killed_at: dict[str, float] = {}
-        self._kill_from = float("inf")
+        self._kill_from = self._order_at = float("inf")
         self._victim: Line | None = None
         self._orders = 0
-        self._order_at = 0.0
 
-    def play(self, seconds: float) -> Performance:
+    def play(self, seconds: float) -> None:
         """Play for about ``seconds``.
 
         Raises:
@@ -89,57 +72,51 @@ class Stage:
         ready = self._at
         self._kill_from = ready + max(2.0, (seconds - ready) * 0.2)
         self._order_at = ready + 1.0
-        while self._at < seconds - CLOSING or not (self._done.complete or self._gave_up(seconds)):
+        while self._at < seconds - CLOSING or not (self._is_complete or self._gives_up(seconds)):
             self._look()
             self._enqueue()
             self._kill()
             self._replace()
-            _rest()
         self._settle()
         self._screen.say(self._at, "SIGTERM to all nodes: they finish what they run, and leave")
+        self.in_order = self._nodes.stop(DRAIN_WITHIN)
+        for name in self.lanes.by_name:
+            self.lanes.node(name, "stopped")
         self._look()
-        self._done.in_order = self._nodes.stop(DRAIN_WITHIN)
-        self._look(expect_alive=False)
-        for name in self._names:
-            self._lanes.node(name, "stopped")
-        self._draw()
-        return self._done
 
     @property
     def _at(self) -> float:
         """Seconds since the beginning."""
         return self._clock.monotonic() - self._begun
 
-    def _gave_up(self, seconds: float) -> bool:
-        """Whether waiting longer makes no sense: all kills are spent, or a takeover does not come."""
-        last = max(self._killed_at.values(), default=self._begun) - self._begun
-        return self._at > max(seconds, last + TAKEOVER_WITHIN) and (
-            bool(self._done.cut) or len(self._done.killed) >= MOST_KILLS or self._at > seconds + TAKEOVER_WITHIN
-        )
+    @property
+    def _is_complete(self) -> bool:
+        """Whether a kill cut a run and every run that was cut started again."""
+        return bool(self.lanes.cuts) and all(cut.taken for cut in self.lanes.cuts.values())
 
-    def _draw(self) -> None:
-        self._screen.draw(self._at, self._lanes)
+    def _gives_up(self, seconds: float) -> bool:
+        """Whether waiting longer makes no sense: all kills are spent, or a takeover does not come."""
+        last = self.killed[-1][1] - self._begun if self.killed else 0.0
+        return self._at > max(seconds, last + TAKEOVER_WITHIN) and (
+            bool(self.lanes.cuts) or len(self.killed) >= MOST_KILLS or self._at > seconds + TAKEOVER_WITHIN
+        )
 
     # --- acts -----------------------------------------------------------------------------------------------------
 
     def _start_all(self) -> None:
-        for name in self._names:
-            node = self._nodes.start(name)
-            self._lanes.node(name, "starting", node.pid)
-        self._draw()
-        while True:
-            alive = {session.node for session in self._store.sessions()}
-            for name in self._names:
-                if name in alive:
-                    self._lanes.node(name, "alive")
-            if alive.issuperset(self._names):
-                break
+        names = self.lanes.by_name
+        for name in names:
+            self.lanes.node(name, "starting", self._nodes.start(name))
+        while missing := names.keys() - {session.node for session in self._store.sessions()}:
+            for name in names.keys() - missing:
+                self.lanes.node(name, "alive")
             self._look()
             if self._at > START_WITHIN:
-                missing = next(name for name in self._names if name not in alive)
-                raise self._broken(missing, f"{missing} did not start within {START_WITHIN:.0f} s")
-            _rest()
-        self._screen.say(self._at, f"{len(self._names)} nodes run the same code on one store; none of them leads")
+                name = min(missing)
+                raise self._broken(name, f"{name} did not start within {START_WITHIN:.0f} s")
+        for name in names:
+            self.lanes.node(name, "alive")
+        self._screen.say(self._at, f"{len(names)} nodes run the same code on one store; none of them leads")
 
     def _enqueue(self) -> None:
         """Put an order into the queue now and then."""
@@ -162,94 +139,72 @@ class Stage:
             return
         self._look()
         self._victim, name = None, victim.node
-        if victim.token not in self._lanes.by_name[name].running:
+        lane = self.lanes.by_name[name]
+        if victim.token not in lane.running:
             return  # this look came too late; there are more ticks
-        at = self._nodes.kill(name)
-        self._killed_at[name] = at
-        self._done.killed.append(name)
-        self._look(expect_alive=False)
-        cut = self._lanes.killed(name)
+        at, lane.state = self._nodes.kill(name), "dead"
+        self.killed.append((name, at))
+        self._look()
+        cut = self.lanes.killed(name, at)
         if not cut:
             self._screen.say(self._at, f"{name} was killed between two runs; once more", "yellow")
             self._restart(name)
             return
-        self._done.cut += cut
         self._kill_from = float("inf")
-        what = f"{cut[0].job} {label(cut[0])}" if len(cut) == 1 else f"{len(cut)} runs"
-        pid = self._nodes.by_name[name].pid
-        self._screen.say(at - self._begun, f"kill -9 {pid}: {name} dies in the middle of {what}", "bold red")
+        what = label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
+        self._screen.say(at - self._begun, f"kill -9 {lane.pid}: {name} dies in the middle of {what}", "bold red")
 
     def _replace(self) -> None:
         """Start a killed node again, some time after its death."""
-        for name, at in list(self._killed_at.items()):
-            if self._lanes.by_name[name].state == "dead" and self._clock.monotonic() - at > REPLACE_AFTER:
+        for name, at in dict(self.killed).items():
+            if self.lanes.by_name[name].state == "dead" and self._clock.monotonic() - at > REPLACE_AFTER:
                 self._restart(name)
 
     def _restart(self, name: str) -> None:
-        node = self._nodes.start(name)
-        self._lanes.node(name, "alive", node.pid)
-        self._screen.say(self._at, f"{name} is started again as pid {node.pid}")
+        pid = self._nodes.start(name)
+        self.lanes.node(name, "alive", pid)
+        self._screen.say(self._at, f"{name} is started again as pid {pid}")
 
     def _settle(self) -> None:
         """Choose the end of what is judged, and let the nodes decide everything up to it."""
         # In the later half of a second: the tick of this second is over, the next has not begun.
         while not 500_000 <= self._store.now().microsecond < 800_000:
             self._look()
-            _rest()
-        self._done.until = until = self._store.now()
+        self.until = self._store.now()
         deadline = self._at + SETTLE_WITHIN
-        while self._at < deadline and (audit(self._store, until=until).pending or self._store.counts().pending):
+        while self._at < deadline and (audit(self._store, until=self.until).pending or self._store.counts().pending):
             for _ in range(10):
                 self._look()
-                _rest()
 
     # --- what the runs say ----------------------------------------------------------------------------------------
 
-    def _look(self, *, expect_alive: bool = True) -> None:
-        """Read what is new in the trace, and show it."""
+    def _look(self) -> None:
+        """Read what is new in the trace, show it, and rest for a moment."""
         for line in self._tail.read():
-            self._done.lines.append(line)
-            match line.event:
-                case "start":
-                    self._started(line)
-                case "end":
-                    self._lanes.ended(line)
-                    self._screen.mention(self._at, f"{line.node} finished {line.job} {label(line)}")
-                case "broken":
-                    self._lanes.broken(line)
-                    self._screen.mention(self._at, f"{line.node} was stopped in {line.job} {label(line)}")
-        if expect_alive:
-            for name, node in self._nodes.by_name.items():
-                if self._lanes.by_name[name].state in {"alive", "starting"} and not node.running:
-                    raise self._broken(name, f"{name} ended by itself with exit code {node.process.returncode}")
-        self._draw()
+            self.lines.append(line)
+            if line.event == "start":
+                self._started(line)
+            else:
+                self.lanes.ended(line)
+                how = "finished" if line.event == "end" else "was stopped in"
+                self._screen.mention(self._at, f"{line.node} {how} {label(line)}")
+        for name, lane in self.lanes.by_name.items():
+            if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
+                raise self._broken(name, f"{name} ended by itself with exit code {code}")
+        threading.Event().wait(LOOK)
 
     def _started(self, line: Line) -> None:
-        taken = self._lanes.started(line)
-        if taken:
-            self._taken_over(line)
+        cut = self.lanes.started(line)
+        if cut is None:
+            self._screen.mention(self._at, f"{line.node} runs {label(line)}")
         else:
-            self._screen.mention(self._at, f"{line.node} runs {line.job} {label(line)}")
-        lane = self._lanes.by_name[line.node]
-        wanted = self._at >= self._kill_from and len(self._done.killed) < MOST_KILLS
+            after = f"attempt {line.attempt}, {line.at - cut.at:.2f} s after the kill"
+            at = line.at - self._begun
+            self._screen.say(at, f"{line.node} takes over {label(line)}: {after}", "bold yellow")
+        lane = self.lanes.by_name[line.node]
+        wanted = self._at >= self._kill_from and len(self.killed) < MOST_KILLS
         if wanted and line.job == TICK and lane.state == "alive" and line.pid == lane.pid:
             self._victim = line
 
-    def _taken_over(self, line: Line) -> None:
-        cut = next(cut for cut in self._done.cut if cut.occurrence == line.occurrence)
-        seconds = line.at - self._killed_at[cut.node]
-        if line.occurrence not in self._done.takeovers:
-            self._done.takeovers[line.occurrence] = seconds
-            self._done.taken_by[line.occurrence] = line
-        self._screen.say(
-            line.at - self._begun,
-            f"{line.node} takes over {line.job} {label(line)}: attempt {line.attempt}, {seconds:.2f} s after the kill",
-            "bold yellow",
-        )
-
     def _broken(self, name: str, what: str) -> CommandError:
-        return CommandError(what, why=self._nodes.by_name[name].last_words(), then="cronsensus doctor", code=FAILED)
-
-
-def _rest() -> None:
-    threading.Event().wait(LOOK)
+        return CommandError(what, why=self._nodes.last_words(name), then="cronsensus doctor", code=FAILED)

@@ -8,17 +8,17 @@ and by the chaos tests.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from cronsensus.clock import Clock, SystemClock
-from cronsensus.instants import format_instant, parse_instant
 from cronsensus.node.run import Run
 
 TRACE = "CRONSENSUS_DEMO_TRACE"
@@ -29,8 +29,7 @@ LEASH = "CRONSENSUS_DEMO_LEASH"
 Event = Literal["start", "end", "broken"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """What a run said of itself. ``broken``: it ended by an exception, a cancellation among them."""
 
     event: Event
@@ -47,20 +46,6 @@ class Line:
     def occurrence(self) -> tuple[str, str]:
         """What the run is an attempt of: job and key."""
         return self.job, self.key
-
-    def to_text(self) -> str:
-        """Return one line of JSON."""
-        data = asdict(self)
-        data["scheduled_for"] = None if self.scheduled_for is None else format_instant(self.scheduled_for)
-        return json.dumps(data) + "\n"
-
-    @classmethod
-    def from_text(cls, text: str) -> Line:
-        """Read what ``to_text`` wrote."""
-        data = json.loads(text)
-        nominal = data["scheduled_for"]
-        data["scheduled_for"] = None if nominal is None else parse_instant(nominal)
-        return cls(**data)
 
 
 class Trace:
@@ -86,7 +71,7 @@ class Trace:
         )
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(handle, line.to_text().encode())
+            os.write(handle, msgspec.json.encode(line) + b"\n")
         finally:
             os.close(handle)
 
@@ -119,7 +104,7 @@ class Tail:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self._position += len(whole)
-        return [Line.from_text(text) for text in whole.decode().splitlines()]
+        return [msgspec.json.decode(line, type=Line) for line in whole.splitlines()]
 
 
 @dataclass(frozen=True, slots=True)

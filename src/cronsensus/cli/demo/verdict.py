@@ -1,0 +1,140 @@
+"""The demo's verdict: the audit of the ledger, and the runs' own file beside it; then what to type next.
+
+Two counts that know nothing of each other: the audit derives what had to happen from the triggers and reads the
+ledger; the trace is what the runs themselves wrote down. They have to say the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from cronsensus.audit import audit
+from cronsensus.cli.demo.comparison import compare
+from cronsensus.cli.demo.lanes import label
+from cronsensus.cli.demo.stage import Stage
+from cronsensus.cli.demo.trace import count
+from cronsensus.cli.output import Cell, Output
+from cronsensus.stores.base import Store
+
+NEXT = """\
+  from cronsensus import Scheduler, every
+
+  scheduler = Scheduler("sqlite:///cronsensus.db")
+
+  @scheduler.job(every("5s"))
+  def hello():
+      print("hello")
+"""
+
+
+class Verdict:
+    """What was found on a stage whose nodes are gone.
+
+    Attributes:
+        problems: sentences; none: everything is as promised.
+    """
+
+    def __init__(self, store: Store, stage: Stage) -> None:
+        until, self._cuts, self._killed = stage.until, stage.lanes.cuts, stage.killed
+        lines = [
+            line for line in stage.lines if line.scheduled_for is None or until is None or line.scheduled_for <= until
+        ]
+        self._report = report = audit(store, until=until)
+        self._count, self._compared = count(lines), compare(store, lines)
+        self._duplicates = report.duplicates + len(self._compared.twice)
+        self.problems = [finding.sentence for finding in report.findings]
+        if report.expected == 0:
+            self.problems.append("nothing was due; play for longer")
+        if report.succeeded != report.expected:
+            self.problems.append(f"{report.expected} nominal times were expected, {report.succeeded} succeeded")
+        self.problems += self._compared.problems
+        if not self._cuts:
+            self.problems.append(f"no kill cut a run ({len(self._killed)} tried)")
+        lost = sorted(occurrence for occurrence, cut in self._cuts.items() if cut.taken is None)
+        self.problems += [f"{job} {key} was cut off and nobody started it again" for job, key in lost]
+        if not stage.in_order:
+            self.problems.append("a node did not leave when it was asked to, and had to be killed")
+
+    def to_json(self, *, nodes: int, seconds: int) -> dict[str, Any]:
+        """Return plain JSON values."""
+        report, counted = self._report, self._count
+        slowest = max((cut.seconds for cut in self._cuts.values() if cut.taken), default=None)
+        return {
+            "expected": report.expected,
+            "ran": report.ran,
+            "succeeded": report.succeeded,
+            "duplicates": self._duplicates,
+            "missed": report.missed,
+            "takeovers": report.takeovers,
+            "takeover_seconds": None if slowest is None else round(slowest, 3),
+            "kills": len(self._killed),
+            "runs_cut": len(self._cuts),
+            "enqueued": report.others,
+            "lateness": report.lateness.to_json(),
+            "trace": {
+                "started": counted.started,
+                "ended": counted.ended,
+                "cut": len(counted.cut),
+                "unrecorded": len(self._compared.unrecorded),
+            },
+            "nodes": nodes,
+            "seconds": seconds,
+            "problems": self.problems,
+            "ok": not self.problems,
+        }
+
+    def tell(self, output: Output) -> None:
+        """Print it in plain words."""
+        report, counted, ok = self._report, self._count, not self.problems
+        output.line()
+        output.heading("What the audit found")
+        for name, value, words, style in (
+            ("expected", report.expected, "nominal times, derived anew from the triggers", ""),
+            ("ran", report.ran, "of them, each by exactly one node", ""),
+            ("duplicates", self._duplicates, "recorded or run twice", "bold red" if self._duplicates else "bold green"),
+            ("missed", report.missed, "without a run", "bold red" if report.missed else "bold green"),
+            ("takeovers", report.takeovers, "runs that were cut off, and run elsewhere", ""),
+        ):
+            output.line(Cell(f"  {name:<11}{value:>5}  {words}", style))
+        for cut in self._cuts.values():
+            if cut.taken is not None:
+                way = f"from {cut.line.node} to {cut.taken.node} in {cut.seconds:.2f} s"
+                output.line(Cell(f"{'':<18}  {label(cut.line)}: {way}", "yellow"))
+        output.line()
+        output.line(f"  The runs kept their own count in a file outside of the store: {counted.started} starts,")
+        agrees = ". It agrees with the ledger." if ok else "."
+        output.line(f"  {counted.ended} ends, {len(counted.cut)} cut off by kill -9{agrees}")
+        if self._compared.unrecorded:
+            number = len(self._compared.unrecorded)
+            output.line(f"  {number} of them ended just before the kill, unrecorded, and ran once more:")
+            output.line("  at least once is all that can be had without a transaction.")
+        output.line()
+        if ok:
+            self._tell_what_next(output)
+            return
+        output.line(Cell("Not as promised:", "bold red"))
+        for problem in self.problems[:20]:
+            output.line(Cell(f"  {problem}", "red"))
+        output.line("  Keep everything for a look: cronsensus demo --keep")
+
+    def _tell_what_next(self, output: Output) -> None:
+        killed, said = self._killed[-1][0], "was killed while it worked: nothing was lost, nothing was recorded twice."
+        output.line(Cell(f"{killed} {said}", "bold green"))
+        output.line()
+        output.heading("Next: save this as jobs.py")
+        output.line()
+        output.line(Cell(NEXT, "cyan"))
+        output.heading("and start it in two terminals")
+        output.line()
+        output.line(Cell(f"  {program()} run jobs:scheduler", "cyan"))
+
+
+def program() -> str:
+    """Return how to type this program here: its name, or its path where the shell would not find it."""
+    here = Path(sys.executable).with_name("cronsensus")
+    if shutil.which("cronsensus") is not None or not here.exists():
+        return "cronsensus"
+    return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
