@@ -63,7 +63,7 @@ class ChildThread:
 
     Args:
         attempts: the open ones of the executor.
-        lock: the executor's; held for ``give``, ``stop``, ``close`` and the properties, never while an end is reported.
+        lock: the executor's; held for ``give``, ``stop``, ``close`` and ``is_free``, never while an end is reported.
         changed: called when the child is free, and when it is gone.
         python: the interpreter.
         grace: seconds between SIGTERM and SIGKILL.
@@ -101,11 +101,6 @@ class ChildThread:
     def is_free(self) -> bool:
         """Whether a call can be given to it."""
         return self._given is None and self._stopping is None and not self.gone
-
-    @property
-    def pid(self) -> int | None:
-        """The number of the process, while there is one."""
-        return self._process.pid if self._lives else None
 
     def give(self, attempt: ProcessAttempt) -> None:
         """Have it serve a call."""

@@ -67,12 +67,6 @@ class ProcessExecutor(Executor):
         self._children: list[ChildThread] = []
         self._closed = False
 
-    @property
-    def children(self) -> list[int]:
-        """The process ids of the children."""
-        with self._lock:
-            return [child.pid for child in self._children if child.pid is not None]
-
     def start(self, call: Call) -> None:
         """Hand an attempt to a free child, to a new one, or to the queue."""
         problem = None
