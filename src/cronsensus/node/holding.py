@@ -27,7 +27,7 @@ from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.executors.ending import describe
+from cronsensus.node.executors.result import describe
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run

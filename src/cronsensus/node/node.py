@@ -18,10 +18,10 @@ from cronsensus.node.conductor import Conductor
 from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
-from cronsensus.node.executors.ending import stack_of
 from cronsensus.node.executors.logs import RunLogHandler
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
+from cronsensus.node.executors.result import stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.keeper import SOONEST, Keeper
 from cronsensus.node.lease import Asked, SessionLease

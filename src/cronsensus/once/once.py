@@ -32,7 +32,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, Outcome, RunError
 from cronsensus.model.states import State
 from cronsensus.node.effects import UNCOMMITTED
-from cronsensus.node.executors.ending import describe
+from cronsensus.node.executors.result import describe
 from cronsensus.node.run import Run, current_run, enter_run
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims

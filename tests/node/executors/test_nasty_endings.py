@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from cronsensus.node.executors.attempt import perform
-from cronsensus.node.executors.ending import describe, raised, returned, stack_of
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
+from cronsensus.node.executors.result import describe, raised, returned, stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
 from tests.node.executors import conftest
 

@@ -21,7 +21,7 @@ from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, Registered, with_run
 from cronsensus.node.executors.deadlines import Deadline, Deadlines
-from cronsensus.node.executors.ending import cannot_be_called, raised, returned
+from cronsensus.node.executors.result import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.run import Run, enter_run
 from cronsensus.this_process import this_process

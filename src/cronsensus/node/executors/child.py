@@ -42,7 +42,6 @@ from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.attempt import perform_call
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import STOPPED, cancelled, raised, stack_at
 from cronsensus.node.executors.importing import Target, load, mark_child_process
 from cronsensus.node.executors.logs import LineBudget, RunLogHandler
 from cronsensus.node.executors.protocol import (
@@ -58,6 +57,7 @@ from cronsensus.node.executors.protocol import (
     decode_command,
     encode,
 )
+from cronsensus.node.executors.result import STOPPED, cancelled, raised, stack_at
 from cronsensus.node.executors.surroundings import Surroundings
 from cronsensus.node.forks import block, unblock
 from cronsensus.node.run import Run

@@ -18,7 +18,7 @@ import msgspec
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine
-from cronsensus.node.executors import ending as endings
+from cronsensus.node.executors import result
 from cronsensus.node.executors.attempt import Attempt, Attempts
 from cronsensus.node.executors.base import Call
 from cronsensus.node.executors.child_process import Broken, ChildProcess
@@ -172,7 +172,7 @@ class ChildThread:
             return
         self._served, self._until = attempt, math.inf
         if not attempt.call.run.may_begin():
-            self._end(endings.never_begun(attempt.call.run))
+            self._end(result.never_begun(attempt.call.run))
             return
         self._number += 1
         try:
@@ -283,22 +283,22 @@ class ChildThread:
         match self._stopping:
             case "timed_out":
                 trace = said.error.traceback if said and said.error else ""
-                return endings.timed_out(attempt.timeout, traceback=trace)
+                return result.timed_out(attempt.timeout, traceback=trace)
             case "cancelled":
                 if said is not None and said.kind in ("returned", "skipped", "retry"):
                     return said
-                error = said.error if said and said.error and said.error.type != endings.STOPPED else None
-                return endings.cancelled(attempt.call.run, error=error)
+                error = said.error if said and said.error and said.error.type != result.STOPPED else None
+                return result.cancelled(attempt.call.run, error=error)
             case "broken":
                 message = "the job's process sent what is no message, so it was ended"
                 more = "a job must not write to descriptors it has not opened"
-                return endings.failed("ProcessBroken", f"{message}; {more}")
+                return result.failed("ProcessBroken", f"{message}; {more}")
             case _:
-                words = endings.clean("\n".join(self._process.last_words), endings.LONGEST_TRACEBACK)
+                words = result.clean("\n".join(self._process.last_words), result.LONGEST_TRACEBACK)
                 message = f"the job's process {self._process.epitaph()}"
-                return endings.failed("ProcessDied", message, traceback=words)
+                return result.failed("ProcessDied", message, traceback=words)
 
 
 def _not_started(error: BaseException) -> Ending:
-    said = endings.describe(error)
-    return endings.failed(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")
+    said = result.describe(error)
+    return result.failed(said.type, f"the node cannot start a process for the job: {said.type}: {said.message}")

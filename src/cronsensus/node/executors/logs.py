@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from cronsensus.clock import Clock
 from cronsensus.model.occurrence import LogLine
-from cronsensus.node.executors.ending import clean
+from cronsensus.node.executors.result import clean
 from cronsensus.node.run import Run, current_run
 
 MOST_LINES = 1_000

@@ -37,7 +37,7 @@ from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, argument
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.daemons import DaemonThreads
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import (
+from cronsensus.node.executors.result import (
     cancelled,
     cannot_be_called,
     describe,

@@ -29,8 +29,8 @@ from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.child_thread import ChildThread, ProcessAttempt, Why
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import describe, never_begun, timed_out
 from cronsensus.node.executors.importing import Target, locate
+from cronsensus.node.executors.result import describe, never_begun, timed_out
 
 
 class ProcessExecutor(Executor):

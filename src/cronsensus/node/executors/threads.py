@@ -25,7 +25,7 @@ from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, perform_call
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.executors.ending import failed, never_begun, raised, stack_of, timed_out
+from cronsensus.node.executors.result import failed, never_begun, raised, stack_of, timed_out
 
 _log = Logger("cronsensus.node")
 

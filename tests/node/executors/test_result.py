@@ -6,7 +6,7 @@ import pytest
 from cronsensus.errors import Cancel, LeaseLost, Retry, Skip
 from cronsensus.model.occurrence import RunError
 from cronsensus.node.executors.attempt import perform
-from cronsensus.node.executors.ending import LONGEST_MESSAGE, LONGEST_TRACEBACK, clean, describe, raised, returned
+from cronsensus.node.executors.result import LONGEST_MESSAGE, LONGEST_TRACEBACK, clean, describe, raised, returned
 
 
 @pytest.fixture
