@@ -43,7 +43,7 @@ def test_a_cancelled_enqueue_is_done_whole_or_not_at_all_and_can_be_said_again()
         again = await work.options(key="k").aenqueue()
         assert again.look().state == "pending"
         assert len(scheduler.store.occurrences(OccurrenceFilter(job=again.job))) == 1
-        scheduler._close_store()
+        scheduler._opened.close()
 
     assert each_await(scenario) >= 1
 
@@ -83,14 +83,14 @@ def test_a_cancelled_start_leaves_no_node_behind_and_it_can_be_started_again(can
 def test_a_start_that_is_cancelled_twice_while_it_is_under_way_starts_nothing(monkeypatch):
     began, go_on = threading.Event(), threading.Event()
     scheduler = new_scheduler()
-    ready = scheduler._ready
+    ready = scheduler._opened.ready
 
     def slowly() -> Any:
         began.set()
         assert go_on.wait(60)
         return ready()
 
-    monkeypatch.setattr(scheduler, "_ready", slowly)
+    monkeypatch.setattr(scheduler._opened, "ready", slowly)
 
     async def main() -> None:
         task = asyncio.create_task(scheduler.astart())
@@ -230,7 +230,7 @@ def test_a_transaction_cancelled_at_each_await_is_committed_whole_or_not_at_all(
         assert ended.state == "succeeded"  # what was cancelled is the task inside of it
         assert marks in ([1, 2], [1, 2] if cut.error is None else [])
         assert not [one.name for one in threading.enumerate() if "transaction" in one.name]
-        scheduler._close_store()
+        scheduler._opened.close()
 
     assert each_await(scenario) >= 4
 
@@ -313,7 +313,7 @@ class Place:
         )
         with suppress(LeaseLost):
             self._lock.release()
-        self.scheduler._close_store()
+        self.scheduler._opened.close()
         return stands
 
 

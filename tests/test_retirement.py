@@ -23,7 +23,7 @@ def release(store: MemoryStore, *names: str, **settings: object) -> None:
     scheduler = Scheduler(store, **settings)  # type: ignore[arg-type]
     for name in names:
         scheduler.job(name=name)(lambda: None)
-    scheduler._declare(store)
+    scheduler._lifecycle.declare(store)
 
 
 @pytest.fixture

@@ -425,14 +425,14 @@ def test_a_start_that_is_cancelled_leaves_no_node_behind(url, monkeypatch):
     async def main() -> None:
         scheduler = Scheduler(url)
         began, go_on = threading.Event(), threading.Event()
-        ready = scheduler._ready
+        ready = scheduler._opened.ready
 
         def slowly():
             began.set()
             go_on.wait(10)
             return ready()
 
-        monkeypatch.setattr(scheduler, "_ready", slowly)
+        monkeypatch.setattr(scheduler._opened, "ready", slowly)
         task = asyncio.create_task(scheduler.astart())
         await asyncio.to_thread(began.wait, 10)
         task.cancel()

@@ -52,14 +52,17 @@ class Declarations:
         base: the policies for what decorators leave out.
         zone: that of triggers which name none.
         specs_by_name: the definitions of all declared jobs.
+        added: those of jobs that this process added at run time.
+        jobs: the declarations themselves, by name.
     """
 
     def __init__(self) -> None:
         self.base = Policies()
         self.zone = "UTC"
         self.specs_by_name: dict[str, JobSpec] = {}
+        self.added: dict[str, JobSpec] = {}
         self._functions: dict[str, Function] = {}
-        self._jobs: dict[str, Declaration] = {}
+        self.jobs: dict[str, Declaration] = {}
         self._registry: dict[str, Registered] = {}
 
     @property
@@ -89,7 +92,7 @@ class Declarations:
         spec = declaration.spec(self.base, self.zone)
         require_room_for_jitter(spec)
         self.add_function(declaration.function)
-        self._jobs[spec.name] = declaration
+        self.jobs[spec.name] = declaration
         self.specs_by_name[spec.name] = spec
 
     def function(self, name: str) -> Function:
@@ -120,8 +123,20 @@ class Declarations:
         return self._functions.get(name)
 
     def spec(self, job: str) -> JobSpec | None:
-        """Return the definition of a declared job."""
+        """Return the definition of a declared job.
+
+        Not of those added at run time: somebody may have removed them, and they must not come back by being used.
+        """
         return self.specs_by_name.get(job)
+
+    def spec_here(self, job: str) -> JobSpec | None:
+        """Return the definition of a job that this process added or declared."""
+        return self.added.get(job) or self.spec(job)
+
+    def function_of(self, job: str) -> Function | None:
+        """Return the function of a job, if this process has it."""
+        spec = self.spec_here(job)
+        return None if spec is None else self.find_function(spec.function)
 
     def specs(self) -> list[JobSpec]:
         """Return the definitions of all declared jobs, by name."""
@@ -130,7 +145,7 @@ class Declarations:
     def set_base(self, base: Policies, zone: str) -> None:
         """Change the policies, and the zone, for what decorators left out."""
         self.base, self.zone = base, zone
-        self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
+        self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self.jobs.items()}
 
     def digest(self) -> str:
         """Return a hash of all definitions: equal code gives an equal one on every replica."""
@@ -138,7 +153,7 @@ class Declarations:
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def __contains__(self, job: object) -> bool:
-        return job in self._jobs
+        return job in self.jobs
 
 
 def declare(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
+from cronsensus.acting import Acts, Named
 from cronsensus.config import UNSET, Unset
 from cronsensus.declared import (
     Declaration,
-    Declarations,
     check_arguments,
     declare,
     require_room_for_jitter,
@@ -20,7 +19,7 @@ from cronsensus.errors import DuplicateJob, InvalidOption, UnknownJob, Unsupport
 from cronsensus.functions import Function, look_at
 from cronsensus.job import Declare, Job
 from cronsensus.model.job import Executor, JobSpec, Policies, PolicyOptions, unknown_option
-from cronsensus.operations import Named, Operations
+from cronsensus.operations import Operations
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
 
@@ -29,23 +28,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _JOB_OPTIONS = {"trigger", "name", "executor", "args", "kwargs", *PolicyOptions.__annotations__}
 
 
-class Definitions(Operations):
+class Definitions:
     """The jobs of a scheduler, and how they come to be, change and go."""
 
-    def __init__(self) -> None:
-        self._declared = Declarations()
+    def __init__(self, acts: Acts, operations: Operations, started: Callable[[], bool]) -> None:
+        """Define jobs by ``acts``; what is declared while ``started`` is put into the store at once."""
+        self._acts = acts
+        self._declared = acts.declared
+        self._operations = operations
+        self._started = started
         self._jobs: dict[str, Job[..., Any]] = {}
-        self._added: dict[str, JobSpec] = {}
-
-    @property
-    @abstractmethod
-    def started(self) -> bool:
-        """Whether a node of this scheduler takes part."""
-
-    @property
-    @abstractmethod
-    def release(self) -> str:
-        """The release under which this process declares its jobs."""
 
     # --- declaring ---------------------------------------------------------------------------------------------------
 
@@ -93,10 +85,10 @@ class Definitions(Operations):
             plain = function.function if isinstance(function, Job) else function
             looked_at = look_at(plain, name=name, executor=executor)
             declaration = declare(looked_at, trigger, args, kwargs, policies)
-            if self.started:
+            if self._started():
                 return self._declare_late(declaration)
             self._declared.add_job(declaration)
-            made = Job(looked_at.name, plain, self, lambda: self._declared.specs_by_name[looked_at.name])
+            made = self._job(looked_at.name, plain, lambda: self._declared.specs_by_name[looked_at.name])
             self._jobs[looked_at.name] = made
             return made
 
@@ -182,12 +174,12 @@ class Definitions(Operations):
             raise DuplicateJob(
                 f"{name!r} is declared in code at {self._declared.function(name).place}; choose another name"
             )
-        view = self._ready().job(name)
+        view = self._acts.opened.ready().job(name)
         if view is not None and view.retired_at is None and view.spec.digest != spec.digest:
             raise DuplicateJob(
                 f"there is a job {name!r} already, with another definition; use change_job, or another name"
             )
-        self._define([spec], by)
+        self._acts.define([spec], by)
         return self._added_job(spec, found)
 
     aadd_job = twin(add_job)
@@ -227,9 +219,9 @@ class Definitions(Operations):
             given, named = check_arguments(found, changed.trigger, changed.args, changed.kwargs)
             changed = dataclasses.replace(changed, args=given, kwargs=named)
         require_room_for_jitter(changed)
-        self._define([changed], by)
-        if name in self._added:
-            self._added[name] = changed
+        self._acts.define([changed], by)
+        if name in self._declared.added:
+            self._declared.added[name] = changed
 
     achange_job = twin(change_job)
 
@@ -245,10 +237,10 @@ class Definitions(Operations):
             raise InvalidOption(
                 f"{name!r} is declared in code at {self._declared.function(name).place}; remove it there, or pause it"
             )
-        if self._ready().job(name) is None:
+        if self._acts.opened.ready().job(name) is None:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
-        self._added.pop(name, None)
-        return self._act((), lambda store: store.retire(name, by=self._who(by), why=reason))
+        self._declared.added.pop(name, None)
+        return self._acts.act((), lambda store: store.retire(name, by=self._acts.who(by), why=reason))
 
     aremove_job = twin(remove_job)
 
@@ -278,7 +270,7 @@ class Definitions(Operations):
         return looked_at
 
     def _runtime_spec(self, name: str, instead: str) -> JobSpec:
-        view = self._ready().job(name)
+        view = self._acts.opened.ready().job(name)
         if view is None or view.retired_at is not None:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         if view.spec.source == "code":
@@ -290,30 +282,17 @@ class Definitions(Operations):
         spec = dataclasses.replace(declaration.spec(self._declared.base, self._declared.zone), source="runtime")
         require_room_for_jitter(spec)
         self._declared.add_function(declaration.function)
-        self._define([spec], None)
+        self._acts.define([spec], None)
         made = self._added_job(spec, declaration.function)
         self._jobs[spec.name] = made
         return made
 
     def _added_job(self, spec: JobSpec, function: Function) -> Job[..., Any]:
-        self._added[spec.name] = spec
-        return Job(spec.name, function.registered.function, self, lambda: self._spec_here(spec.name) or spec)
+        self._declared.added[spec.name] = spec
+        return self._job(spec.name, function.registered.function, lambda: self._declared.spec_here(spec.name) or spec)
 
-    def _define(self, specs: Sequence[JobSpec], by: str | None) -> None:
-        store = self._ready()
-        store.put_jobs(specs, release=self.release, by=self._who(by))
-        store.notify()
-
-    def _spec_here(self, job: str) -> JobSpec | None:
-        return self._added.get(job) or self._declared.spec(job)
-
-    def _known_here(self, job: str) -> JobSpec | None:
-        # Not those added at run time: somebody may have removed them, and they must not come back by being used.
-        return self._declared.spec(job)
-
-    def _function_of(self, job: str) -> Function | None:
-        spec = self._spec_here(job)
-        return None if spec is None else self._declared.find_function(spec.function)
+    def _job(self, name: str, function: Callable[..., Any], spec: Callable[[], JobSpec]) -> Job[..., Any]:
+        return Job(name, function, self._operations, spec)
 
 
 def _require_job_options(policies: Mapping[str, Any]) -> None:

@@ -46,7 +46,11 @@ class Job(Generic[P, R_co]):
     """
 
     def __init__(
-        self, name: str, function: Callable[P, R_co], operations: Operations, spec: Callable[[], JobSpec]
+        self,
+        name: str,
+        function: Callable[P, R_co],
+        operations: Operations,
+        spec: Callable[[], JobSpec],
     ) -> None:
         """Make a job; ``Scheduler.job`` and ``Scheduler.add_job`` do."""
         functools.update_wrapper(self, function, updated=())

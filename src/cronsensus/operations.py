@@ -1,76 +1,39 @@
 """What people and programs do to jobs and occurrences, with or without a node in this process.
 
-Every act is one verb of the store. Around it stand only: checking what was asked, where the caller can see it; defining
-a job that this process declares and the store does not know yet; and a hint to the nodes, so that they look at once.
-
-Each blocking method has an ``a…`` twin that does the same on a thread.
+Every act is one verb of the store. Each blocking method has an ``a…`` twin that does the same on a thread.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
+from cronsensus.acting import MOST_AT_ONCE, Acts, Named, name_of, refuse_while_loading, unknown_job
 from cronsensus.calls import Call, CallOptions, read_options, refuse_options, require_call, with_arguments
-from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
-from cronsensus.functions import Function
+from cronsensus.errors import InvalidOption, UnknownJob
 from cronsensus.handle import Handle, R_co
 from cronsensus.instants import format_instant, read_instant
-from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 from cronsensus.twins import twin
-from cronsensus.typed import UNTYPED, Types
 
-MOST_AT_ONCE = 1000
-"""Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
 MOST_BACKFILLED = 10_000
 """Most nominal times of one backfill."""
 
-T = TypeVar("T")
 P = ParamSpec("P")
+T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Named(Protocol):
-    """Something with a job's name: a ``Job``, a ``JobSpec``."""
+class Operations:
+    """Enqueue, pause, resume, trigger, backfill jobs; cancel and retry occurrences; break locks."""
 
-    @property
-    def name(self) -> str:
-        """Return the name."""
-
-
-class Operations(ABC):
-    """The acts. A ``Scheduler`` is one; a ``Job`` passes its own on to it."""
-
-    @property
-    @abstractmethod
-    def store(self) -> Store:
-        """Return the store, opened when first asked for; its schema is not touched by that."""
-
-    @abstractmethod
-    def _ready(self) -> Store:
-        """Return the store with an up-to-date schema."""
-
-    @abstractmethod
-    def _known_here(self, job: str) -> JobSpec | None:
-        """Return a job's definition if this process declares it."""
-
-    @abstractmethod
-    def _function_of(self, job: str) -> Function | None:
-        """Return the function of a job, if this process has it."""
-
-    @abstractmethod
-    def _define(self, specs: Sequence[JobSpec], by: str | None) -> None:
-        """Put definitions into the store."""
-
-    @abstractmethod
-    def _who(self, by: str | None) -> str:
-        """Return who acts."""
+    def __init__(self, acts: Acts) -> None:
+        """Operate by ``acts``."""
+        self._acts = acts
 
     # --- work --------------------------------------------------------------------------------------------------------
 
@@ -98,8 +61,8 @@ class Operations(ABC):
         Raises:
             InvalidOption, InvalidPayload: as ``enqueue``.
         """
-        name = _name_of(job)
-        refuse_options(name, kwargs, self._function_of(name))
+        name = name_of(job)
+        refuse_options(name, kwargs, self._acts.declared.function_of(name))
         return self.options(name).call(*args, **kwargs)
 
     def options(self, job: str | Named, /, **options: Unpack[CallOptions]) -> JobWithOptions[..., Any]:
@@ -112,7 +75,7 @@ class Operations(ABC):
         Raises:
             InvalidOption, InvalidDuration: an unknown option, or one that makes no sense.
         """
-        return JobWithOptions(self, read_options(_name_of(job), options))
+        return JobWithOptions(self, read_options(name_of(job), options))
 
     def enqueue_many(self, calls: Iterable[Call[T]]) -> list[Handle[T]]:
         """Enqueue calls of one job, or of several, a thousand in one step of the store.
@@ -131,7 +94,7 @@ class Operations(ABC):
         """
         items = [require_call(one).item for one in calls]
         if any(item.key is None for item in items):
-            _refuse_while_loading("enqueues")
+            refuse_while_loading("enqueues")
         handles: list[Handle[T]] = []
         for index in range(0, len(items), MOST_AT_ONCE):
             handles += self._enqueue(items[index : index + MOST_AT_ONCE])
@@ -140,11 +103,14 @@ class Operations(ABC):
     aenqueue_many = twin(enqueue_many)
 
     def _enqueue(self, items: Sequence[Item]) -> list[Handle]:
-        made = self._act({item.job for item in items}, lambda store: store.enqueue(items))
-        return [self._handle(one) for one in made]
+        made = self._acts.act({item.job for item in items}, lambda store: store.enqueue(items))
+        return [self._acts.handle(one) for one in made]
 
-    def _with_arguments(self, item: Item, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Item:
-        return with_arguments(item, args, kwargs, self._function_of(item.job), self._known_here(item.job))
+    def with_arguments(self, options: Item, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """Return the call of a job with these options and arguments; both are checked."""
+        declared = self._acts.declared
+        function, spec = declared.function_of(options.job), declared.spec(options.job)
+        return Call(with_arguments(options, args, kwargs, function, spec))
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -163,7 +129,8 @@ class Operations(ABC):
         """
         if not reason.strip():
             raise InvalidOption('a pause needs a reason, for whoever finds the job paused; write reason="…"')
-        return self._act({_name_of(job)}, lambda store: store.pause(_name_of(job), by=self._who(by), why=reason))
+        name, who = name_of(job), self._acts.who(by)
+        return self._acts.act({name}, lambda store: store.pause(name, by=who, why=reason))
 
     apause = twin(pause)
 
@@ -173,7 +140,8 @@ class Operations(ABC):
         Raises:
             UnknownJob, StoreError: as ``pause``.
         """
-        return self._act({_name_of(job)}, lambda store: store.resume(_name_of(job), by=self._who(by), why=reason))
+        name, who = name_of(job), self._acts.who(by)
+        return self._acts.act({name}, lambda store: store.resume(name, by=who, why=reason))
 
     aresume = twin(resume)
 
@@ -184,12 +152,12 @@ class Operations(ABC):
             UnknownJob, StoreError: as ``pause``.
             InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them.
         """
-        name = _name_of(job)
-        _refuse_while_loading("triggers")
-        function, spec = self._function_of(name), self._known_here(name)
+        name, who = name_of(job), self._acts.who(by)
+        refuse_while_loading("triggers")
+        function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
         if function is not None and spec is not None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        return self._handle(self._act({name}, lambda store: store.trigger(name, by=self._who(by), why=reason)))
+        return self._acts.handle(self._acts.act({name}, lambda store: store.trigger(name, by=who, why=reason)))
 
     atrigger = twin(trigger)
 
@@ -214,7 +182,7 @@ class Operations(ABC):
             OccurrenceTooOld: it begins below what was pruned.
             UnknownJob, StoreError: as ``pause``.
         """
-        name = _name_of(job)
+        name = name_of(job)
         since, until = read_instant(start, what="start"), read_instant(end, what="end")
         if since > until:
             raise InvalidOption(
@@ -227,19 +195,13 @@ class Operations(ABC):
                 raise InvalidOption(
                     f"end={format_instant(until)} lies in the future; backfill up to {format_instant(now)}"
                 )
-            times = nominal_times(name, self._trigger_of(store, name), since, until)
+            times = nominal_times(name, _trigger_of(store, name), since, until)
             chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
-            return [one for chunk in chunks for one in store.backfill(name, chunk, by=self._who(by), why=reason)]
+            return [one for chunk in chunks for one in store.backfill(name, chunk, by=self._acts.who(by), why=reason)]
 
-        return [self._handle(one) for one in self._act({name}, carry_out)]
+        return [self._acts.handle(one) for one in self._acts.act({name}, carry_out)]
 
     abackfill = twin(backfill)
-
-    def _trigger_of(self, store: Store, job: str) -> Trigger | None:
-        view = store.job(job)
-        if view is None or view.retired_at is not None:
-            raise UnknownJob(_unknown(job))
-        return view.spec.trigger
 
     # --- occurrences -------------------------------------------------------------------------------------------------
 
@@ -256,7 +218,7 @@ class Operations(ABC):
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        return self._act((), lambda store: store.cancel(_id_of(occurrence), by=self._who(by), why=reason))
+        return self._acts.act((), lambda store: store.cancel(_id_of(occurrence), by=self._acts.who(by), why=reason))
 
     acancel = twin(cancel)
 
@@ -274,7 +236,7 @@ class Operations(ABC):
         Raises:
             StoreError: the store could not do it.
         """
-        return len(self._act((), lambda store: store.break_lock(name, by=self._who(by), why=reason)))
+        return len(self._acts.act((), lambda store: store.break_lock(name, by=self._acts.who(by), why=reason)))
 
     abreak_lock = twin(break_lock)
 
@@ -286,32 +248,11 @@ class Operations(ABC):
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        number = _id_of(occurrence)
-        _refuse_while_loading("retries")
-        return self._handle(self._act((), lambda store: store.retry(number, by=self._who(by), why=reason)))
+        number, who = _id_of(occurrence), self._acts.who(by)
+        refuse_while_loading("retries")
+        return self._acts.handle(self._acts.act((), lambda store: store.retry(number, by=who, why=reason)))
 
     aretry = twin(retry)
-
-    def _handle(self, made: Enqueued) -> Handle[Any]:
-        return Handle.of(made, self, self._types_of)
-
-    def _types_of(self, job: str) -> Types:
-        function = self._function_of(job)
-        return UNTYPED if function is None else function.registered.types
-
-    def _act(self, jobs: Collection[str], verb: Callable[[Store], T]) -> T:
-        """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first."""
-        store = self._ready()
-        try:
-            done = verb(store)
-        except UnknownJob as unknown:
-            specs = [spec for job in sorted(jobs) if (spec := self._known_here(job)) is not None]
-            if not specs:
-                raise UnknownJob(_unknown(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
-            self._define(specs, None)
-            done = verb(store)
-        store.notify()
-        return done
 
 
 class JobWithOptions(Generic[P, R_co]):
@@ -344,36 +285,21 @@ class JobWithOptions(Generic[P, R_co]):
         Raises:
             InvalidOption, InvalidPayload: as ``Scheduler.enqueue``.
         """
-        return Call(self._operations._with_arguments(self._options, args, kwargs))  # noqa: SLF001 - the same file
+        return self._operations.with_arguments(self._options, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<Job {self._options.job!r} with options>"
-
-
-def _refuse_while_loading(what: str) -> None:
-    """Refuse to make new work where a job's own process imports the program: each such process would make it again."""
-    from cronsensus.node.executors.importing import loading_program
-
-    if loading_program():
-        raise ConfigurationError(
-            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
-            'processes; put what the program does under  if __name__ == "__main__":'
-        )
-
-
-def _name_of(job: str | Named) -> str:
-    name = job if isinstance(job, str) else getattr(job, "name", None)
-    if not isinstance(name, str):
-        raise InvalidOption(f"{job!r} is neither a job nor a job's name; declare it with @scheduler.job(…) first")
-    return name
 
 
 def _id_of(occurrence: int | Handle) -> int:
     return occurrence.id if isinstance(occurrence, Handle) else occurrence
 
 
-def _unknown(job: str) -> str:
-    return f"no job is called {job!r}, neither here nor in the store; `cronsensus jobs list` shows those in the store"
+def _trigger_of(store: Store, job: str) -> Trigger | None:
+    view = store.job(job)
+    if view is None or view.retired_at is not None:
+        raise UnknownJob(unknown_job(job))
+    return view.spec.trigger
 
 
 def nominal_times(job: str, trigger: Trigger | None, since: datetime, until: datetime) -> list[datetime]:

@@ -24,15 +24,16 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cronsensus.background import PATIENCE, Whole
 from cronsensus.durations import format_duration
 from cronsensus.errors import ConfigurationError, NodeFailed, StillRunning
+from cronsensus.forking import forking_master, is_being_spawned, left_to_the_parent, mind_forks
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
 from cronsensus.signals import StopSignals
+from cronsensus.starting import Start
 from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
@@ -48,45 +49,10 @@ _AT_EXIT = 20.0
 _MOST_INTERRUPTIONS = 3
 _log = Logger("cronsensus.scheduler")
 
-NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None]], "Node"]
-"""Makes a node for the application's loop (or none), which calls back when it is drained."""
+NewNode = Callable[["asyncio.AbstractEventLoop | None", Callable[[], None], Callable[[], None]], "Node"]
+"""Makes a node for the application's loop (or none), which calls back when it is drained, and when it cannot go on."""
 Prepare = Callable[["asyncio.AbstractEventLoop | None", Callable[[], bool]], None]
 """Does what comes before there is a node: the application's start-up tasks, which ask whether to wait no longer."""
-
-
-class Start:
-    """One start, as the caller sees it that asks for it, and may be gone before there is a node.
-
-    Attributes:
-        node: what it started; ``None``: nothing yet, or it was given up before.
-        over: set while nothing is under way.
-    """
-
-    def __init__(self) -> None:
-        self.node: Node | None = None
-        self.over = Event()
-        self.over.set()
-        self.is_given_up = False
-        self._lock = threading.Lock()
-
-    def begin(self) -> bool:
-        """Begin it; ``False``: it was given up."""
-        with self._lock:
-            if not self.is_given_up:
-                self.over.clear()
-            return not self.is_given_up
-
-    def take(self, node: Node) -> bool:
-        """Take the started node; ``False``: it was given up, and the node is to be stopped."""
-        with self._lock:
-            if not self.is_given_up:
-                self.node = node
-            return not self.is_given_up
-
-    def give_up(self) -> None:
-        """Want it no more. What it took before is still to be stopped."""
-        with self._lock:
-            self.is_given_up = True
 
 
 class Participation:
@@ -110,6 +76,7 @@ class Participation:
         self._undisturbed: dict[Whole[Any], None] = {}
         self._failed: str | None = None
         self._of_the_parent = False
+        mind_forks(self)
 
     @property
     def node(self) -> Node | None:
@@ -137,7 +104,7 @@ class Participation:
         """
         from cronsensus.node.executors.importing import in_child_process
 
-        if in_child_process() or _is_being_spawned():
+        if in_child_process() or is_being_spawned():
             _log.debug("not started: this process is a child of one that takes part, and imports its module once more")
             return False
         start = start or Start()
@@ -151,7 +118,7 @@ class Participation:
             start.over.set()
         if start.is_given_up:
             self.undo(start)
-        elif (master := _master()) is not None:
+        elif (master := forking_master()) is not None:
             _log.warning(
                 "started in %s, which forks its workers later: this process runs all jobs, and the workers none; "
                 "start the scheduler in each worker (gunicorn: in post_worker_init of gunicorn.conf.py, and stop it in "
@@ -198,7 +165,7 @@ class Participation:
     def _begin(self, start: Start, loop: asyncio.AbstractEventLoop | None) -> None:
         if start.is_given_up:
             return
-        node = self._new_node(loop, self._drained)
+        node = self._new_node(loop, self._drained, self.node_failed)
         try:
             node.start()
         except BaseException:
@@ -416,42 +383,6 @@ class _Stopping:
         if self.error is not None:
             raise self.error
         return self.ended
-
-
-def _master() -> str | None:
-    """Return which server's master imports the application here, to fork its workers later; ``None``: none does."""
-    if "gunicorn.arbiter" in sys.modules:
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - a worker has the arbiter's module too; only the calls tell
-        calls: list[tuple[str, str]] = []
-        while frame is not None:
-            calls.append((frame.f_globals.get("__name__", ""), frame.f_code.co_name))
-            frame = frame.f_back
-        arbiter = [name for module, name in calls if module == "gunicorn.arbiter"]
-        if "setup" in arbiter and "spawn_worker" not in arbiter:
-            return "gunicorn's master (--preload)"
-    uwsgi = sys.modules.get("uwsgi")
-    if uwsgi is not None and getattr(uwsgi, "worker_id", lambda: 1)() == 0:
-        return "uWSGI's master"
-    return None
-
-
-def _is_being_spawned() -> bool:
-    """Whether ``multiprocessing`` imports the parent's modules here, before the child does what it is there for.
-
-    A module that starts its scheduler at import would make a node of each child.
-    """
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and bool(getattr(process.current_process(), "_inheriting", False))
-
-
-left_to_the_parent: list[object] = []
-"""What a fork brought into this process and only the parent may close: connections, threads' locks."""
-
-
-def on_fork(in_child: Callable[[], None]) -> None:
-    """Call ``in_child`` in every forked child, where the platform forks."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=in_child)
 
 
 def _never() -> bool:

@@ -10,66 +10,64 @@ cannot start it.
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
-import logging
-import os
-import threading
-import weakref
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Never, Self
+from types import SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar
 
-from cronsensus.clock import Clock, SystemClock
-from cronsensus.config import OnStoreLoss, Settings, load_settings, misspelt
+from cronsensus.acting import Acts
+from cronsensus.clock import Clock
+from cronsensus.config import OnStoreLoss, Settings, load_settings
+from cronsensus.declared import Declarations
 from cronsensus.definitions import Definitions
-from cronsensus.durations import Duration, parse_duration
+from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, CronsensusError, InvalidOption
-from cronsensus.interrupts import Event
-from cronsensus.logger import Logger
+from cronsensus.job import Job
+from cronsensus.lifecycle import Lifecycle
 from cronsensus.masking import mask
-from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobDefaults, Policies, unknown_option
-from cronsensus.model.session import SessionSpec
-from cronsensus.participation import Participation, Start, left_to_the_parent, on_fork
-from cronsensus.retirement import tell_of_retired, warn_of_strangers
-from cronsensus.starting import Tries
+from cronsensus.once.declaring import Guards
+from cronsensus.opened import OpenedStore, refuse_connection
+from cronsensus.operations import Operations
+from cronsensus.scheduler_setup import Setup
 from cronsensus.startup.tasks import Startups
-from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
-from cronsensus.stores.connecting import connecting
-from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
-    import asyncio
     from zoneinfo import ZoneInfo
 
     from cronsensus.lock import Lock
-    from cronsensus.lock.in_store import StoreGate
-    from cronsensus.node.node import Node
-    from cronsensus.once.claims import Claims
-
-_log = Logger("cronsensus.scheduler")
 
 _ARGUMENTS = (
-    "url",
-    "namespace",
-    "lease",
-    "concurrency",
-    "node",
-    "release",
-    "drain_timeout",
-    "fast_evidence",
-    "retire_after",
-    "tz",
-    "on_store_loss",
-)
-
-_all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
+    "url", "namespace", "lease", "concurrency", "node", "release", "drain_timeout", "fast_evidence", "retire_after",
+    "tz", "on_store_loss",
+)  # fmt: skip
+T = TypeVar("T")
 
 
-class Scheduler(Startups, Definitions):
+class _Of(Generic[T]):
+    """A method of one of the scheduler's parts, as its own: with the part's signature, overloads and docstring.
+
+    Asked of the class, it is the function of the part's class.
+    """
+
+    _classes: Any = SimpleNamespace(
+        _definitions=Definitions,
+        _guards=Guards,
+        _lifecycle=Lifecycle,
+        _operations=Operations,
+        _startups=Startups,
+    )
+
+    def __init__(self, find: Callable[[Scheduler], T]) -> None:
+        self._find = find
+
+    def __get__(self, instance: Scheduler | None, owner: type[Scheduler]) -> T:
+        return self._find(self._classes if instance is None else instance)
+
+
+class Scheduler:
     """Jobs, the store that they are in, and, between ``start`` and ``stop``, a node that runs them.
 
     Start the same code on every replica: each occurrence is run by exactly one of them.
@@ -128,33 +126,29 @@ class Scheduler(Startups, Definitions):
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
-        super().__init__()
         for name in unknown:
             raise unknown_option(name, {*_ARGUMENTS, "defaults", "clock"}, where="Scheduler")
-        _refuse_connection(url)
-        self._given_store = url if isinstance(url, Store) else None
-        if self._given_store is not None:
-            url, namespace = f"{self._given_store.capabilities.name}://", self._given_store.namespace
+        refuse_connection(url)
+        store = url if isinstance(url, Store) else None
+        if store is not None:
+            url, namespace = f"{store.capabilities.name}://", store.namespace
         given = (
             url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after,
             tz, on_store_loss,
         )  # fmt: skip
         self._arguments = dict(zip(_ARGUMENTS, given, strict=True))
         self._defaults = _require_defaults(defaults)
-        self._clock = clock
-        self._lock = threading.RLock()
-        self._store: Store | None = None
-        self._gate: StoreGate | None = None
-        self._claims: Claims | None = None
-        self._opened = ("", "")
-        self._crossed_a_fork = False
-        self._migrated = False
-        self._pause = Event()  # never set: a sleep that a signal handler may interrupt
-        self._release: str | None = None
-        self._part = Participation(self._prepare, self._new_node, self._left)
-        self.settings: Settings
+        self._declared = Declarations()
+        self._setup = Setup(clock, self._declared.digest)
+        self._opened = OpenedStore(self._setup, store)
+        acts = Acts(self._opened, self._declared, self._setup)
+        self._operations = Operations(acts)
+        self._definitions = Definitions(acts, self._operations, lambda: self.started)
+        self._guards = Guards(self._opened.claims, lambda: self.settings.tz)
+        self._startups = Startups(self._guards, self._setup)
+        self._lifecycle = Lifecycle(self._setup, self._declared, self._opened, self._startups)
+        self._part = self._lifecycle.part
         self.configure({})
-        _all.add(self)
 
     # --- settings and the store --------------------------------------------------------------------------------------
 
@@ -165,84 +159,82 @@ class Scheduler(Startups, Definitions):
             InvalidOption: an unknown or impossible setting.
             ConfigurationError: the scheduler is started.
         """
-        with self._lock:
+        with self._opened.lock:
             if self.started:
                 raise ConfigurationError("the scheduler is started, its settings stand; configure it before start()")
             settings = load_settings(flags, self._arguments)
-            elsewhere = (settings.url, settings.namespace) != self._opened
-            if settings.source("url") == "flag" and self._given_store is not None:
-                self._given_store, elsewhere = None, True
-            if elsewhere:
-                self._close_store()
-                self._store = None
-            self.settings = settings
-            base = Policies(keep=settings.keep)
-            policies = self._defaults.over(base)
+            self._opened.move(settings)
+            self._setup.settings = settings
+            policies = self._defaults.over(Policies(keep=settings.keep))
             if settings.source("keep") == "flag":
                 policies = dataclasses.replace(policies, keep=settings.keep)
             self._declared.set_base(policies, settings.tz)
 
     @property
-    def store(self) -> Store:
-        """The store, opened when first asked for; ``store.migrate()`` makes a new one usable."""
-        with self._lock:
-            if self._store is None:
-                if self._crossed_a_fork:
-                    raise ConfigurationError(
-                        "the store that this scheduler was given was opened before the process was forked, and its "
-                        "connections are the parent's; give the scheduler a URL, or make it in the child"
-                    )
-                if self._given_store is not None:
-                    self._store = self._given_store
-                else:
-                    self._store = open_store(self.settings.url, namespace=self.settings.namespace, clock=self._clock)
-                self._opened = (self.settings.url, self.settings.namespace)
-                self._migrated = False
-            return self._store
-
-    def _ready(self) -> Store:
-        store = self.store
-        if not self._migrated:
-            with connecting(self.settings.url, _log.info):
-                store.migrate()
-            self._migrated = True
-        return store
-
-    def _close_store(self) -> None:
-        """Let go of connections. What lives in this process's memory would be lost with its handle, so that is kept."""
-        self._close_gate()
-        self._close_claims()
-        store = self._store
-        if store is None or store is self._given_store or store.capabilities.clock == "process":
-            return
-        self._store = None
-        store.close()
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._setup.settings
 
     @property
-    def started(self) -> bool:
-        """Whether a node of this scheduler takes part."""
-        return self._part.node is not None
+    def store(self) -> Store:
+        """The store, opened when first asked for; ``store.migrate()`` makes a new one usable."""
+        return self._opened.store
 
     @property
     def node_name(self) -> str:
         """The node's name for people; host name and pid if none was given."""
-        return self.settings.node or f"{os.uname().nodename}:{os.getpid()}"
+        return self._setup.node_name
 
     @property
     def release(self) -> str:
         """The release under which this process declares its jobs; the same from start to stop."""
-        if self._release is not None:
-            return self._release
-        version, source = self.settings.release, self.settings.source("release")
-        if version is not None and (source == "flag" or source.startswith("CRONSENSUS_")):
-            return version
-        digest = self._declared.digest()
-        return digest if version is None else f"{version}+{digest}"
+        return self._setup.release
 
-    def _who(self, by: str | None) -> str:
-        return by or self.node_name
+    # --- jobs --------------------------------------------------------------------------------------------------------
 
-    # --- locks -------------------------------------------------------------------------------------------------------
+    @property
+    def jobs(self) -> dict[str, Job[..., Any]]:
+        """The jobs that this process's code declares, by name."""
+        return self._definitions.jobs
+
+    job = _Of(lambda self: self._definitions.job)
+    function = _Of(lambda self: self._definitions.function)
+    add_job = _Of(lambda self: self._definitions.add_job)
+    aadd_job = _Of(lambda self: self._definitions.aadd_job)
+    change_job = _Of(lambda self: self._definitions.change_job)
+    achange_job = _Of(lambda self: self._definitions.achange_job)
+    remove_job = _Of(lambda self: self._definitions.remove_job)
+    aremove_job = _Of(lambda self: self._definitions.aremove_job)
+
+    enqueue = _Of(lambda self: self._operations.enqueue)
+    aenqueue = _Of(lambda self: self._operations.aenqueue)
+    options = _Of(lambda self: self._operations.options)
+    call = _Of(lambda self: self._operations.call)
+    enqueue_many = _Of(lambda self: self._operations.enqueue_many)
+    aenqueue_many = _Of(lambda self: self._operations.aenqueue_many)
+
+    pause = _Of(lambda self: self._operations.pause)
+    apause = _Of(lambda self: self._operations.apause)
+    resume = _Of(lambda self: self._operations.resume)
+    aresume = _Of(lambda self: self._operations.aresume)
+    trigger = _Of(lambda self: self._operations.trigger)
+    atrigger = _Of(lambda self: self._operations.atrigger)
+    backfill = _Of(lambda self: self._operations.backfill)
+    abackfill = _Of(lambda self: self._operations.abackfill)
+    cancel = _Of(lambda self: self._operations.cancel)
+    acancel = _Of(lambda self: self._operations.acancel)
+    retry = _Of(lambda self: self._operations.retry)
+    aretry = _Of(lambda self: self._operations.aretry)
+    break_lock = _Of(lambda self: self._operations.break_lock)
+    abreak_lock = _Of(lambda self: self._operations.abreak_lock)
+
+    # --- functions that are no jobs, and locks -----------------------------------------------------------------------
+
+    once = _Of(lambda self: self._guards.once)
+    once_per = _Of(lambda self: self._guards.once_per)
+    startup = _Of(lambda self: self._startups.startup)
+    run_startup = _Of(lambda self: self._startups.run_startup)
+    arun_startup = _Of(lambda self: self._startups.arun_startup)
 
     def lock(
         self,
@@ -265,7 +257,7 @@ class Scheduler(Startups, Definitions):
         from cronsensus.lock import Lock
 
         return Lock(
-            self._lock_gate,
+            self._opened.gate,
             name,
             ttl=ttl,
             limit=limit,
@@ -275,252 +267,18 @@ class Scheduler(Startups, Definitions):
             **unknown,
         )
 
-    def _lock_gate(self) -> StoreGate:
-        from cronsensus.lock.in_store import StoreGate
-
-        with self._lock:
-            if self._gate is None:
-                self._gate = StoreGate(
-                    self._ready(),
-                    self._clock or SystemClock(),
-                    name=self.node_name,
-                    fast_evidence=self.settings.fast_evidence,
-                    stop=self.settings.on_store_loss == "stop",
-                )
-            return self._gate
-
-    def _close_gate(self) -> None:
-        """Let go of what locks use, unless one is held."""
-        gate = self._gate
-        if gate is not None and gate.idle:
-            self._gate = None
-            gate.close()
-
-    @property
-    def _zone(self) -> str:
-        return self.settings.tz
-
-    # --- guarded functions -------------------------------------------------------------------------------------------
-
-    def _claims_here(self) -> Claims:
-        from cronsensus.once.claims import Claims
-
-        with self._lock:
-            if self._claims is None:
-                self._claims = Claims(
-                    self._ready(),
-                    self._clock or SystemClock(),
-                    name=self.node_name,
-                    release=lambda: self.release,
-                    lease=self.settings.lease,
-                    fast_evidence=self.settings.fast_evidence,
-                    stop=self.settings.on_store_loss == "stop",
-                )
-            return self._claims
-
-    def _close_claims(self) -> None:
-        """Let go of what guarded functions use, unless one runs."""
-        claims = self._claims
-        if claims is not None and claims.idle:
-            self._claims = None
-            claims.close()
-
     # --- taking part -------------------------------------------------------------------------------------------------
 
-    def start(self, *, wait: Duration = 0) -> None:
-        """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
+    @property
+    def started(self) -> bool:
+        """Whether a node of this scheduler takes part."""
+        return self._lifecycle.started
 
-        Async jobs run on an event loop that the node makes; with ``await astart()`` or ``async with`` they run on
-        yours.
-
-        Args:
-            wait: how long to try again while the store cannot be reached, such as a server that starts at the same
-                time. Defaults to 0: one try.
-
-        Raises:
-            ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process.
-            StoreError: the store cannot be used; nothing was started.
-            StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
-        """
-        start = Start()
-        try:
-            for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
-                self._pause.wait(pause)
-                with tries:
-                    self._part.start(None, start=start)
-        except BaseException:  # out of a signal handler, too: whoever catches it must not have a node that runs on
-            self._part.undo(start)
-            raise
-
-    async def astart(self, *, wait: Duration = 0) -> None:
-        """Begin to run jobs; async ones on the running event loop.
-
-        Args:
-            wait: how long to try again while the store cannot be reached, as in ``start``.
-
-        Raises:
-            ConfigurationError, StoreError: as ``start``.
-        """
-        import asyncio
-
-        for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
-            await asyncio.sleep(pause)
-            with tries:
-                await self._part.astart()
-
-    def stop(self, drain_timeout: Duration | None = None) -> bool:
-        """Stop taking part: running jobs may go on for ``drain_timeout``.
-
-        Then the rest is given back, for others to take at once. Does nothing when not started. It may be started again.
-
-        Args:
-            drain_timeout: defaults to the setting, 25 seconds if it is not set.
-
-        A second ``stop`` waits for the first. Called by a job of this node, which would wait for itself, it returns at
-        once, and the node leaves when the job and all others have ended, or their time is up.
-
-        Returns:
-            whether everything ended in time. A thread cannot be stopped from outside: a run in one is given back and
-            fenced off.
-
-        Raises:
-            ConfigurationError: called on the event loop that the jobs are to end on; ``await astop()`` there.
-        """
-        try:
-            return self._part.stop(self._drain(drain_timeout))
-        except CronsensusError:
-            raise
-        except BaseException:  # out of a signal handler, perhaps before the stop had begun
-            self._part.stop(timedelta(0))
-            raise
-        finally:
-            self._left()
-
-    async def astop(self, drain_timeout: Duration | None = None) -> bool:
-        """Stop taking part without blocking the event loop; see ``stop``."""
-        import asyncio
-
-        # Stopping goes on when the caller is cancelled: half a stop would leave the session to die of its lease.
-        return await asyncio.shield(begin_on_a_thread(self.stop, drain_timeout))
-
-    def run(self, drain_timeout: Duration | None = None) -> bool:
-        """Take part until told to stop: the whole of a worker's main program.
-
-        SIGTERM or SIGINT drains (so does ``cronsensus nodes drain``): nothing new is taken, running jobs may go on for
-        ``drain_timeout``. A second signal leaves at once, giving back what runs. A third ends the process where it
-        stands. Unless the program has configured ``logging``, records of ``log_level`` and above go to standard error.
-
-        Args:
-            drain_timeout: defaults to the setting, 25 seconds if it is not set.
-
-        Returns:
-            whether everything ended in time.
-
-        Raises:
-            ConfigurationError, StoreError: as ``start``.
-            NodeFailed: the node could not go on.
-        """
-        if not logging.getLogger().handlers:
-            # This is the whole of a program, and nobody has said what becomes of its log: without this, a failing job
-            # would be the only thing that one ever hears of it.
-            logging.basicConfig(
-                level=self.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-            )
-            jobs = len(self._jobs)
-            where = self.settings.shown("url")
-            _log.info("node %s, store %s, %d job%s", self.node_name, where, jobs, "" if jobs == 1 else "s")
-        try:
-            return self._part.run(self._drain(drain_timeout))
-        finally:
-            self._left()
-
-    def _left(self) -> None:
-        if self._part.over:
-            self._end_watching()
-        with self._lock:
-            if self._part.over:
-                self._release = None
-                self._close_store()
-
-    def _prepare(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> None:
-        for sentence in misspelt():
-            _log.warning("%s", sentence)
-        self._ready()
-        self._release = None  # of a start that failed
-        self._release = self.release
-        self._start_up(loop, asked_to_stop)
-
-    def _new_node(self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None]) -> Node:
-        from cronsensus.node.node import Node
-        from cronsensus.node.settings import NodeSettings
-
-        settings = self.settings
-        node = NodeSettings(
-            name=self.node_name,
-            lease=settings.lease,
-            concurrency=settings.concurrency,
-            fast_evidence=settings.fast_evidence,
-            stop_on_store_loss=settings.on_store_loss == "stop",
-        )
-        return Node(
-            self._ready().sibling(),
-            self._clock or SystemClock(),
-            node,
-            registry=self._declared.registry,
-            new_session=self._new_session,
-            declare=self._declare,
-            loop=loop,
-            on_drained=drained,
-            on_failed=self._part.node_failed,
-        )
-
-    def _new_session(self) -> SessionSpec:
-        from importlib.metadata import version
-
-        from cronsensus.node.evidence import own_start
-        from cronsensus.stores.boot import host_identity
-
-        return SessionSpec(
-            id=new_id(),
-            node=self.node_name,
-            host=host_identity(),
-            pid=os.getpid(),
-            pid_started=own_start(),
-            release=self.release,
-            concurrency=self.settings.concurrency,
-            version=version("cronsensus"),
-            functions=len(self._declared.registry),
-        )
-
-    def _declare(self, store: Store) -> bool:
-        """Put all that the code declares; return whether it must be said again later."""
-        specs = self._declared.specs()
-        # A program that declares nothing, such as a console, does not mean that there is to be nothing.
-        retire_after = self.settings.retire_after
-        put = store.put_jobs(
-            specs, release=self.release, complete=bool(specs), by=self.node_name, retire_after=retire_after
-        )
-        if put.superseded:
-            _log.warning(
-                "a newer release is running and defines %s otherwise; its definitions stand while it lives",
-                _some(put.superseded),
-            )
-        if put.created:
-            _log.info("new in the store: %s", _some(put.created))
-        if put.changed:
-            old = sum(one.release != self.release and not one.guest for one in store.sessions())
-            rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
-            _log.info("changed for all nodes: %s%s", _some(put.changed), rest)
-        tell_of_retired(store, put, retire_after)
-        warn_of_strangers(store.namespace, put)
-        return bool(put.superseded or put.kept)
-
-    def _drain(self, drain_timeout: Duration | None) -> timedelta:
-        return (
-            self.settings.drain_timeout
-            if drain_timeout is None
-            else parse_duration(drain_timeout, what="drain_timeout")
-        )
+    start = _Of(lambda self: self._lifecycle.start)
+    astart = _Of(lambda self: self._lifecycle.astart)
+    stop = _Of(lambda self: self._lifecycle.stop)
+    astop = _Of(lambda self: self._lifecycle.astop)
+    run = _Of(lambda self: self._lifecycle.run)
 
     def __enter__(self) -> Self:
         self.start()
@@ -546,18 +304,8 @@ class Scheduler(Startups, Definitions):
     ) -> None:
         await self.astop()
 
-    def _forked(self) -> None:
-        self._lock = threading.RLock()
-        self._part.forked()
-        self._release = None
-        left_to_the_parent.extend((self._store, self._gate, self._claims))
-        self._store = self._gate = self._claims = None
-        if self._given_store is not None and self._given_store.capabilities.clock != "process":
-            left_to_the_parent.append(self._given_store)
-            self._crossed_a_fork = True
-
     def __repr__(self) -> str:
-        return f"<Scheduler {mask(self.settings.url)} jobs={len(self._jobs)}{' started' if self.started else ''}>"
+        return f"<Scheduler {mask(self.settings.url)} jobs={len(self.jobs)}{' started' if self.started else ''}>"
 
 
 def _require_defaults(given: object) -> JobDefaults:
@@ -566,47 +314,3 @@ def _require_defaults(given: object) -> JobDefaults:
     if isinstance(given, JobDefaults):
         return given
     raise InvalidOption(f"defaults={given!r} cannot be used; write defaults=JobDefaults(timeout='10m', …)")
-
-
-def _refuse_connection(given: object) -> None:
-    """Raise for a connection or a client, with the URL to write: each node needs connections of its own."""
-    kind = type(given)
-    url = {
-        "psycopg": "postgresql://USER:PASSWORD@HOST/DATABASE",
-        "asyncpg": "postgresql://USER:PASSWORD@HOST/DATABASE",
-        "pymysql": "mysql://USER:PASSWORD@HOST/DATABASE",
-        "sqlite3": "sqlite:///FILE",
-        "redis": "redis://HOST:6379/0",
-        "sqlalchemy": "",
-    }.get(kind.__module__.partition(".")[0])
-    if url is None:
-        return
-    write = repr(url) if url else "engine.url.render_as_string(hide_password=False)"
-    about = getattr(getattr(given, "connection_pool", None), "connection_kwargs", None)
-    if isinstance(about, dict) and about.get("host"):
-        secret = ":PASSWORD@" if about.get("password") else ""
-        write = repr(f"redis://{secret}{about['host']}:{about.get('port', 6379)}/{about.get('db') or 0}")
-    raise InvalidOption(
-        f"Scheduler({kind.__module__.partition('.')[0]}'s {kind.__name__}): a scheduler opens connections of its own, "
-        f"and so takes a URL; write Scheduler({write})"
-    )
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _forked() -> None:
-    """Make every scheduler usable in a forked child: one thread is left, and any lock may have been another's."""
-    for scheduler in list(_all):
-        scheduler._forked()  # noqa: SLF001 - the same file
-
-
-def _at_exit() -> None:
-    """Close the stores that are still open; the nodes were stopped before, because they registered for that later."""
-    for scheduler in list(_all):
-        scheduler._close_store()  # noqa: SLF001 - the same file
-
-
-on_fork(_forked)
-atexit.register(_at_exit)

@@ -1,16 +1,23 @@
-"""Wait for a store that is not there yet: a server that starts beside the application, or is just being replaced.
+"""One start of a node, and the tries of one whose store is not there yet.
 
-What is tried is tried again only after an error that says that later may help; any other ends it at once.
+A server may start beside the application, or be replaced just now. A start is tried again only after an error that says
+that later may help; any other ends it at once.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
+from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
+
+if TYPE_CHECKING:
+    from cronsensus.node.node import Node
 
 _log = Logger("cronsensus.scheduler")
 _CLOCK = SystemClock()
@@ -55,3 +62,39 @@ class Tries:
         if self._failed == 1:
             _log.warning("the store is not there yet (%s); trying again for %.0f s", error, left)
         return True
+
+
+class Start:
+    """One start, as the caller sees it that asks for it, and may be gone before there is a node.
+
+    Attributes:
+        node: what it started; ``None``: nothing yet, or it was given up before.
+        over: set while nothing is under way.
+    """
+
+    def __init__(self) -> None:
+        """Ask for one; nothing is begun."""
+        self.node: Node | None = None
+        self.over = Event()
+        self.over.set()
+        self.is_given_up = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> bool:
+        """Begin it; ``False``: it was given up."""
+        with self._lock:
+            if not self.is_given_up:
+                self.over.clear()
+            return not self.is_given_up
+
+    def take(self, node: Node) -> bool:
+        """Take the started node; ``False``: it was given up, and the node is to be stopped."""
+        with self._lock:
+            if not self.is_given_up:
+                self.node = node
+            return not self.is_given_up
+
+    def give_up(self) -> None:
+        """Want it no more. What it took before is still to be stopped."""
+        with self._lock:
+            self.is_given_up = True

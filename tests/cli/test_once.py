@@ -17,7 +17,7 @@ def guarded(cluster: Any) -> Any:
 
     charge(1)
     yield charge
-    scheduler._close_claims()
+    scheduler._opened.close()
 
 
 def test_a_key_is_forgotten_by_the_functions_name_or_the_jobs(cluster: Any, guarded: Any) -> None:
@@ -54,4 +54,4 @@ def test_what_runs_is_forgotten_only_if_that_is_asked_for(cluster: Any) -> None:
     assert "is running under the key 'k'" in seen[0]
     assert "--running" in seen[0]
     assert "was running, and is forgotten" in seen[1]
-    scheduler._close_claims()
+    scheduler._opened.close()

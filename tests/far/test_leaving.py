@@ -48,7 +48,7 @@ def test_a_lock_whose_server_stands_still_is_left_to_its_lease(network: Proxy) -
     network.freeze()
     begun = time.monotonic()
     opening.close_all()
-    scheduler._close_store()
+    scheduler._opened.close()
     assert time.monotonic() - begun < LEAVE_WITHIN + BUSY
 
 

@@ -36,7 +36,7 @@ def scheduler(network: Proxy) -> Iterator[Scheduler]:
     yield made
     network.pass_on()
     opening.close_all()
-    made._close_store()
+    made._opened.close()
 
 
 def test_a_lock_whose_release_was_not_answered_is_released(kind: str, network: Proxy, scheduler: Scheduler) -> None:

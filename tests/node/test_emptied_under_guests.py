@@ -41,7 +41,7 @@ class Place:
 
     def known(self) -> None:
         """Wait until what locks here knows which store it is in."""
-        until(lambda: self.scheduler._lock_gate()._guest._loss.session)
+        until(lambda: self.scheduler._opened.gate()._guest._loss.session)
 
     def empty(self) -> None:
         empty(self.store)
@@ -76,7 +76,7 @@ def place(
     caplog.set_level(logging.WARNING, "cronsensus")
     made = Place(request.param, caplog)
     yield made
-    made.scheduler._close_store()
+    made.scheduler._opened.close()
     opening.close_all()
 
 
@@ -143,13 +143,13 @@ def test_who_waits_for_a_lock_is_refused_when_the_store_is_emptied(place):
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    until(lambda: place.scheduler._gate is not None and place.scheduler._gate._guest._loss.session)
+    until(lambda: place.scheduler._opened._gate is not None and place.scheduler._opened._gate._guest._loss.session)
     place.empty()
     waiter.join(PATIENCE)
     assert len(found) == 1
     with pytest.raises(LeaseLost):
         held.release()
-    other._close_store()
+    other._opened.close()
 
 
 @stopping

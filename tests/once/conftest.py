@@ -70,7 +70,7 @@ def scheduler(url: str) -> Iterator[Scheduler]:
     """Return a scheduler that is not started."""
     made = Scheduler(url, lease="60s")
     yield made
-    made._close_store()
+    made._opened.close()
 
 
 @pytest.fixture
@@ -78,4 +78,4 @@ def local() -> Iterator[Scheduler]:
     """Return a scheduler in memory, for what does not depend on the store."""
     made = Scheduler(f"memory://once-{next(_names)}")
     yield made
-    made._close_store()
+    made._opened.close()

@@ -19,7 +19,7 @@ PATIENCE = patience(60.0)
 def scheduler():
     made = Scheduler("memory://forgotten-once", lease="3s")  # longer than the moment that is forgotten, however busy
     yield made
-    made._close_store()
+    made._opened.close()
 
 
 def memory(scheduler: Scheduler) -> MemoryStore:

@@ -20,7 +20,7 @@ def timed(url):
     clock = ManualClock(START)
     made = Scheduler(url, clock=clock)
     yield made, clock
-    made._close_store()
+    made._opened.close()
 
 
 # --- keep -------------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_a_start_up_task_may_be_forgotten_and_runs_at_the_next_start(local):
 
 def former(scheduler, job: str, key: str, state: State = State.SUCCEEDED, result: str = "7") -> None:
     """Do what an earlier version did: run a function under a key in which values were not quoted."""
-    claims = scheduler._claims_here()
+    claims = scheduler._opened.claims()
     session = claims._guest.come()
     claim = claims.store.acquire(session.session, job, key=key, lease=timedelta(seconds=10))
     assert claim is not None
@@ -193,18 +193,18 @@ def test_what_an_earlier_version_runs_is_waited_for(shared_url):
     old, new = Scheduler(shared_url), Scheduler(shared_url)
     guarded = [one.once("{tenant}:{order}", name="w")(lambda tenant, order: tenant) for one in (old, new)]
     guarded[0]("x", "y")
-    claims = old._claims_here()
+    claims = old._opened.claims()
     session = claims._guest.come()
     claim = claims.store.acquire(session.session, "once:w", key="a:b:c", lease=timedelta(seconds=10))
     assert claim is not None
     found = []
     caller = threading.Thread(target=lambda: found.append(guarded[1]("a:b", "c")))
     caller.start()
-    while not new._claims_here().waiters:
+    while not new._opened.claims().waiters:
         threading.Event().wait(0.01)
     claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="7")])
     caller.join(20)
     assert found == [7]
     claims._guest.go()
     for one in (old, new):
-        one._close_store()
+        one._opened.close()

@@ -176,6 +176,6 @@ def test_a_key_function_returns_text(local):
         (lambda _: 7, "returned 7"),
         (soon, "is an async function"),
     ):
-        local._guarded.clear()
+        local._guards.guarded.clear()
         with pytest.raises(InvalidOption, match=says):
             local.once(function)(one)(1)

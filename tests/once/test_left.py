@@ -31,11 +31,11 @@ def place(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     made = Scheduler(url, lease="60s")
     made.once("warm", name="warm")(lambda: None)()
     yield made
-    made._close_store()
+    made._opened.close()
 
 
 def nothing_is_left(scheduler: Scheduler) -> bool:
-    claims = scheduler._claims_here()
+    claims = scheduler._opened.claims()
     running = scheduler.store.occurrences(OccurrenceFilter(states=(State.RUNNING,)))
     return not (running or claims._held or claims._asked or claims._waits)
 
@@ -63,7 +63,7 @@ def test_a_call_that_is_cancelled_at_any_await_leaves_its_key_to_others(place):
             await asyncio.sleep(0)
             return len(ran)
 
-        place._guarded.clear()
+        place._guards.guarded.clear()
         guarded = place.once(key, name="work", wait_for=PATIENCE)(work)
         await cut(guarded())
         returned = cut.value if cut.error is None else None
@@ -87,7 +87,7 @@ def test_a_call_that_is_cancelled_while_it_waits_for_another_leaves_nothing(plac
                 raise ValueError("not yet")
             return len(ran)
 
-        place._guarded.clear()
+        place._guards.guarded.clear()
         guarded = place.once(key, name="work", wait_for=PATIENCE)(work)
         first = asyncio.ensure_future(guarded())
         await soon(lambda: ran)
@@ -117,7 +117,7 @@ def test_an_effect_of_a_call_that_is_cancelled_at_any_await_is_there_once(sql_ur
             await conn.execute(effects.insert, {"what": keys[-1]})
             return keys[-1]
 
-        scheduler._guarded.clear()
+        scheduler._guards.guarded.clear()
         guarded = scheduler.once(keys[-1], name="work", transaction=True, wait_for=PATIENCE)(work)
         await cut(guarded())
         assert await guarded() == keys[-1]
@@ -126,7 +126,7 @@ def test_an_effect_of_a_call_that_is_cancelled_at_any_await_is_there_once(sql_ur
     each_await(scenario)
     assert effects.all() == sorted(keys)
     effects.drop()
-    scheduler._close_store()
+    scheduler._opened.close()
 
 
 class SoftTimeLimitExceeded(Exception):
@@ -146,7 +146,7 @@ def test_a_call_that_a_signal_handler_cuts_off_anywhere_leaves_its_key_to_others
             ran.append(1)
             return len(ran)
 
-        local._guarded.clear()
+        local._guards.guarded.clear()
         guarded = local.once(key, name="work", wait_for=PATIENCE)(work)
         cut(guarded)
         returned = cut.value if cut.error is None else None
@@ -172,7 +172,7 @@ def store_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_call_left_behind_without_a_word_is_found_by_the_next_one(place):
     """Whatever cut it off, cut off the way out too."""
     guarded = place.once("k", name="work", wait_for=PATIENCE)(lambda: 7)
-    claims = place._claims_here()
+    claims = place._opened.claims()
     ask, lost = claims.store.acquire, []
 
     class Died(BaseException):
@@ -195,7 +195,7 @@ def test_what_a_call_left_behind_is_free_for_other_processes(shared_url, monkeyp
     monkeypatch.setattr(held, "WATCH", 0.05)
     first, second = Scheduler(shared_url, lease="60s"), Scheduler(shared_url, lease="60s")
     guarded = [one.once("k", name="work", wait_for=PATIENCE)(lambda: 7) for one in (first, second)]
-    claims = first._claims_here()
+    claims = first._opened.claims()
     ask = claims.store.acquire
 
     class Died(BaseException):
@@ -210,7 +210,7 @@ def test_what_a_call_left_behind_is_free_for_other_processes(shared_url, monkeyp
         guarded[0]()
     assert guarded[1]() == 7, "the first process lives, and kept it for nobody"
     for one in (first, second):
-        one._close_store()
+        one._opened.close()
 
 
 # --- calls that wait for each other -----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def scheduler(proxy: Proxy) -> Iterator[Scheduler]:
     made.once("warm", name="warm")(lambda: None)()
     yield made
     proxy.pass_on()
-    made._close_store()
+    made._opened.close()
 
 
 def lose_next(proxy: Proxy, url: str) -> None:
@@ -100,7 +100,7 @@ def test_the_answer_to_the_commit_of_an_effect_is_lost(sql_server_url):
         assert [charge(), charge()] == [1, 1]
         assert proxy.struck, "the fault did not bite"
         proxy.pass_on()
-        scheduler._close_store()
+        scheduler._opened.close()
     assert effects.all() == ["paid"]
     (seen,) = recorded(sql_server_url)
     assert seen.state is State.SUCCEEDED

@@ -89,10 +89,10 @@ def test_what_else_a_busy_key_may_do(scheduler):
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(first)
         assert running.wait(60)
-        scheduler._guarded.clear()
+        scheduler._guards.guarded.clear()
         assert scheduler.once("k", name="w", on_busy="skip")(work)() is None
         for decorate in (scheduler.once("k", name="w", on_busy="raise"), scheduler.once("k", name="w", wait_for=0.05)):
-            scheduler._guarded.clear()
+            scheduler._guards.guarded.clear()
             other = decorate(work)
             with pytest.raises(StillRunning, match="'once:w' is being run under the key 'k'"):
                 other()
@@ -247,7 +247,7 @@ def test_what_failed_and_is_not_asked_for_again_is_closed(local):
     def bad() -> None:
         raise ValueError("no")
 
-    claims = local._claims_here()
+    claims = local._opened.claims()
     claims._cared_at = claims.clock.monotonic()  # or the call itself may close it, and the look below prune it
     with pytest.raises(ValueError, match=r"^no$"):
         bad()
@@ -300,7 +300,7 @@ def effects(sql_url):
 def shop(sql_url):
     made = Scheduler(sql_url)
     yield made
-    made._close_store()
+    made._opened.close()
 
 
 def test_effects_commit_with_the_key(shop, effects):
@@ -406,7 +406,7 @@ def test_who_was_taken_over_commits_nothing(sql_url, effects):
             work()
         assert work() == 2
     assert effects.all() == ["2"]
-    shop._close_store()
+    shop._opened.close()
 
 
 def test_stores_without_transactions_say_so(scheduler):

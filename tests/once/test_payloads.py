@@ -101,7 +101,7 @@ def test_what_a_process_was_about_that_died_is_not_done_with_another_payload(sha
     """It may have charged already: that it is done again is what at-least-once means, but not something else."""
     dead, alive = Scheduler(shared_url, lease="60s"), Scheduler(shared_url, lease="60s")
     guarded = [one.once("k:{n}", name="w")(lambda n, what: what) for one in (dead, alive)]
-    claims = dead._claims_here()
+    claims = dead._opened.claims()
 
     class Died(BaseException):
         pass
@@ -120,13 +120,13 @@ def test_what_a_process_was_about_that_died_is_not_done_with_another_payload(sha
         guarded[1](1, "b")
     assert guarded[1](1, "a") == "a"
     for one in (dead, alive):
-        one._close_store()
+        one._opened.close()
 
 
 def test_what_an_older_version_recorded_matches_any_payload(scheduler):
     charge = scheduler.once("charge:{order_id}")(_charge)
     charge(0, 1)
-    claims = scheduler._claims_here()
+    claims = scheduler._opened.claims()
     session = claims._guest.come()
     claim = claims.store.acquire(session.session, "once:_charge", key="charge:1", lease=timedelta(seconds=10))
     from cronsensus import State
@@ -164,7 +164,7 @@ class Message:
 
 def twice(local, first, second, **options):
     """Call a handler with one message, and with another; return whether the second was taken for the first."""
-    local._guarded.clear()
+    local._guards.guarded.clear()
     ran: list[int] = []
     guarded = local.once(f"{len(local.store.jobs(retired=True))}", name=f"f{id(ran)}", **options)(
         lambda *args, **kwargs: ran.append(1)
@@ -260,7 +260,7 @@ def test_what_is_named_and_cannot_be_compared_is_refused_before_anything_runs(lo
         ran.append(message)
 
     for payload in ("message", lambda message: message):
-        local._guarded.clear()
+        local._guards.guarded.clear()
         guarded = local.once("k", payload=payload, name="f")(noting)
         with pytest.raises(InvalidOption, match="a Message that cannot be compared"):
             guarded(Message(1))

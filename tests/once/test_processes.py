@@ -60,7 +60,7 @@ def recorded(url: str, job: str) -> list[State]:
 def migrate(url: str) -> None:
     scheduler = Scheduler(url)
     scheduler.store.migrate()
-    scheduler._close_store()
+    scheduler._opened.close()
 
 
 @pytest.mark.timeout(patience(300))

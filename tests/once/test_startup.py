@@ -183,7 +183,7 @@ class Elsewhere:
     def __exit__(self, *_):
         self.go.set()
         self.thread.join(30)
-        self.scheduler._close_store()
+        self.scheduler._opened.close()
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -244,7 +244,7 @@ def test_a_cancelled_start_does_not_wait_for_another_worker(elsewhere, waits, ve
     asyncio.run(main())
     assert elsewhere.thread.is_alive()
     assert not scheduler.started
-    scheduler._close_store()
+    scheduler._opened.close()
 
 
 @pytest.mark.parametrize("elsewhere", ["sqlite"], indirect=True)
@@ -275,7 +275,7 @@ def test_a_start_that_is_cancelled_twice_before_it_waits_does_not_wait_for_anoth
     asyncio.run(main())  # waits for the loop's threads
     assert elsewhere.thread.is_alive()
     assert not scheduler.started
-    scheduler._close_store()
+    scheduler._opened.close()
 
 
 def waiting(url, *, is_async):

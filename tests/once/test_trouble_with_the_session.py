@@ -21,7 +21,7 @@ _names = count()
 def scheduler():
     made = Scheduler(f"memory://trouble-{next(_names)}", lease="30s")
     yield made
-    made._close_store()
+    made._opened.close()
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, *, done: bool) -> list[Any]:

@@ -35,7 +35,7 @@ def schedulers(telling_url):
     made = [Scheduler(telling_url) for _ in range(3)]
     yield made
     for one in made:
-        one._close_store()
+        one._opened.close()
 
 
 class Work:
@@ -119,7 +119,7 @@ def test_a_stopped_scheduler_watches_no_start_up_task(schedulers, stood, is_asyn
         watcher.stop()
         left = [one for one in threading.enumerate() if one not in before and one.name == "cronsensus-startup"]
         assert left == []
-        assert watcher._claims is None, "what the watcher used is let go of"
+        assert watcher._opened._claims is None, "what the watcher used is let go of"
         work.go.set()
         running.result(PATIENCE)
     assert work.ran == 1

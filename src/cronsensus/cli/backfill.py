@@ -7,6 +7,7 @@ from datetime import datetime
 
 import click
 
+from cronsensus.acting import MOST_AT_ONCE
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.errors import FAILED, CommandError
@@ -18,7 +19,7 @@ from cronsensus.cli.words import clean, counted, exact, read_time
 from cronsensus.errors import OccurrenceTooOld
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.operations import MOST_AT_ONCE, nominal_times
+from cronsensus.operations import nominal_times
 from cronsensus.stores.base import Store
 from cronsensus.triggers import Trigger
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Never, get_args, overload
@@ -35,21 +34,19 @@ _PER_OPTIONS = {"name", "early", "keep", "on_busy", "on_error", "on_crash", "max
 _OPTIONS = (_PER_OPTIONS - {"early"}) | {"key", "transaction", "payload", "on_mismatch"}
 
 
-class Guards(ABC):
-    """The functions that a scheduler guards."""
+class Guards:
+    """The functions that a scheduler guards.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._guarded: dict[str, str] = {}
+    Attributes:
+        claims: what holds this process's claims in the store.
+        guarded: where each is defined, by the name of its implicit job.
+    """
 
-    @property
-    def _zone(self) -> str:
-        """The time zone of cron expressions that name none."""
-        return "UTC"
-
-    @abstractmethod
-    def _claims_here(self) -> Claims:
-        """Return what holds this process's claims in the store."""
+    def __init__(self, claims: Callable[[], Claims], zone: Callable[[], str]) -> None:
+        """Guard functions by ``claims``, in the time ``zone`` of cron expressions that name none."""
+        self.claims = claims
+        self.guarded: dict[str, str] = {}
+        self._zone = zone
 
     @overload
     def once(
@@ -164,7 +161,7 @@ class Guards(ABC):
                 found = key_of(args, kwargs, key_of.arguments(args, kwargs, partly=True))
                 return (found.text,) if found.former is None else (found.text, found.former)
 
-            return self._guard("once", looked_at, wanted, options, transaction=transaction, keys=keys)
+            return self.guard("once", looked_at, wanted, options, transaction=transaction, keys=keys)
 
         return decorate
 
@@ -214,13 +211,13 @@ class Guards(ABC):
             def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
                 from cronsensus.once.held import Wanted
 
-                return Wanted.slot(spec, slot_of(trigger.in_zone(self._zone), self._claims_here().store.now(), ahead))
+                return Wanted.slot(spec, slot_of(trigger.in_zone(self._zone()), self.claims().store.now(), ahead))
 
-            return self._guard("once_per", looked_at, wanted, options)
+            return self.guard("once_per", looked_at, wanted, options)
 
         return decorate
 
-    def _guard(
+    def guard(
         self,
         kind: str,
         looked_at: Function,
@@ -234,9 +231,9 @@ class Guards(ABC):
         from cronsensus.once.once import Once
 
         name = f"{kind}:{looked_at.name}"
-        if name in self._guarded:
+        if name in self.guarded:
             raise DuplicateJob(
-                f"{looked_at.name!r} is guarded twice by @scheduler.{kind}, at {self._guarded[name]} and at "
+                f"{looked_at.name!r} is guarded twice by @scheduler.{kind}, at {self.guarded[name]} and at "
                 f"{looked_at.place}; give one of them another name=…"
             )
         spec = JobSpec(
@@ -250,7 +247,7 @@ class Guards(ABC):
         guarded: Once[..., Any] = Once(
             looked_at.registered.function,
             spec=lambda: spec,
-            claims=self._claims_here,
+            claims=self.claims,
             wanted=wanted,
             on_busy=options["on_busy"],
             on_error=options["on_error"],
@@ -258,7 +255,7 @@ class Guards(ABC):
             transaction=transaction,
             keys=keys,
         )
-        self._guarded[name] = looked_at.place
+        self.guarded[name] = looked_at.place
         return guarded
 
 

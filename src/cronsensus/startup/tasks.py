@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Never, get_args
@@ -23,13 +22,12 @@ from cronsensus.logger import Logger
 from cronsensus.model.job import JobSpec, check_name
 from cronsensus.once.choices import OnError
 from cronsensus.once.declaring import Guards, look, read_options, refuse_unknown, require_parentheses
+from cronsensus.scheduler_setup import Setup
 from cronsensus.twins import begin_on_a_thread
 
 if TYPE_CHECKING:
     import asyncio
 
-    from cronsensus.config import Settings
-    from cronsensus.once.claims import Claims
     from cronsensus.once.guarded import GuardedOrSkipped
     from cronsensus.once.held import Wanted
     from cronsensus.once.once import How, Once
@@ -45,20 +43,15 @@ _LEAVE = 2.0
 _OPTIONS = {"scope", "wait", "deploy_id", "name", "on_error", "max_crashes", "keep"}
 
 
-class Startups(Guards):
+class Startups:
     """The start-up tasks of a scheduler."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, guards: Guards, setup: Setup) -> None:
+        """Guard each task by ``guards``; ``setup`` tells deploys and generations apart."""
+        self._guards = guards
+        self._setup = setup
         self._startups: list[_Startup] = []
         self._watchers: list[_Watcher] = []
-
-    settings: Settings
-
-    @property
-    @abstractmethod
-    def release(self) -> str:
-        """The release under which this process declares its jobs."""
 
     def startup(
         self,
@@ -126,14 +119,14 @@ class Startups(Guards):
 
                 key = generation_of(
                     scope,
-                    deploy_id=deploy_id or self.settings.deploy_id,
-                    generation=self.settings.generation,
-                    release=lambda: self.release,
+                    deploy_id=deploy_id or self._setup.settings.deploy_id,
+                    generation=self._setup.settings.generation,
+                    release=lambda: self._setup.release,
                     function=looked_at.registered.function,
                 )
                 return Wanted(spec, key)
 
-            once = self._guard("startup", looked_at, wanted, options)
+            once = self._guards.guard("startup", looked_at, wanted, options)
             self._startups.append(_Startup(once, wait=wait))
             return once
 
@@ -147,7 +140,7 @@ class Startups(Guards):
             RunFailed: a task failed for good elsewhere (``on_error="keep"``).
             StoreError: the store cannot be asked.
         """
-        self._start_up(None)
+        self.start_up(None)
 
     async def arun_startup(self) -> None:
         """Do what ``run_startup`` does without blocking the event loop, on which async tasks run."""
@@ -157,7 +150,7 @@ class Startups(Guards):
 
         def run() -> None:
             if not over.is_set():
-                self._start_up(loop, over.is_set)
+                self.start_up(loop, over.is_set)
 
         running = begin_on_a_thread(run)
         try:
@@ -169,7 +162,7 @@ class Startups(Guards):
         finally:
             over.set()
 
-    def _start_up(
+    def start_up(
         self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool] = lambda: False
     ) -> None:
         """Run the tasks; wait for one that another worker runs only until this worker is asked to stop."""
@@ -179,20 +172,17 @@ class Startups(Guards):
                 self._watchers = [*(one for one in self._watchers if one.is_alive()), watcher]
                 watcher.start()
 
-    def _end_watching(self) -> None:
+    def end_watching(self) -> None:
         """Let nobody of this process take over any more; a task that has been taken over goes on."""
         watchers = self._watchers
         for watcher in watchers:
             watcher.call_off()
         if any(watcher.is_alive() for watcher in watchers):
-            self._claims_here().waiters.ring_all()
+            self._guards.claims().waiters.ring_all()
         for watcher in watchers:
             watcher.leave()
         # Last: whoever is interrupted in here does it again.
         self._watchers = [one for one in self._watchers if one not in watchers]
-
-    @abstractmethod
-    def _claims_here(self) -> Claims: ...
 
 
 class _Startup:

@@ -39,7 +39,7 @@ def test_a_lock_that_many_want_is_taken_by_one_after_the_other(strict_url: str) 
         except BaseException as error:  # noqa: BLE001 - seen below
             wrong.append(error)
         finally:
-            scheduler._close_store()
+            scheduler._opened.close()
 
     PostgresStore(strict_url).migrate()
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]

@@ -1,0 +1,116 @@
+"""Carry verbs of a scheduler's store out, with or without a node in this process.
+
+Around each verb stand only: defining a job that this process declares and the store does not know yet; and a hint to
+the nodes, so that they look at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
+
+from cronsensus.declared import Declarations
+from cronsensus.errors import ConfigurationError, InvalidOption, UnknownJob
+from cronsensus.handle import Handle
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Enqueued
+from cronsensus.opened import OpenedStore
+from cronsensus.scheduler_setup import Setup
+from cronsensus.stores.base import Store
+from cronsensus.typed import UNTYPED, Types
+
+MOST_AT_ONCE = 1000
+"""Most occurrences that are made in one step: a longer transaction would keep the nodes waiting for the lock."""
+
+T = TypeVar("T")
+
+
+class Named(Protocol):
+    """Something with a job's name: a ``Job``, a ``JobSpec``."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+
+
+class Acts:
+    """What each act of a scheduler needs.
+
+    Attributes:
+        opened: the store.
+        declared: what this process's code declares.
+    """
+
+    def __init__(self, opened: OpenedStore, declared: Declarations, setup: Setup) -> None:
+        """Act in ``opened``, as ``setup`` calls this process."""
+        self.opened = opened
+        self.declared = declared
+        self._setup = setup
+
+    def act(self, jobs: Collection[str], verb: Callable[[Store], T]) -> T:
+        """Carry a verb out and hint at it. Of ``jobs``, those declared here and new to the store are defined first.
+
+        Raises:
+            UnknownJob: neither this process nor the store has one of them.
+        """
+        store = self.opened.ready()
+        try:
+            done = verb(store)
+        except UnknownJob as unknown:
+            specs = [spec for job in sorted(jobs) if (spec := self.declared.spec(job)) is not None]
+            if not specs:
+                raise UnknownJob(unknown_job(*jobs) if len(jobs) == 1 else str(unknown)) from unknown
+            self.define(specs, None)
+            done = verb(store)
+        store.notify()
+        return done
+
+    def define(self, specs: Sequence[JobSpec], by: str | None) -> None:
+        """Put definitions into the store, and hint at them."""
+        store = self.opened.ready()
+        store.put_jobs(specs, release=self._setup.release, by=self.who(by))
+        store.notify()
+
+    def who(self, by: str | None) -> str:
+        """Return who acts: this node, if nobody is named."""
+        return by or self._setup.node_name
+
+    def handle(self, made: Enqueued) -> Handle[Any]:
+        """Return the handle of an occurrence."""
+        return Handle.of(made, self.opened, self._types_of)
+
+    def _types_of(self, job: str) -> Types:
+        function = self.declared.function_of(job)
+        return UNTYPED if function is None else function.registered.types
+
+
+def name_of(job: str | Named) -> str:
+    """Return a job's name.
+
+    Raises:
+        InvalidOption: ``job`` is something else.
+    """
+    name = job if isinstance(job, str) else getattr(job, "name", None)
+    if not isinstance(name, str):
+        raise InvalidOption(f"{job!r} is neither a job nor a job's name; declare it with @scheduler.job(…) first")
+    return name
+
+
+def unknown_job(job: str) -> str:
+    """Return the message for a job that nobody knows."""
+    return f"no job is called {job!r}, neither here nor in the store; `cronsensus jobs list` shows those in the store"
+
+
+def refuse_while_loading(what: str) -> None:
+    """Refuse to make new work where a job's own process imports the program: each such process would make it again.
+
+    Raises:
+        ConfigurationError: as said.
+    """
+    from cronsensus.node.executors.importing import loading_program
+
+    if loading_program():
+        raise ConfigurationError(
+            f"the program {what} when it is imported, and a job with executor='process' imports it in each of its "
+            'processes; put what the program does under  if __name__ == "__main__":'
+        )

@@ -1,0 +1,263 @@
+"""Start and stop a scheduler's node as callers ask for it: wait for the store, drain, undo what is interrupted."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from cronsensus.config import misspelt
+from cronsensus.declared import Declarations
+from cronsensus.durations import Duration, parse_duration
+from cronsensus.errors import CronsensusError
+from cronsensus.interrupts import Event
+from cronsensus.logger import Logger
+from cronsensus.model.ids import new_id
+from cronsensus.model.session import SessionSpec
+from cronsensus.opened import OpenedStore
+from cronsensus.participation import Participation
+from cronsensus.retirement import tell_of_retired, warn_of_strangers
+from cronsensus.scheduler_setup import Setup
+from cronsensus.starting import Start, Tries
+from cronsensus.startup.tasks import Startups
+from cronsensus.stores.base import Store
+from cronsensus.twins import begin_on_a_thread
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from cronsensus.node.node import Node
+
+_log = Logger("cronsensus.scheduler")
+
+
+class Lifecycle:
+    """What starts and stops the node of one scheduler.
+
+    Attributes:
+        part: the participation.
+    """
+
+    def __init__(self, setup: Setup, declared: Declarations, opened: OpenedStore, startups: Startups) -> None:
+        """Start no node yet. A node runs what is ``declared``, on a sibling of ``opened``, after the ``startups``."""
+        self.part = Participation(self._prepare, self._new_node, self._left)
+        self._setup = setup
+        self._declared = declared
+        self._opened = opened
+        self._startups = startups
+        self._pause = Event()  # never set: a sleep that a signal handler may interrupt
+
+    @property
+    def started(self) -> bool:
+        """Whether a node of this scheduler takes part."""
+        return self.part.node is not None
+
+    def start(self, *, wait: Duration = 0) -> None:
+        """Begin to run jobs, on threads of their own; returns at once. Brings the store's schema up to date first.
+
+        Async jobs run on an event loop that the node makes; with ``await astart()`` or ``async with`` they run on
+        yours.
+
+        Args:
+            wait: how long to try again while the store cannot be reached, such as a server that starts at the same
+                time. Defaults to 0: one try.
+
+        Raises:
+            ConfigurationError: started already (``stop`` it first), or started by the parent of this forked process.
+            StoreError: the store cannot be used; nothing was started.
+            StillRunning: ``stop`` was called while this waited for a start-up task of another worker.
+        """
+        start = Start()
+        try:
+            for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+                self._pause.wait(pause)
+                with tries:
+                    self.part.start(None, start=start)
+        except BaseException:  # out of a signal handler, too: whoever catches it must not have a node that runs on
+            self.part.undo(start)
+            raise
+
+    async def astart(self, *, wait: Duration = 0) -> None:
+        """Begin to run jobs; async ones on the running event loop.
+
+        Args:
+            wait: how long to try again while the store cannot be reached, as in ``start``.
+
+        Raises:
+            ConfigurationError, StoreError: as ``start``.
+        """
+        import asyncio
+
+        for pause in (tries := Tries(parse_duration(wait, what="wait").total_seconds())):
+            await asyncio.sleep(pause)
+            with tries:
+                await self.part.astart()
+
+    def stop(self, drain_timeout: Duration | None = None) -> bool:
+        """Stop taking part: running jobs may go on for ``drain_timeout``.
+
+        Then the rest is given back, for others to take at once. Does nothing when not started. It may be started again.
+
+        Args:
+            drain_timeout: defaults to the setting, 25 seconds if it is not set.
+
+        A second ``stop`` waits for the first. Called by a job of this node, which would wait for itself, it returns at
+        once, and the node leaves when the job and all others have ended, or their time is up.
+
+        Returns:
+            whether everything ended in time. A thread cannot be stopped from outside: a run in one is given back and
+            fenced off.
+
+        Raises:
+            ConfigurationError: called on the event loop that the jobs are to end on; ``await astop()`` there.
+        """
+        try:
+            return self.part.stop(self._drain(drain_timeout))
+        except CronsensusError:
+            raise
+        except BaseException:  # out of a signal handler, perhaps before the stop had begun
+            self.part.stop(timedelta(0))
+            raise
+        finally:
+            self._left()
+
+    async def astop(self, drain_timeout: Duration | None = None) -> bool:
+        """Stop taking part without blocking the event loop; see ``stop``."""
+        import asyncio
+
+        # Stopping goes on when the caller is cancelled: half a stop would leave the session to die of its lease.
+        return await asyncio.shield(begin_on_a_thread(self.stop, drain_timeout))
+
+    def run(self, drain_timeout: Duration | None = None) -> bool:
+        """Take part until told to stop: the whole of a worker's main program.
+
+        SIGTERM or SIGINT drains (so does ``cronsensus nodes drain``): nothing new is taken, running jobs may go on for
+        ``drain_timeout``. A second signal leaves at once, giving back what runs. A third ends the process where it
+        stands. Unless the program has configured ``logging``, records of ``log_level`` and above go to standard error.
+
+        Args:
+            drain_timeout: defaults to the setting, 25 seconds if it is not set.
+
+        Returns:
+            whether everything ended in time.
+
+        Raises:
+            ConfigurationError, StoreError: as ``start``.
+            NodeFailed: the node could not go on.
+        """
+        if not logging.getLogger().handlers:
+            # This is the whole of a program, and nobody has said what becomes of its log: without this, a failing job
+            # would be the only thing that one ever hears of it.
+            logging.basicConfig(
+                level=self._setup.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+            )
+            jobs = len(self._declared.jobs)
+            where = self._setup.settings.shown("url")
+            _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
+        try:
+            return self.part.run(self._drain(drain_timeout))
+        finally:
+            self._left()
+
+    def _drain(self, drain_timeout: Duration | None) -> timedelta:
+        if drain_timeout is None:
+            return self._setup.settings.drain_timeout
+        return parse_duration(drain_timeout, what="drain_timeout")
+
+    def _prepare(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> None:
+        for sentence in misspelt():
+            _log.warning("%s", sentence)
+        self._opened.ready()
+        self._setup.keep_release()
+        self._startups.start_up(loop, asked_to_stop)
+
+    def _left(self) -> None:
+        if self.part.over:
+            self._startups.end_watching()
+        with self._opened.lock:
+            if self.part.over:
+                self._setup.forget_release()
+                self._opened.close()
+
+    def _new_node(
+        self, loop: asyncio.AbstractEventLoop | None, drained: Callable[[], None], failed: Callable[[], None]
+    ) -> Node:
+        """Return a node that is not started yet.
+
+        Args:
+            loop: on which async jobs run; ``None``: one that the node makes.
+            drained: called when an operator's drain is over.
+            failed: called when the node cannot go on.
+        """
+        from cronsensus.node.node import Node
+        from cronsensus.node.settings import NodeSettings
+
+        settings = self._setup.settings
+        return Node(
+            self._opened.ready().sibling(),
+            self._setup.clock,
+            NodeSettings(
+                name=self._setup.node_name,
+                lease=settings.lease,
+                concurrency=settings.concurrency,
+                fast_evidence=settings.fast_evidence,
+                stop_on_store_loss=self._setup.stops_on_store_loss,
+            ),
+            registry=self._declared.registry,
+            new_session=self._new_session,
+            declare=self.declare,
+            loop=loop,
+            on_drained=drained,
+            on_failed=failed,
+        )
+
+    def _new_session(self) -> SessionSpec:
+        from importlib.metadata import version
+
+        from cronsensus.node.evidence import own_start
+        from cronsensus.stores.boot import host_identity
+
+        return SessionSpec(
+            id=new_id(),
+            node=self._setup.node_name,
+            host=host_identity(),
+            pid=os.getpid(),
+            pid_started=own_start(),
+            release=self._setup.release,
+            concurrency=self._setup.settings.concurrency,
+            version=version("cronsensus"),
+            functions=len(self._declared.registry),
+        )
+
+    def declare(self, store: Store) -> bool:
+        """Put all that the code declares; return whether it must be said again later."""
+        specs = self._declared.specs()
+        # A program that declares nothing, such as a console, does not mean that there is to be nothing.
+        retire_after = self._setup.settings.retire_after
+        put = store.put_jobs(
+            specs,
+            release=self._setup.release,
+            complete=bool(specs),
+            by=self._setup.node_name,
+            retire_after=retire_after,
+        )
+        if put.superseded:
+            _log.warning(
+                "a newer release is running and defines %s otherwise; its definitions stand while it lives",
+                _some(put.superseded),
+            )
+        if put.created:
+            _log.info("new in the store: %s", _some(put.created))
+        if put.changed:
+            old = sum(one.release != self._setup.release and not one.guest for one in store.sessions())
+            rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
+            _log.info("changed for all nodes: %s%s", _some(put.changed), rest)
+        tell_of_retired(store, put, retire_after)
+        warn_of_strangers(store.namespace, put)
+        return bool(put.superseded or put.kept)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

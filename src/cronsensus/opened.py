@@ -1,0 +1,182 @@
+"""A scheduler's store, opened when first used, and what locks and guarded functions keep open in it."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from cronsensus.config import Settings
+from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.forking import left_to_the_parent, mind_forks
+from cronsensus.logger import Logger
+from cronsensus.scheduler_setup import Setup
+from cronsensus.stores import open_store
+from cronsensus.stores.base import Store
+from cronsensus.stores.connecting import connecting
+
+if TYPE_CHECKING:
+    from cronsensus.lock.in_store import StoreGate
+    from cronsensus.once.claims import Claims
+
+_log = Logger("cronsensus.scheduler")
+
+
+class OpenedStore:
+    """The store that the settings name, or that was given; one at a time.
+
+    Attributes:
+        lock: held while anything is opened or closed.
+    """
+
+    def __init__(self, setup: Setup, given: Store | None) -> None:
+        """Open nothing yet.
+
+        Args:
+            setup: where the store is.
+            given: an open store, which stays the caller's to close; ``None``: that of the settings.
+        """
+        self.lock = threading.RLock()
+        self._setup = setup
+        self._given = given
+        self._store: Store | None = None
+        self._gate: StoreGate | None = None
+        self._claims: Claims | None = None
+        self._place = ("", "")
+        self._crossed_a_fork = False
+        self._migrated = False
+        mind_forks(self)
+        _all.add(self)
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when first asked for; its schema is not touched by that."""
+        with self.lock:
+            if self._store is None:
+                if self._crossed_a_fork:
+                    raise ConfigurationError(
+                        "the store that this scheduler was given was opened before the process was forked, and its "
+                        "connections are the parent's; give the scheduler a URL, or make it in the child"
+                    )
+                settings, self._store = self._setup.settings, self._given
+                if self._store is None:
+                    clock = self._setup.given_clock
+                    self._store = open_store(settings.url, namespace=settings.namespace, clock=clock)
+                self._place = (settings.url, settings.namespace)
+                self._migrated = False
+            return self._store
+
+    def ready(self) -> Store:
+        """Return the store with an up-to-date schema."""
+        store = self.store
+        if not self._migrated:
+            with connecting(self._setup.settings.url, _log.info):
+                store.migrate()
+            self._migrated = True
+        return store
+
+    def gate(self) -> StoreGate:
+        """Return what holds this process's locks in the store."""
+        from cronsensus.lock.in_store import StoreGate
+
+        with self.lock:
+            if self._gate is None:
+                self._gate = StoreGate(
+                    self.ready(),
+                    self._setup.clock,
+                    name=self._setup.node_name,
+                    fast_evidence=self._setup.settings.fast_evidence,
+                    stop=self._setup.stops_on_store_loss,
+                )
+            return self._gate
+
+    def claims(self) -> Claims:
+        """Return what holds this process's claims of guarded functions in the store."""
+        from cronsensus.once.claims import Claims
+
+        with self.lock:
+            if self._claims is None:
+                self._claims = Claims(
+                    self.ready(),
+                    self._setup.clock,
+                    name=self._setup.node_name,
+                    release=lambda: self._setup.release,
+                    lease=self._setup.settings.lease,
+                    fast_evidence=self._setup.settings.fast_evidence,
+                    stop=self._setup.stops_on_store_loss,
+                )
+            return self._claims
+
+    def move(self, settings: Settings) -> None:
+        """Let go of the store if other settings name another one."""
+        if settings.source("url") == "flag" and self._given is not None:
+            self._given = None
+        elif (settings.url, settings.namespace) == self._place:
+            return
+        self.close()
+        self._store = None
+
+    def close(self) -> None:
+        """Let go of connections, but for those by which a lock is held or a guarded function runs.
+
+        What lives in this process's memory would be lost with its handle, so that is kept.
+        """
+        gate, claims, store = self._gate, self._claims, self._store
+        if gate is not None and gate.idle:
+            self._gate = None
+            gate.close()
+        if claims is not None and claims.idle:
+            self._claims = None
+            claims.close()
+        if store is None or store is self._given or store.capabilities.clock == "process":
+            return
+        self._store = None
+        store.close()
+
+    def forked(self) -> None:
+        """Leave to the parent what is the parent's; called in the child right after the fork."""
+        self.lock = threading.RLock()
+        left_to_the_parent.extend((self._store, self._gate, self._claims))
+        self._store = self._gate = self._claims = None
+        if self._given is not None and self._given.capabilities.clock != "process":
+            left_to_the_parent.append(self._given)
+            self._crossed_a_fork = True
+
+
+def _at_exit() -> None:
+    """Close the stores that are still open; the nodes were stopped before, because they registered for that later."""
+    for opened in list(_all):
+        opened.close()
+
+
+_all: weakref.WeakSet[OpenedStore] = weakref.WeakSet()
+atexit.register(_at_exit)
+
+
+def refuse_connection(given: object) -> None:
+    """Raise for a connection or a client, with the URL to write: each node needs connections of its own.
+
+    Raises:
+        InvalidOption: as said.
+    """
+    kind = type(given)
+    url = {
+        "psycopg": "postgresql://USER:PASSWORD@HOST/DATABASE",
+        "asyncpg": "postgresql://USER:PASSWORD@HOST/DATABASE",
+        "pymysql": "mysql://USER:PASSWORD@HOST/DATABASE",
+        "sqlite3": "sqlite:///FILE",
+        "redis": "redis://HOST:6379/0",
+        "sqlalchemy": "",
+    }.get(kind.__module__.partition(".")[0])
+    if url is None:
+        return
+    write = repr(url) if url else "engine.url.render_as_string(hide_password=False)"
+    about = getattr(getattr(given, "connection_pool", None), "connection_kwargs", None)
+    if isinstance(about, dict) and about.get("host"):
+        secret = ":PASSWORD@" if about.get("password") else ""
+        write = repr(f"redis://{secret}{about['host']}:{about.get('port', 6379)}/{about.get('db') or 0}")
+    raise InvalidOption(
+        f"Scheduler({kind.__module__.partition('.')[0]}'s {kind.__name__}): a scheduler opens connections of its own, "
+        f"and so takes a URL; write Scheduler({write})"
+    )

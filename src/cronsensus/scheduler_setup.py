@@ -1,0 +1,64 @@
+"""What a scheduler was set up with: the settings in force, the clock, and what this process is called by them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from cronsensus.clock import Clock, SystemClock
+from cronsensus.config import Settings
+from cronsensus.forking import mind_forks
+
+
+class Setup:
+    """The settings in force, for all parts of one scheduler; ``Scheduler.configure`` exchanges them.
+
+    Attributes:
+        settings: those in force.
+        given_clock: for tests; ``None``: each store has its own.
+    """
+
+    settings: Settings
+
+    def __init__(self, clock: Clock | None, digest: Callable[[], str]) -> None:
+        """Begin without settings; ``digest`` is the hash of all declared jobs."""
+        self.given_clock = clock
+        self._digest = digest
+        self._release: str | None = None
+        mind_forks(self)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which this process waits."""
+        return self.given_clock or SystemClock()
+
+    @property
+    def node_name(self) -> str:
+        """The node's name for people; host name and pid if none was given."""
+        return self.settings.node or f"{os.uname().nodename}:{os.getpid()}"
+
+    @property
+    def release(self) -> str:
+        """The release under which this process declares its jobs; the same from start to stop."""
+        if self._release is not None:
+            return self._release
+        version, source = self.settings.release, self.settings.source("release")
+        if version is not None and (source == "flag" or source.startswith("CRONSENSUS_")):
+            return version
+        return self._digest() if version is None else f"{version}+{self._digest()}"
+
+    def keep_release(self) -> None:
+        """Let the release stay what it is now, whatever is declared later."""
+        self._release = None  # of a start that failed
+        self._release = self.release
+
+    def forget_release(self) -> None:
+        """Let the release follow what is declared."""
+        self._release = None
+
+    forked = forget_release
+
+    @property
+    def stops_on_store_loss(self) -> bool:
+        """Whether nothing more is started once the store was emptied."""
+        return self.settings.on_store_loss == "stop"
