@@ -251,7 +251,8 @@ def test_defaults_are_job_defaults():
     ("kwargs", "said"),
     [
         ({"order": 1, "dealy": "5m"}, r"unexpected .* 'dealy'; did you mean .options\(delay='5m'\).enqueue\(…\)\?"),
-        ({"order": 1, "countdown": 5}, r"unexpected .* 'countdown'; .* write delay='60s' as an option"),
+        ({"order": 1, "countdown": 5}, r"unexpected .* 'countdown'; write .options\(delay='60s'\).enqueue\(…\)$"),
+        ({"order": 1, "retries": 5}, r"unexpected .* 'retries'; write it where the job is declared"),
         ({"ordr": 1}, r"did you mean order=\?"),
         ({"order": 1, "zzz": 1}, "unexpected keyword argument 'zzz'$"),
         ({}, "missing a required argument: 'order'$"),
@@ -277,6 +278,8 @@ def test_an_option_among_the_arguments_is_refused_with_what_to_write(scheduler):
     for enqueue in (send_invoice.enqueue, send_invoice.call, partial(scheduler.enqueue, "send_invoice")):
         with pytest.raises(InvalidOption, match=OLD_STYLE + r"delay='5m'\)$"):
             enqueue(1, key="k", delay="5m")
+    with pytest.raises(InvalidOption, match=OLD_STYLE + r"delay='5m'\)$"):
+        scheduler.job(name="nothing")(lambda: None).enqueue(key="k", delay="5m")
     with pytest.raises(
         InvalidOption, match=r"'key'; `key` is an option of the call, which goes into .options\(key='k'\)"
     ):

@@ -57,17 +57,17 @@ class Call(Generic[R_co]):
     item: Item
 
 
-_ELSEWHERE = {
+_RENAMED = {
     **dict.fromkeys(("countdown", "defer_by", "schedule_in"), "delay='60s'"),
     **dict.fromkeys(("eta", "run_at", "run_date", "schedule_at", "scheduled_at", "scheduled_for"), "at=…"),
     **dict.fromkeys(("id", "task_id", "job_id", "queueing_lock", "idempotency_key", "unique_key"), "key='invoice:42'"),
     "ttl": "expires='1h'",
-    **dict.fromkeys(("args", "kwargs"), "the arguments as the function takes them: .options(…).enqueue(42, copies=2)"),
-    **dict.fromkeys(
-        PolicyOptions.__annotations__.keys() - {"priority"}, "it where the job is declared: @scheduler.job(…)"
-    ),
 }
-"""What others call it, or what belongs elsewhere, and what to write here."""
+"""What other task queues call an option, and what to write here."""
+_ELSEWHERE = _RENAMED | {
+    **dict.fromkeys(("args", "kwargs"), "the arguments as the function takes them: .options(…).enqueue(42, copies=2)"),
+    **dict.fromkeys(PolicyOptions.__annotations__, "it where the job is declared: @scheduler.job(…)"),
+}
 
 
 def read_options(job: str, options: Mapping[str, Any]) -> Item:
@@ -153,13 +153,14 @@ def refuse_options(job: str, kwargs: Mapping[str, Any], function: Function | Non
     Raises:
         InvalidOption: as said; with what to write.
     """
-    takes = {} if function is None or function.signature is None else function.signature.parameters
+    signature = None if function is None else function.signature
+    takes = {} if signature is None else signature.parameters
     found = {name: value for name, value in kwargs.items() if name in CallOptions.__annotations__ and name not in takes}
     if not found:
         return
     write = ", ".join(f"{name}={_shown(value)}" for name, value in found.items())
     name = next(iter(found))
-    sure = takes and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
+    sure = signature is not None and not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
     otherwise = "" if sure else f". If {job!r} takes arguments of that name, write .options().enqueue(…, {write})"
     raise InvalidOption(
         f"`{name}` is an option of the call and no argument of {job!r}; write .options({write}).enqueue(…) instead of "
@@ -182,7 +183,8 @@ def _hint(function: Function, kwargs: Mapping[str, Any]) -> str:
         if close := get_close_matches(name, CallOptions.__annotations__, n=1):
             return f"; did you mean .options({close[0]}={_shown(value)}).enqueue(…)?"
         if name in _ELSEWHERE:
-            return f"; {name} is no argument: write {_ELSEWHERE[name]} as an option, in .options(…).enqueue(…)"
+            write = f".options({_RENAMED[name]}).enqueue(…)" if name in _RENAMED else _ELSEWHERE[name]
+            return f"; write {write}"
     return ""
 
 

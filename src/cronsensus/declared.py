@@ -53,7 +53,6 @@ class Declarations:
         zone: that of triggers which name none.
         specs_by_name: the definitions of all declared jobs.
         added: those of jobs that this process added at run time.
-        jobs: the declarations themselves, by name.
     """
 
     def __init__(self) -> None:
@@ -62,7 +61,7 @@ class Declarations:
         self.specs_by_name: dict[str, JobSpec] = {}
         self.added: dict[str, JobSpec] = {}
         self._functions: dict[str, Function] = {}
-        self.jobs: dict[str, Declaration] = {}
+        self._jobs: dict[str, Declaration] = {}
         self._registry: dict[str, Registered] = {}
 
     @property
@@ -92,7 +91,7 @@ class Declarations:
         spec = declaration.spec(self.base, self.zone)
         require_room_for_jitter(spec)
         self.add_function(declaration.function)
-        self.jobs[spec.name] = declaration
+        self._jobs[spec.name] = declaration
         self.specs_by_name[spec.name] = spec
 
     def function(self, name: str) -> Function:
@@ -145,7 +144,7 @@ class Declarations:
     def set_base(self, base: Policies, zone: str) -> None:
         """Change the policies, and the zone, for what decorators left out."""
         self.base, self.zone = base, zone
-        self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self.jobs.items()}
+        self.specs_by_name = {name: declaration.spec(base, zone) for name, declaration in self._jobs.items()}
 
     def digest(self) -> str:
         """Return a hash of all definitions: equal code gives an equal one on every replica."""
@@ -153,7 +152,7 @@ class Declarations:
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
     def __contains__(self, job: object) -> bool:
-        return job in self.jobs
+        return job in self._jobs
 
 
 def declare(

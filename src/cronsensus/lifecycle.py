@@ -153,7 +153,7 @@ class Lifecycle:
             logging.basicConfig(
                 level=self._setup.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
             )
-            jobs = len(self._declared.jobs)
+            jobs = len(self._declared.specs_by_name)
             where = self._setup.settings.shown("url")
             _log.info("node %s, store %s, %d job%s", self._setup.node_name, where, jobs, "" if jobs == 1 else "s")
         try:

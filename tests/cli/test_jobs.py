@@ -60,7 +60,7 @@ def test_a_run_is_enqueued_with_arguments_and_once_per_key(cluster: Any) -> None
         "--args",
         '[42, "a"]',
         "--kwargs",
-        '{"copies": 2}',
+        '{"copies": 2, "key": "front"}',
         "--key",
         "invoice:42",
     )
@@ -68,7 +68,7 @@ def test_a_run_is_enqueued_with_arguments_and_once_per_key(cluster: Any) -> None
     assert answer.code == 0
     assert "enqueued send_invoice: run" in answer.out
     (one,) = cluster.store.occurrences(OccurrenceFilter())
-    assert (one.key, one.args, one.kwargs) == ("invoice:42", (42, "a"), {"copies": 2})
+    assert (one.key, one.args, one.kwargs) == ("invoice:42", (42, "a"), {"copies": 2, "key": "front"})
     again = cluster(*typed, "-o", "json")
     assert (again.data["id"], again.data["created"]) == (one.id, False)
 
