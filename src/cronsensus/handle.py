@@ -107,7 +107,7 @@ class Handle(Generic[R_co]):
             f"the store lost occurrence {self.id} of {self.job!r} (key {self.key!r}), and has given its number to "
             f"{occurrence.key!r} of {occurrence.job!r}: it went back to an earlier moment (a failover, a snapshot, a "
             f"restored backup; see: cronsensus doctor). What happened to it is not known. Enqueue it again under its "
-            f"key: key={self.key!r}"
+            f"key: .options(key={self.key!r}).enqueue(…)"
         )
 
     def wait(self, timeout: Duration | None = None) -> Occurrence:
