@@ -16,8 +16,8 @@ from bench.peers.field import LIBRARIES
 from bench.places import KINDS, open_places
 from bench.table import Row, Table, machine, markdown, say
 
-BENCHES = ("startup", "cadence", "takeover", "freeze", "drain", "herd", "enqueue", "crowd", "stored", "idle", "lock")
 BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
+BENCHES = ("startup", *BESIDE_PEERS, "freeze", "herd", "crowd", "stored", "idle", "lock", "trips")
 
 
 def main() -> int:
