@@ -109,6 +109,18 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
+def mark_async(wrapper: object, function: Callable[..., Any]) -> None:
+    """Let a wrapper look async if what it wraps is: frameworks ask before they call."""
+    if not is_async(function):
+        return
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(wrapper)
+    else:
+        import asyncio
+
+        wrapper._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 def _is_callable(function: object) -> bool:
     return callable(function)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from cronsensus.calls import Call, CallOptions, read_options, require_call
-from cronsensus.functions import is_async
+from cronsensus.functions import mark_async
 from cronsensus.handle import Handle
 from cronsensus.model.job import JobSpec
 from cronsensus.node.run import Run
@@ -58,14 +56,7 @@ class Job(Generic[P, R_co]):
         self.function = function
         self._operations = operations
         self._spec = spec
-        if is_async(function):
-            # Frameworks ask before they call; a job of an async function is one.
-            if sys.version_info >= (3, 12):
-                inspect.markcoroutinefunction(self)
-            else:
-                import asyncio
-
-                self._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # noqa: SLF001
+        mark_async(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""

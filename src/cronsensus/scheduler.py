@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
     from cronsensus.lock import Lock
 
-_ARGUMENTS = (
-    "url", "namespace", "lease", "concurrency", "node", "release", "drain_timeout", "fast_evidence", "retire_after",
-    "tz", "on_store_loss",
-)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -126,17 +122,17 @@ class Scheduler:
         clock: Clock | None = None,
         **unknown: Never,
     ) -> None:
-        for name in unknown:
-            raise unknown_option(name, {*_ARGUMENTS, "defaults", "clock"}, where="Scheduler")
         refuse_connection(url)
         store = url if isinstance(url, Store) else None
         if store is not None:
             url, namespace = f"{store.capabilities.name}://", store.namespace
-        given = (
-            url, namespace, lease, concurrency, node, release, drain_timeout, fast_evidence, retire_after,
-            tz, on_store_loss,
-        )  # fmt: skip
-        self._arguments = dict(zip(_ARGUMENTS, given, strict=True))
+        self._arguments = {
+            "url": url, "namespace": namespace, "lease": lease, "concurrency": concurrency, "node": node,
+            "release": release, "drain_timeout": drain_timeout, "fast_evidence": fast_evidence,
+            "retire_after": retire_after, "tz": tz, "on_store_loss": on_store_loss,
+        }  # fmt: skip
+        for name in unknown:
+            raise unknown_option(name, {*self._arguments, "defaults", "clock"}, where="Scheduler")
         self._defaults = _require_defaults(defaults)
         self._declared = Declarations()
         self._setup = Setup(clock, self._declared.digest)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
-from cronsensus.functions import is_async
+from cronsensus.functions import is_async, mark_async
 from cronsensus.lock.conversing import adrive, drive
 from cronsensus.lock.working import on_worker, submit
 from cronsensus.logger import Logger
@@ -122,14 +121,7 @@ class Once(Generic[P, R_co]):
                 shown = inspect.signature(function)
                 self.__signature__ = shown.replace(parameters=[*shown.parameters.values()][1:])
         self.is_async = is_async(function)
-        if self.is_async:
-            # Frameworks ask before they call.
-            if sys.version_info >= (3, 12):
-                inspect.markcoroutinefunction(self)
-            else:
-                import asyncio
-
-                self._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # noqa: SLF001
+        mark_async(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function, unless it has run under this key; return its result, or the recorded one.
