@@ -414,7 +414,7 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailable(why)
 
-    monkeypatch.setattr(bench.store, "due", away)
+    monkeypatch.setattr(bench.store, "look", away)
     for second in range(120):
         why = "refused" if second < 70 else "full"
         bench.conductor.step()

@@ -91,8 +91,8 @@ class Cluster:
 
     def fire(self) -> None:
         """Let somebody fire all that is due."""
-        glance = self.store.due()
-        self.store.fire([plan(job, glance.now) for job in glance.jobs])
+        view = self.store.look()
+        self.store.fire([plan(job, view.now) for job in view.jobs])
 
     def claim(self, session: str = "session-of-node-1") -> list[Claim]:
         functions = {view.spec.function for view in self.store.jobs(limit=1000)}

@@ -188,10 +188,10 @@ def test_the_doctor_finds_what_is_overdue_and_what_waits(cluster: Any) -> None:
     cluster.every("other", "1h")
     cluster.join()
     cluster.advance(3600)
-    glance = cluster.store.due()
+    view = cluster.store.look()
     from cronsensus.planning import plan
 
-    cluster.store.fire([plan(job, glance.now) for job in glance.jobs if job.spec.name == "other"])
+    cluster.store.fire([plan(job, view.now) for job in view.jobs if job.spec.name == "other"])
     cluster.advance(120)
     answer = cluster("doctor", "-o", "json")
     assert answer.code == 1

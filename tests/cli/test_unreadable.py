@@ -12,7 +12,7 @@ from cronsensus import JobSpec, every
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.stores import open_store
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.scene import a_session, state_of
 
 HOUR = timedelta(hours=1)
 
@@ -71,7 +71,7 @@ def test_why_names_the_run_and_the_definition_that_cannot_be_read(poisoned):
 def test_a_node_says_it_once_and_runs_the_rest(poisoned, caplog):
     store, _, _ = poisoned
     for _ in range(3):
-        assert store.due().jobs == ()
+        assert store.look().jobs == ()
         store.claim("s1", 10, ["f"], lease=HOUR)
     assert [line.getMessage().split(":")[0] for line in caplog.records] == [
         "run 2 of job 2 waits, cannot be run, and",
@@ -92,4 +92,4 @@ def test_a_definition_is_mended_by_defining_the_job_again(poisoned):
     store, _, _ = poisoned
     store.put_jobs([JobSpec(name="bad", function="f", trigger=every("2m"))], release="r1")
     assert store.job("bad").spec.trigger == every("2m")
-    assert store.job_state("bad")
+    assert state_of(store, "bad")

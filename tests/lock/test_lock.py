@@ -465,5 +465,5 @@ def test_who_only_locks_is_no_node(url):
         [session] = scheduler.store.sessions()
         assert session.guest
         assert session.holds == 1
-        assert scheduler.store.due().sessions == ()
+        assert scheduler.store.look().sessions == ()
     scheduler.stop()

@@ -6,7 +6,7 @@ import pytest
 
 from cronsensus.model.session import SessionView
 from cronsensus.node.evidence import ABSENT_FOR, JOURNEYS, Absence
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import View
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROMPT = 0.001
@@ -14,14 +14,14 @@ PROMPT = 0.001
 ENOUGH = ABSENT_FOR + (JOURNEYS + 1) * PROMPT
 
 
-def glance(*absent: str, renewed: timedelta = timedelta(0)) -> Glance:
+def view(*absent: str, renewed: timedelta = timedelta(0)) -> View:
     """Return what a look sees where ``a`` holds a run."""
     holder = SessionView(
         id="a", node="a", host="h", pid=1, pid_started=1, release="r", version="0", concurrency=1, functions=1,
         state="alive", started_at=NOW, renewed_at=NOW + renewed, ended_at=None, ended_why=None,
         expires_in=timedelta(seconds=9), holds=1,
     )  # fmt: skip
-    return Glance(
+    return View(
         now=NOW,
         jobs=(),
         more=False,
@@ -34,35 +34,35 @@ def glance(*absent: str, renewed: timedelta = timedelta(0)) -> Glance:
     )
 
 
-def looked(absence: Absence, seen: Glance, asked_at: float, took: float = PROMPT) -> bool:
+def looked(absence: Absence, seen: View, asked_at: float, took: float = PROMPT) -> bool:
     absence.note(seen, asked_at, asked_at + took)
     return absence.is_gone("a")
 
 
 def test_absent_in_two_looks_far_enough_apart_is_gone() -> None:
     absence = Absence()
-    assert not looked(absence, glance("a"), 0)
-    assert not looked(absence, glance("a"), ABSENT_FOR / 2)
-    assert looked(absence, glance("a"), ENOUGH)
+    assert not looked(absence, view("a"), 0)
+    assert not looked(absence, view("a"), ABSENT_FOR / 2)
+    assert looked(absence, view("a"), ENOUGH)
 
 
 def test_one_look_that_took_long_is_no_two_looks() -> None:
     absence = Absence()
-    assert not looked(absence, glance("a"), 0, took=60)
+    assert not looked(absence, view("a"), 0, took=60)
 
 
 def test_shown_again_in_between_is_counted_anew() -> None:
     absence = Absence()
-    looked(absence, glance("a"), 0)
-    looked(absence, glance(), 0.1)
-    assert not looked(absence, glance("a"), ENOUGH)
-    assert looked(absence, glance("a"), 2 * ENOUGH)
+    looked(absence, view("a"), 0)
+    looked(absence, view(), 0.1)
+    assert not looked(absence, view("a"), ENOUGH)
+    assert looked(absence, view("a"), 2 * ENOUGH)
 
 
 def test_renewed_since_the_first_look_is_counted_anew() -> None:
     absence = Absence()
-    looked(absence, glance("a"), 0)
-    renewed = glance("a", renewed=timedelta(microseconds=1))
+    looked(absence, view("a"), 0)
+    renewed = view("a", renewed=timedelta(microseconds=1))
     assert not looked(absence, renewed, ENOUGH)
     assert not looked(absence, renewed, 1.5 * ENOUGH)
     assert looked(absence, renewed, 2 * ENOUGH)
@@ -70,16 +70,16 @@ def test_renewed_since_the_first_look_is_counted_anew() -> None:
 
 def test_the_way_to_the_store_counts_neither_for_nor_against() -> None:
     absence = Absence()
-    looked(absence, glance("a"), 0, took=0.1)
+    looked(absence, view("a"), 0, took=0.1)
     # Asked early enough to be sent while the first was under way, answered late.
-    assert not looked(absence, glance("a"), 0.1, took=5.0)
+    assert not looked(absence, view("a"), 0.1, took=5.0)
     # Far from the store, a process that comes back needs a while.
-    assert not looked(absence, glance("a"), 0.1 + ABSENT_FOR, took=0.1)
-    assert looked(absence, glance("a"), 0.2 + ABSENT_FOR + JOURNEYS * 0.1, took=0.1)
+    assert not looked(absence, view("a"), 0.1 + ABSENT_FOR, took=0.1)
+    assert looked(absence, view("a"), 0.2 + ABSENT_FOR + JOURNEYS * 0.1, took=0.1)
 
 
 def test_another_look_is_wanted_as_soon_as_it_can_tell() -> None:
     absence = Absence()
-    looked(absence, glance("a"), 100)
+    looked(absence, view("a"), 100)
     assert absence.wants_look_at({"a", "b"}) == pytest.approx(100 + ENOUGH)
     assert absence.wants_look_at({"b"}) is None

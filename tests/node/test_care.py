@@ -50,13 +50,13 @@ def test_a_node_takes_others_for_dead_and_never_itself():
         evidence=lambda _: True,
         telling=Telling(Tally()),
     )
-    assert care.take_over(lease, store.due())
+    assert care.take_over(lease, store.look())
     assert store.buried == [["other"]]
     assert [one.id for one in store.sessions()] == ["mine"]
-    assert not care.take_over(lease, store.due())
+    assert not care.take_over(lease, store.look())
     assert store.buried == [["other"]], "the store was asked although nobody seems dead"
     clock.advance(LEASE.total_seconds())
-    assert care.take_over(lease, store.due()), "its own lease ran out: then it is as any other"
+    assert care.take_over(lease, store.look()), "its own lease ran out: then it is as any other"
 
 
 class Told:
@@ -95,7 +95,7 @@ def holders(*, overdue=False):
     store.enqueue([Item(job="work")])
     assert store.claim("other", 1, ["work"], lease=LEASE)
     clock.advance(LEASE if overdue else 0)
-    return store.due()
+    return store.look()
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_the_store_is_asked_for_the_dead_with_a_reason_or_every_ten_minutes(fast
 def test_two_looks_without_a_sign_of_life_are_evidence_too():
     care, told, clock = a_care(dead=False)
     lease = SessionLease("mine", clock)
-    glance = replace(holders(), absent=("other", "mine"))
-    assert care.wants_look_at(lease, glance) is None
-    care.note(glance, 1.0, 1.0)
-    assert care.wants_look_at(lease, glance) is not None
-    assert care.wants_look_at(SessionLease("other", clock), glance) is None
-    assert care.wants_look_at(lease, replace(glance, absent=())) is None
-    care.take_over(lease, glance)
+    view = replace(holders(), absent=("other", "mine"))
+    assert care.wants_look_at(lease, view) is None
+    care.note(view, 1.0, 1.0)
+    assert care.wants_look_at(lease, view) is not None
+    assert care.wants_look_at(SessionLease("other", clock), view) is None
+    assert care.wants_look_at(lease, replace(view, absent=())) is None
+    care.take_over(lease, view)
     assert told.buried == []
-    care.note(glance, 9.0, 9.0)
-    care.take_over(lease, glance)
+    care.note(view, 9.0, 9.0)
+    care.take_over(lease, view)
     assert told.buried == [["other"]]
     slow, _, _ = a_care(fast_evidence=False)
-    slow.note(glance, 1.0, 1.0)
-    assert slow.wants_look_at(lease, glance) is None
+    slow.note(view, 1.0, 1.0)
+    assert slow.wants_look_at(lease, view) is None
 
 
 def test_what_is_over_is_pruned_each_hour_until_there_is_no_more():

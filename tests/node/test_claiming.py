@@ -229,18 +229,18 @@ def test_a_doubt_is_cleared_by_starting_what_was_won_at_its_time(bench, running,
 
 
 def test_a_look_tells_of_a_claim_only_after_an_answer_was_lost(bench, running):
-    view = SimpleNamespace(id="s1", holds=1, expires_in=SECOND)
-    glance: Any = SimpleNamespace(holders=[SimpleNamespace(id="s0", holds=9, expires_in=SECOND), view])
+    mine = SimpleNamespace(id="s1", holds=1, expires_in=SECOND)
+    view: Any = SimpleNamespace(holders=[SimpleNamespace(id="s0", holds=9, expires_in=SECOND), mine])
     bench.claims.running = [running]
-    bench.claiming.look(bench.lease, glance, bench.lease.ask())
+    bench.claiming.look(bench.lease, view, bench.lease.ask())
     assert not bench.holding.known()
     bench.claiming._answers_lost = True
-    view.holds = 0
-    bench.claiming.look(bench.lease, glance, bench.lease.ask())
+    mine.holds = 0
+    bench.claiming.look(bench.lease, view, bench.lease.ask())
     bench.claiming.look(bench.lease, SimpleNamespace(holders=[]), bench.lease.ask())
     assert not bench.holding.known()
-    view.holds = 1
-    bench.claiming.look(bench.lease, glance, bench.lease.ask())
+    mine.holds = 1
+    bench.claiming.look(bench.lease, view, bench.lease.ask())
     assert bench.holding.known() == {key(running)}
     assert bench.lease.trusted_for < SECOND.total_seconds()
 

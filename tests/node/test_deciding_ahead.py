@@ -90,7 +90,7 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch) -> Bench:
     made = Bench()
-    for verb in ("due", "upcoming", "fire", "claim", "fire_and_claim"):
+    for verb in ("look", "fire", "claim", "fire_and_claim"):
         monkeypatch.setattr(made.store, verb, partial(_noted, made.verbs, verb, getattr(made.store, verb)))
     return made
 
@@ -102,7 +102,7 @@ def _noted(verbs: list[str], verb: str, do: Callable[..., Any], *args: Any, **mo
 
 def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.step_at(LEAD) == pytest.approx(LEAD)
-    assert bench.verbs == ["due", "upcoming", "fire_and_claim"]
+    assert bench.verbs == ["look", "fire_and_claim"]
     assert bench.conductor.tally.fired == 1
     assert bench.conductor.holding.active == 1
 
@@ -123,7 +123,7 @@ def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
 
 def test_it_starts_before_it_asks_the_store_anything(bench, monkeypatch):
     bench.step_at(LEAD)
-    monkeypatch.setattr(bench.store, "due", partial(_noted, bench.verbs, "due", bench.store.due))
+    monkeypatch.setattr(bench.store, "look", partial(_noted, bench.verbs, "look", bench.store.look))
     monkeypatch.setattr(bench.hands, "start", lambda _: bench.verbs.append("start"))
     bench.step_at(0)
     assert bench.verbs[0] == "start"
@@ -135,13 +135,13 @@ def test_one_round_starts_what_was_decided_and_looks(bench, monkeypatch):
         bench.clock.advance(0.004)
         return answer
 
-    for verb in ("due", "fire_and_claim"):
+    for verb in ("look", "fire_and_claim"):
         monkeypatch.setattr(bench.store, verb, partial(slowly, getattr(bench.store, verb)))
     bench.clock.advance(bench.step_at(LEAD))
     bench.verbs.clear()
     bench.conductor.step()
     assert len(bench.started()) == 1
-    assert bench.verbs == ["due"]
+    assert bench.verbs == ["look"]
 
 
 def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
@@ -154,14 +154,14 @@ def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
 
 
 def test_a_job_that_was_changed_shortly_before_is_run_as_it_is_now(bench, monkeypatch):
-    upcoming = bench.store.upcoming
+    look = bench.store.look
 
-    def changed_after_the_look(*args):
-        found = upcoming(*args)
+    def changed_after_the_look(**asked):
+        found = look(**asked)
         bench.define("15s")
         return found
 
-    monkeypatch.setattr(bench.store, "upcoming", changed_after_the_look)
+    monkeypatch.setattr(bench.store, "look", changed_after_the_look)
     bench.step_at(LEAD)
     assert bench.conductor.tally.lost_races == 1
     bench.step_at(0)
@@ -208,9 +208,21 @@ def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeyp
         bench.clock.step(-0.003)
         return False
 
-    monkeypatch.setattr(bench.conductor._care, "prune", slow_care)
-    bench.step_at(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.conductor._care, "prune", slow_care)
+        assert bench.step_at(1) == 0.0
+    assert bench.conductor.holding.begins_in is None
+    bench.conductor.step()
     assert bench.conductor.holding.begins_in == pytest.approx(0.008)
+
+
+def test_what_was_fired_in_the_same_round_is_looked_at_again_before_it_is_decided_ahead(bench):
+    bench.define("10ms")
+    assert bench.step_at(0) == pytest.approx(0.0)
+    bench.verbs.clear()
+    assert bench.conductor.step() == pytest.approx(0.01)
+    assert bench.verbs == ["look", "fire_and_claim"]
+    assert bench.conductor.tally.lost_races == 0
 
 
 def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench):

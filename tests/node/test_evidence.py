@@ -138,8 +138,8 @@ def test_a_holder_that_names_no_process_is_not_dead(ended):
 
 
 def test_just_long_enough_between_two_looks_is_enough():
-    absence, glance = Absence(), MemoryStore().due()
-    absent = replace(glance, absent=("s",))
+    absence, view = Absence(), MemoryStore().look()
+    absent = replace(view, absent=("s",))
     absence.note(absent, 1.0, 1.0)
     assert not absence.is_gone("s")
     assert absence.wants_look_at({"s", "other"}) == 1.0 + ABSENT_FOR

@@ -57,17 +57,13 @@ class Counted(MemoryStore):
 
     crowd: "Crowd"
 
-    def due(self, *args, **more):
-        self.crowd.asked["due"] += 1
-        return super().due(*args, **more)
+    def _look(self, *args, **more):
+        self.crowd.asked["look"] += 1
+        return super()._look(*args, **more)
 
     def renew(self, *args, **more):
         self.crowd.asked["renew"] += 1
         return super().renew(*args, **more)
-
-    def upcoming(self, *args, **more):
-        self.crowd.asked["upcoming"] += 1
-        return super().upcoming(*args, **more)
 
     def sessions(self, **more):
         self.crowd.asked["sessions"] += 1

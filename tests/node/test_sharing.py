@@ -18,7 +18,7 @@ from cronsensus.node.firing import MOST_DUE
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.sharing import Sharing, share_of
 from cronsensus.node.standing import ALERT
-from cronsensus.stores.base import Glance, Share
+from cronsensus.stores.base import Share, View
 from cronsensus.stores.memory import MemoryStore
 
 LEASE = timedelta(seconds=10)
@@ -55,9 +55,9 @@ class Watched(MemoryStore):
     def notify(self) -> None:
         self.hints += 1
 
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
         self.shares.append(share)
-        return super().due(limit, share)
+        return super()._look(limit, share, ahead)
 
 
 class Nodes:
@@ -195,13 +195,13 @@ def test_a_node_alone_shares_with_nobody():
 
 def test_a_share_that_leads_nowhere_is_left():
     """Jobs that cannot be planned stay due: who asked for more of them at once, again and again, would never sleep."""
-    glance = Glance(
+    view = View(
         now=ManualClock().now(), jobs=(), more=True, next_job=None, backlog=False, next_pending=None, holders=(),
         sessions=("a", "b"),
     )  # fmt: skip
     sharing = Sharing()
-    assert sharing.begins("a", glance)
-    assert not sharing.begins("a", glance)
-    assert sharing.fired(glance, 0, 0), "at everything, once"
-    assert not sharing.begins("a", glance)
-    assert not sharing.fired(glance, 0, 0)
+    assert sharing.begins("a", view)
+    assert not sharing.begins("a", view)
+    assert sharing.fired(view, 0, 0), "at everything, once"
+    assert not sharing.begins("a", view)
+    assert not sharing.fired(view, 0, 0)

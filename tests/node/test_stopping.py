@@ -17,11 +17,11 @@ class Stuck(MemoryStore):
     free = threading.Event()
     closed_by: list[int]
 
-    def due(self, limit=100, share=None):
+    def _look(self, limit, share, ahead):
         if self.stuck.is_set():
             self.entered.set()
             self.free.wait(20)
-        return super().due(limit, share)
+        return super()._look(limit, share, ahead)
 
     def close_session(self, session):
         self.closed_by.append(threading.get_ident())

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 from cronsensus.model.session import SessionView
 from cronsensus.node.waking import Waking
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import View
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WATCH = 0.5
 SECOND = timedelta(seconds=1)
 
 
-def glance(at, next_job, *, backlog=False, holders=()):
-    return Glance(now=at, jobs=(), more=False, next_job=next_job, backlog=backlog, next_pending=None, holders=holders,
+def view(at, next_job, *, backlog=False, holders=()):
+    return View(now=at, jobs=(), more=False, next_job=next_job, backlog=backlog, next_pending=None, holders=holders,
                   sessions=("a", "b"))  # fmt: skip
 
 
@@ -31,24 +31,24 @@ def wait(waking, seen):
 
 def test_a_node_that_finds_nothing_left_to_do_sleeps_until_something_is_due():
     waking = Waking()
-    assert wait(waking, glance(NOW, NOW + 10 * SECOND)) >= 10
-    assert wait(waking, glance(NOW + 10.2 * SECOND, NOW + timedelta(hours=1))) > 60
+    assert wait(waking, view(NOW, NOW + 10 * SECOND)) >= 10
+    assert wait(waking, view(NOW + 10.2 * SECOND, NOW + timedelta(hours=1))) > 60
 
 
 def test_what_another_node_runs_is_watched():
     waking = Waking()
-    wait(waking, glance(NOW, NOW + 10 * SECOND))
-    assert wait(waking, glance(NOW + 10.2 * SECOND, NOW + timedelta(hours=1), holders=(holder(),))) == WATCH
+    wait(waking, view(NOW, NOW + 10 * SECOND))
+    assert wait(waking, view(NOW + 10.2 * SECOND, NOW + timedelta(hours=1), holders=(holder(),))) == WATCH
 
 
 def test_what_others_took_first_is_looked_at_again_as_soon_as_a_run_is_watched():
     waking = Waking()
     waking.fruitless = 1
-    assert wait(waking, glance(NOW, None, backlog=True)) <= WATCH
+    assert wait(waking, view(NOW, None, backlog=True)) <= WATCH
 
 
 def test_who_is_told_nothing_does_not_rest():
-    crowd = replace(glance(NOW, NOW + SECOND), sessions=tuple(f"s{number}" for number in range(30)))
+    crowd = replace(view(NOW, NOW + SECOND), sessions=tuple(f"s{number}" for number in range(30)))
     resting = dict.fromkeys((True, False), 0)
     for told in resting:
         for session in crowd.sessions:

@@ -117,7 +117,7 @@ def test_a_failure_frees_the_key(scheduler):
         assert waiting.state is State.PENDING
         assert waiting.error is not None
         assert waiting.error.type == "ValueError"
-        assert not scheduler.store.due().backlog, "nodes would look again and again at what they cannot run"
+        assert not scheduler.store.look().backlog, "nodes would look again and again at what they cannot run"
     assert flaky() == flaky() == "done"
     assert [run.end for run in scheduler.store.runs(waiting.id)] == ["retry", "retry", "succeeded"]
 

@@ -309,7 +309,7 @@ class AdoptsOnce(Claiming):
     two renewals in a row that list a run have it adopted a little later. Either alone keeps the promise.
     """
 
-    def look(self, lease, glance, asked):
+    def look(self, lease, view, asked):
         pass
 
     def adopt(self, lease, keys):
@@ -326,14 +326,14 @@ class NeverAdopts(Claiming):
 class FiresAndForgets(Firing):
     """Does not look again after a race that it lost, nor after a plan that was cut."""
 
-    def fire(self, lease, glance):
-        return super().fire(lease, glance)._replace(again=False, coming=None)
+    def fire(self, lease, view):
+        return super().fire(lease, view)._replace(again=False, coming=None)
 
 
 class NeverTakesOver(Care):
     """Looks at nobody else's runs."""
 
-    def take_over(self, lease, glance):
+    def take_over(self, lease, view):
         return False
 
 

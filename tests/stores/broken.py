@@ -18,7 +18,7 @@ from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Set
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
-from cronsensus.stores.base import AT_ONCE, Glance, Share
+from cronsensus.stores.base import AT_ONCE, Share, View
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 
@@ -200,8 +200,8 @@ class LooksAtTheOldest(BrokenStore):
 
     rejected_by = "test_what_came_last_does_not_wait_for_all_that_came_before"
 
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
-        every_one = super().due(1000, share)
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+        every_one = super()._look(1000, share, ahead)
         return replace(every_one, jobs=every_one.jobs[:limit], more=len(every_one.jobs) > limit)
 
 
@@ -210,8 +210,8 @@ class SharesByPlace(BrokenStore):
 
     rejected_by = "test_a_job_stays_in_its_share"
 
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
-        every_one = super().due(1000)
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+        every_one = super()._look(1000, None, ahead)
         jobs = every_one.jobs if share is None else every_one.jobs[share.place :: share.of]
         older = limit - limit // 4
         shown = jobs if len(jobs) <= limit else jobs[:older] + jobs[older - limit :] if older < limit else jobs[:older]

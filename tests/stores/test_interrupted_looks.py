@@ -44,7 +44,7 @@ def folder_of(driver: str | None) -> tuple[str, ...]:
 
 
 LOOKS: dict[str, Callable[[Store, int], object]] = {
-    "what is due, which is no transaction": lambda store, _: store.due(1),
+    "what is due, which is no transaction": lambda store, _: store.look(limit=1),
     "the clock": lambda store, _: store.now(),
 }
 
@@ -63,7 +63,7 @@ def test_a_look_that_is_interrupted_anywhere_leaves_its_handle_in_order(store, l
             seen = store.occurrence(one.id)
             assert seen is not None
             assert (seen.id, seen.key) == (one.id, one.key)
-        assert len(store.due(1).jobs) == 0
+        assert len(store.look(limit=1).jobs) == 0
         store.now()  # a transaction that was left open is ended by the next one on this thread
         if isinstance(store, SqlHandle) and store._connections.in_use:  # a fork would wait for what is in use
             gc.collect()

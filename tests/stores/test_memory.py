@@ -130,7 +130,7 @@ def test_the_same_calls_give_the_same_answers():
         store.open_session(a_session("s1"), lease=LEASE)
         made = store.enqueue([Item(job="job") for _ in range(5)])
         claims = store.claim("s1", 3, ["job"], lease=LEASE)
-        return [made, claims, store.release(claims[:1]), store.claim("s1", 9, ["job"], lease=LEASE), store.due()]
+        return [made, claims, store.release(claims[:1]), store.claim("s1", 9, ["job"], lease=LEASE), store.look()]
 
     assert tell() == tell()
 
@@ -154,7 +154,7 @@ def calls_of_a_round(jobs: int, waiting: int) -> int:
 
     sys.setprofile(count)
     try:
-        store.due()
+        store.look()
         store.claim("s1", 1, ["1"], lease=LEASE)
     finally:
         sys.setprofile(None)

@@ -38,7 +38,7 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance.scene import EVERY_MINUTE, MINUTE, SECOND, START, a_session
+from cronsensus.testing.conformance.scene import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon
@@ -227,7 +227,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
     # --- rounds -----------------------------------------------------------------------------------------------------
 
     def look_and_plan(self) -> tuple[list[Plan], list[Plan]]:
-        ours, theirs = self.both(lambda store, _: store.due())
+        ours, theirs = self.both(lambda store, _: store.look())
         return [plan(job, ours.now) for job in ours.jobs], [plan(job, theirs.now) for job in theirs.jobs]
 
     @rule()
@@ -411,7 +411,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
     def the_same_is_there(self):
         self.both(lambda store, _: store.occurrences(OccurrenceFilter(), limit=1000, newest_first=False))
         self.both(lambda store, _: store.jobs(retired=True))
-        self.both(lambda store, _: store.due(2))
+        self.both(lambda store, _: store.look(limit=2))
 
     def read(self, name: str, *args: Any, **more: Any) -> None:
         self.both(lambda store, _: getattr(store, name)(*args, **more))
@@ -421,11 +421,12 @@ class AgainstTheOracle(RuleBasedStateMachine):
             return  # the difference is known; another would hide it
         for name in ("sessions", "locks", "counts"):
             self.read(name)
+        self.both(lambda store, _: store.look(limit=1000, ahead=FAR_AHEAD))
         # That its clock was set back a store may say sooner or later, so long as it says so before it writes again.
         self.both(lambda store, _: [entry for entry in store.trail(limit=1000) if entry.action != CLOCK_SET_BACK])
         self.read("sessions", ended=True)
         for job in "abc":
-            for name in ("eras", "pauses", "ranges", "job_state"):
+            for name in ("eras", "pauses", "ranges"):
                 self.read(name, job)
         for ours, theirs in self.occurrences:
             ids = (ours, theirs)

@@ -78,7 +78,7 @@ def test_numbers_that_no_row_has_find_nothing_or_are_refused(store: Store) -> No
     for look in looks:
         with contextlib.suppress(InvalidOption):
             assert not look()
-    assert store.due().jobs == ()  # and the handle is as good as before
+    assert store.look().jobs == ()  # and the handle is as good as before
 
 
 def test_what_a_column_has_no_room_for_is_not_cut_off_where_a_key_may_stand_already(store: Store) -> None:
@@ -88,7 +88,7 @@ def test_what_a_column_has_no_room_for_is_not_cut_off_where_a_key_may_stand_alre
     row = {"namespace": store.namespace, "release": "r" * 201, "first_seen_at": 1}
     with pytest.raises(InvalidOption), store._writing() as tx:
         tx.change_many(tx.dialect.insert_absent(releases, ("namespace", "release")), [row])
-    assert store.due().jobs == ()
+    assert store.look().jobs == ()
 
 
 def test_a_key_that_stands_already_is_still_passed_over(mysql_url: str) -> None:

@@ -123,7 +123,7 @@ def _speed(store: Store) -> Check:
     times = []
     for _ in range(3):
         begun = clock.monotonic()
-        store.due(1)
+        store.look(limit=1)
         times.append(clock.monotonic() - begun)
     middle = sorted(times)[1]
     text = f"a look takes {middle * 1000:.1f} ms"
@@ -291,16 +291,15 @@ def _jobs(store: Store) -> Iterator[Check]:
     yield Check(
         "jobs", OK_LEVEL, f"{counted(counts.jobs, 'job')}{paused}; {counts.running} running, {counts.pending} waiting"
     )
-    glance = store.due(_LOOKED_AT)
-    for state in glance.jobs:
-        view = store.job(state.spec.name)
-        if view is None or view.next_due is None or glance.now - view.next_due < OVERDUE:
+    view = store.look(limit=_LOOKED_AT)
+    for job in view.jobs:
+        if job.due_at is None or view.now - job.due_at < OVERDUE:
             continue
         yield Check(
             "overdue",
             FAIL,
-            f"{state.spec.name} was due {relative(view.next_due, glance.now)}, and nobody fired it",
-            f"cronsensus why '{state.spec.name}' '{exact(view.next_due)}'",
+            f"{job.spec.name} was due {relative(job.due_at, view.now)}, and nobody fired it",
+            f"cronsensus why '{job.spec.name}' '{exact(job.due_at)}'",
         )
 
 

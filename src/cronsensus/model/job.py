@@ -328,6 +328,7 @@ class JobState:
         eras: the triggers that hold after the watermark, oldest first; at least one.
         pauses: paused stretches that end after the watermark.
         active: occurrences subject to the overlap policy that are pending or running now; 0 when it is ``allow``.
+        due_at: the next due time; not later than the store's now where the job is due.
         definition: the store's own text for this definition and the eras that lead to it. A store that forgot gives a
             revision's number to another definition; this text it does not give again.
     """
@@ -339,6 +340,7 @@ class JobState:
     eras: tuple[Era, ...]
     pauses: tuple[Stretch, ...] = ()
     active: int = 0
+    due_at: datetime | None = None
     definition: str = ""
 
 

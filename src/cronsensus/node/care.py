@@ -11,7 +11,7 @@ from cronsensus.node.evidence import Absence
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
-from cronsensus.stores.base import Glance, Store
+from cronsensus.stores.base import Store, View
 
 HOUSEKEEPING = 3600.0
 TIDY = 600.0
@@ -38,18 +38,18 @@ class Care:
         self._absence = Absence()
         self._pruned_at = self._reclaimed_at = clock.monotonic()
 
-    def note(self, glance: Glance, asked_at: float, received_at: float) -> None:
+    def note(self, view: View, asked_at: float, received_at: float) -> None:
         """Take in who showed no sign of life in a look, which was taken between the two (monotonic seconds)."""
-        self._absence.note(glance, asked_at, received_at)
+        self._absence.note(view, asked_at, received_at)
 
-    def take_over(self, lease: SessionLease, glance: Glance) -> bool:
+    def take_over(self, lease: SessionLease, view: View) -> bool:
         """Reclaim the runs of sessions that are overdue or evidently dead; ``True``: there may be work to claim now.
 
-        Sessions that hold nothing show in no glance; a timer sweeps them away.
+        Sessions that hold nothing show in no view; a timer sweeps them away.
         """
-        others = [holder for holder in glance.holders if holder.id != lease.session]
+        others = [holder for holder in view.holders if holder.id != lease.session]
         dead = [holder.id for holder in others if self._settings.fast_evidence and self._seems_dead(holder)]
-        overdue = any(holder.expires_in <= timedelta(0) for holder in glance.holders)
+        overdue = any(holder.expires_in <= timedelta(0) for holder in view.holders)
         now = self._clock.monotonic()
         if not dead and not overdue and now - self._reclaimed_at < TIDY:
             return False
@@ -59,11 +59,11 @@ class Care:
         # Also where they failed for good: what waited behind them may go on.
         return bool(taken)
 
-    def wants_look_at(self, lease: SessionLease, glance: Glance) -> float | None:
+    def wants_look_at(self, lease: SessionLease, view: View) -> float | None:
         """Return when another look can tell whether a holder is dead, if one may be (monotonic seconds)."""
-        if not self._settings.fast_evidence or not glance.absent:
+        if not self._settings.fast_evidence or not view.absent:
             return None
-        return self._absence.wants_look_at({one.id for one in glance.holders if one.id != lease.session})
+        return self._absence.wants_look_at({one.id for one in view.holders if one.id != lease.session})
 
     def prune(self) -> bool:
         """Prune what was kept long enough, if it is time to; return whether there is more.

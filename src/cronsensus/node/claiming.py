@@ -25,7 +25,7 @@ from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
-from cronsensus.stores.base import AT_ONCE, Glance, Store
+from cronsensus.stores.base import AT_ONCE, Store, View
 
 _log = Logger("cronsensus.node")
 
@@ -148,16 +148,16 @@ class Claiming:
         if self._holding.in_doubt:
             self._adopt(lease)
 
-    def look(self, lease: SessionLease, glance: Glance, asked: Asked) -> None:
-        """Start what a claim won that was carried out after its answer was lost, if ``glance`` tells of one."""
-        if self._answers_lost and (mine := self._overlooks(lease, glance)) is not None:
+    def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
+        """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
+        if self._answers_lost and (mine := self._overlooks(lease, view)) is not None:
             # That claim made the lease short, whatever was answered since.
             lease.shorten(asked, mine.expires_in)
             self._adopt(lease)
 
-    def _overlooks(self, lease: SessionLease, glance: Glance) -> SessionView | None:
+    def _overlooks(self, lease: SessionLease, view: View) -> SessionView | None:
         """Return this session if it holds more than this node knows of."""
-        mine = next((holder for holder in glance.holders if holder.id == lease.session), None)
+        mine = next((holder for holder in view.holders if holder.id == lease.session), None)
         return mine if mine is not None and mine.holds > self._holding.count(lease.session) else None
 
     def _adopt(self, lease: SessionLease) -> None:

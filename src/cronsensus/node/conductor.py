@@ -4,7 +4,7 @@
 
     step():  session ──▶ settle ──▶ look ──▶ fire ──▶ claim ──▶ start ──▶ take over ──▶ sleep until …
                │            │         │        │        │         │            │
-             open one    finish()   due()   plan() +  claim()  executors   reclaim()
+             open one    finish()   look()  plan() +  claim()  executors   reclaim()
              if lost     in a batch          fire()
 
 The conductor has no thread and no clock of its own: a thread turns the crank in production, a test or a simulation by
@@ -43,7 +43,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking, after_trouble
-from cronsensus.stores.base import Glance, Store
+from cronsensus.stores.base import Store, View
 
 _log = Logger("cronsensus.node")
 
@@ -187,33 +187,33 @@ class Conductor:
         if (wait := self._firing.begin_what_waits(lease)) is not None:
             return wait
         asked = lease.ask()
-        glance = self._store.due(self._firing.most, self._firing.share)
+        view = self._firing.look()
         received_at = self._clock.monotonic()
         read_at = (asked.at + received_at) / 2
         self._looked_at = read_at
-        self._waking.compare_clocks(read_at, glance.now)
-        self.watch.looked(glance.jobs, glance.now)
-        self._care.note(glance, asked.at, received_at)
-        self._claiming.look(lease, glance, asked)
-        self.reconciling.look(lease, glance)
-        not_yet = self._waking.left_to_others(lease.session, glance)
+        self._waking.compare_clocks(read_at, view.now)
+        self.watch.looked(view.jobs, view.now)
+        self._care.note(view, asked.at, received_at)
+        self._claiming.look(lease, view, asked)
+        self.reconciling.look(lease, view)
+        not_yet = self._waking.left_to_others(lease.session, view)
         fired = Fired()
-        if not glance.jobs:
+        if not view.due:
             self._waking.lost_in_a_row = 0
-        if (glance.jobs or self._firing.share) and not_yet <= timedelta(0):
-            fired = self._firing.fire(lease, glance)
+        if (view.due or self._firing.share) and not_yet <= timedelta(0):
+            fired = self._firing.fire(lease, view)
         claimed = fired.claimed
-        if glance.backlog and not fired.created and not_yet <= timedelta(0):
+        if view.backlog and not fired.created and not_yet <= timedelta(0):
             claimed = self._claiming.claim(lease)
-        self._waking.fruitless = self._waking.fruitless + 1 if glance.backlog and not claimed else 0
+        self._waking.fruitless = self._waking.fruitless + 1 if view.backlog and not claimed else 0
         self._backlog_seen = claimed > 0 and not self._claiming.free
         if self.holding.notes.wanted_in == 0.0:
             self.holding.notes.flush(self._store)
-        again = self._care.take_over(lease, glance) or fired.again
+        again = self._care.take_over(lease, view) or fired.again
         self._session.say_again()
         again |= self._care.prune()
-        seen = Reading(glance.now, received_at)
-        return self._sleep(lease, glance, seen, not_yet, fired.coming, again=again)
+        seen = Reading(view.now, received_at)
+        return self._sleep(lease, view, seen, not_yet, fired.coming, again=again)
 
     def _trusted_session(self) -> SessionLease:
         """Return a session that may work, opening a new one if the last is lost."""
@@ -259,7 +259,7 @@ class Conductor:
     def _sleep(
         self,
         lease: SessionLease,
-        glance: Glance,
+        view: View,
         seen: Reading,
         not_yet: timedelta,
         coming: datetime | None,
@@ -274,7 +274,7 @@ class Conductor:
         waits = [
             self._waking.wait(
                 lease.session,
-                glance,
+                view,
                 not_yet,
                 coming,
                 free=self._claiming.free > 0,
@@ -287,7 +287,7 @@ class Conductor:
         if self.holding.given_up:
             # A thread that returns at last frees a slot and tells nobody.
             waits.append(self._settings.watch)
-        if (doubt := self._care.wants_look_at(lease, glance)) is not None:
+        if (doubt := self._care.wants_look_at(lease, view)) is not None:
             waits.append(doubt - read_at)
         if not lease.trusted:
             self._on_work()
@@ -297,7 +297,7 @@ class Conductor:
             watch_from = self._waking.watch_from
             watch_at = None if watch_from is None else read_at + watch_from
             return self._resting.begin(lease.session, self._look_at, watch_at)
-        if (ahead := self._firing.fire_ahead(lease, glance, seen)) is not None:
+        if (ahead := self._firing.fire_ahead(lease, view, seen)) is not None:
             self._look_at = min(self._look_at, ahead)
         if (begins_in := self.holding.begins_in) is not None:
             # What waits begins a little after its due time by the best guess, and one look for both is enough.

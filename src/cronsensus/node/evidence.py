@@ -18,7 +18,7 @@ from typing import NamedTuple
 import psutil
 
 from cronsensus.model.session import LockView, SessionView
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import View
 from cronsensus.stores.boot import host_identity
 
 _LINUX = sys.platform == "linux"
@@ -113,11 +113,11 @@ class Absence:
         self._missed: dict[str, _Missed] = {}
         self._asked_at = self._patience = 0.0
 
-    def note(self, glance: Glance, asked_at: float, received_at: float) -> None:
+    def note(self, view: View, asked_at: float, received_at: float) -> None:
         """Take what a look has seen between two moments (monotonic seconds); who is seen again is forgotten."""
-        renewed = {holder.id: holder.renewed_at for holder in glance.holders}
+        renewed = {holder.id: holder.renewed_at for holder in view.holders}
         missed = {}
-        for session in glance.absent:
+        for session in view.absent:
             known = self._missed.get(session)
             if known is None or known.renewed_at != renewed.get(session):
                 known = _Missed(received_at, renewed.get(session))

@@ -24,7 +24,7 @@ from cronsensus.node.standing import ALERT
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
-from cronsensus.stores.base import AT_ONCE, Glance, Share, Store
+from cronsensus.stores.base import AT_ONCE, Share, Store, View
 
 _log = Logger("cronsensus.node")
 
@@ -44,7 +44,7 @@ class Fired(NamedTuple):
         created: how many occurrences this node made.
         claimed: how many of them it took.
         again: whether more is due already.
-        coming: when the next of what it fired is due: the glance was taken before and cannot know.
+        coming: when the next of what it fired is due: the view was taken before and cannot know.
         won, lost: how many of the plans were carried out, and how many were not.
     """
 
@@ -76,6 +76,7 @@ class Firing:
         self._telling = telling
         self._on_decided = on_decided
         self._lead = Lead()
+        self._sought: datetime | None = None
         self._decided: datetime | None = None
         self._sharing = Sharing()
         self._fired_at = -1e9
@@ -104,18 +105,23 @@ class Firing:
         """Return how many due jobs to look at next: of a herd no more than the node can start now."""
         return MOST_DUE if self.share is None else min(MOST_DUE, max(LEAST_DUE, self._claiming.free))
 
-    def fire(self, lease: SessionLease, glance: Glance) -> Fired:
+    def look(self) -> View:
+        """Look as far ahead as this node decides ahead; in a herd, at what is due alone."""
+        ahead = AT_ONCE if self.share is not None else timedelta(seconds=self._lead.seconds + SLACK)
+        return self._store.look(limit=self.most, share=self.share, ahead=ahead)
+
+    def fire(self, lease: SessionLease, view: View) -> Fired:
         """Fire what a look found due; or nothing, if it found so much that it has to be shared first."""
-        if self._sharing.begins(lease.session, glance):
-            if len(glance.sessions) > ALERT:
+        if self._sharing.begins(lease.session, view):
+            if len(view.sessions) > ALERT:
                 self._store.notify()  # those who rest have a share, too
             return Fired(again=True)
-        fired = self._carry_out(lease, self._plans(glance.jobs, glance.now), glance) if glance.jobs else Fired()
+        fired = self._carry_out(lease, self._plans(view.due, view.now), view) if view.due else Fired()
         self._fired_at = self._clock.monotonic()
-        self._waits = glance.backlog or fired.created > fired.claimed
-        return fired._replace(again=self._sharing.fired(glance, fired.won, fired.lost) or fired.again)
+        self._waits = view.backlog or fired.created > fired.claimed
+        return fired._replace(again=self._sharing.fired(view, fired.won, fired.lost) or fired.again)
 
-    def fire_ahead(self, lease: SessionLease, glance: Glance, seen: Reading) -> float | None:
+    def fire_ahead(self, lease: SessionLease, view: View, seen: Reading) -> float | None:
         """Shortly before the next due time, if it is this node's turn then, fire and claim what comes due.
 
         Returns when to come back for that (monotonic seconds); ``None``: no sooner than without it.
@@ -126,15 +132,19 @@ class Firing:
         begins = seen.begin_of(instant) - self._lead.seconds
         if (began_at := self._clock.monotonic()) < begins - SLACK:
             return begins
+        if instant != self._sought and all(job.due_at != instant for job in view.jobs):
+            # The look did not go so far, for the round has taken long; or the job was fired in this very round.
+            self._sought = instant
+            return began_at
         ahead = timedelta(seconds=self._lead.seconds + SLACK)
         # Once: whatever comes of it, the rest is for the look at the due time.
         self._decided = instant
         if not self._claiming.may_claim(lease, self._claiming.free):
             return None
-        jobs = [job for job in self._store.upcoming(instant, MOST_DUE) if _is_decided_by_time_alone(job)]
+        jobs = [job for job in view.jobs if _comes(job, view.now, instant) and _is_decided_by_time_alone(job)]
         if jobs:
             plans = [replace(each, not_before=instant) for each in self._plans(jobs, instant)]
-            self._carry_out(lease, plans, glance, ahead=ahead, seen=seen)
+            self._carry_out(lease, plans, view, ahead=ahead, seen=seen)
             self._lead.took(self._clock.monotonic() - began_at)
         return None
 
@@ -154,13 +164,13 @@ class Firing:
         self,
         lease: SessionLease,
         plans: Sequence[Plan],
-        glance: Glance,
+        view: View,
         *,
         ahead: timedelta = AT_ONCE,
         seen: Reading | None = None,
     ) -> Fired:
         planned, claimed = sum(len(each.occurrences) for each in plans), 0
-        limit = self._fair_share(planned, glance)
+        limit = self._fair_share(planned, view)
         if planned and self._claiming.may_claim(lease, limit):
             answers, claimed = self._claiming.fire_and_claim(lease, plans, limit, ahead=ahead, seen=seen)
             if lease.lost:
@@ -170,23 +180,28 @@ class Firing:
         won = [each for each, ok in zip(plans, answers, strict=True) if ok]
         created = sum(len(each.occurrences) for each in won)
         lost = len(plans) - len(won)
-        self._on_decided(won, glance.now)
+        self._on_decided(won, view.now)
         self._telling.fired(won, lost=lost)
         coming = [each.next_due for each in won if each.next_due is not None]
-        coming += [one.due_at for each in won for one in each.occurrences if one.due_at > glance.now]
+        coming += [one.due_at for each in won for one in each.occurrences if one.due_at > view.now]
         # Whoever won the others knows when they are due next; this node has to look.
         self._waking.lost_in_a_row = self._waking.lost_in_a_row + 1 if lost else 0
-        again = any(at <= glance.now for at in coming)
+        again = any(at <= view.now for at in coming)
         if created > claimed:
             self._store.notify()
         return Fired(created, claimed, again, min(coming, default=None), len(won), lost)
 
-    def _fair_share(self, fired: int, glance: Glance) -> int:
+    def _fair_share(self, fired: int, view: View) -> int:
         """Return how many occurrences to claim of those just fired: all of a few, a share of many."""
-        nodes, free = len(glance.sessions), self._claiming.free
-        if fired < SHARED_FROM or nodes < 2 or glance.backlog or self.share is not None:
+        nodes, free = len(view.sessions), self._claiming.free
+        if fired < SHARED_FROM or nodes < 2 or view.backlog or self.share is not None:
             return free
         return min(free, -(-fired // nodes))
+
+
+def _comes(job: JobState, now: datetime, until: datetime) -> bool:
+    """Whether a job comes due after ``now``, and not after ``until``."""
+    return job.due_at is not None and now < job.due_at <= until
 
 
 def _is_decided_by_time_alone(job: JobState) -> bool:

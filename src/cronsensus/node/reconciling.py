@@ -29,7 +29,7 @@ from cronsensus.node.claiming import Claiming
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import View
 
 _log = logging.getLogger("cronsensus.node")
 
@@ -97,13 +97,13 @@ class Reconciling:
         if self._suspects or self._strange(news) or self._missing(news):
             self._wake()
 
-    def look(self, lease: SessionLease, glance: Glance) -> None:
+    def look(self, lease: SessionLease, view: View) -> None:
         """Have the session renewed if a look shows another number of runs, or does not show the session at all."""
         if self._suspects or self._holding.in_doubt or self._holding.unsettled:
             return
-        shown = next((one.holds for one in glance.holders if one.id == lease.session), 0)
+        shown = next((one.holds for one in view.holders if one.id == lease.session), 0)
         least, most = self._holding.bounds(lease.session)
-        lives = lease.session in glance.sessions or len(glance.sessions) >= MOST_SESSIONS_SHOWN
+        lives = lease.session in view.sessions or len(view.sessions) >= MOST_SESSIONS_SHOWN
         now = self._clock.monotonic()
         if (least <= shown <= most and lives) or now - self._asked_for_at < ASKED_FOR_EVERY:
             return

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cronsensus.stores.base import Glance, Share
+from cronsensus.stores.base import Share, View
 
 
 class Sharing:
@@ -26,27 +26,27 @@ class Sharing:
         self.share: Share | None = None
         self._helping = False
 
-    def begins(self, session: str, glance: Glance) -> bool:
+    def begins(self, session: str, view: View) -> bool:
         """Whether a look shows that it is time to share: then the next one is at this node's share."""
         if self.share is not None:
             return False
-        self._helping &= glance.more
-        if glance.more and not self._helping:
-            self.share = share_of(session, glance.sessions)
+        self._helping &= view.more
+        if view.more and not self._helping:
+            self.share = share_of(session, view.sessions)
         return self.share is not None
 
-    def fired(self, glance: Glance, won: int, lost: int) -> bool:
+    def fired(self, view: View, won: int, lost: int) -> bool:
         """Take in what came of a look; return whether to look again at once."""
         if self.share is not None:
-            if won and glance.more:
+            if won and view.more:
                 return True
             # Through with it, or it leads nowhere: the next look is at everything.
             self.share, self._helping = None, True
-            return won > 0 or not glance.jobs
+            return won > 0 or not view.jobs
         if lost > won:
             # In the way of those whose share it is. Let them be, and see what has come to its own meanwhile.
             self._helping = False
-        return won > 0 and glance.more
+        return won > 0 and view.more
 
 
 def share_of(session: str, sessions: Sequence[str]) -> Share:

@@ -1,7 +1,7 @@
 """When to look again: what a node knows of the time ahead.
 
-No clock and no thread: instants are the store's, as a glance gave them, and the answer is a number of seconds from that
-glance.
+No clock and no thread: instants are the store's, as a view gave them, and the answer is a number of seconds from that
+view.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from cronsensus.logger import Logger
 from cronsensus.node.standing import head_start, is_alert, rests_until
-from cronsensus.stores.base import Glance
+from cronsensus.stores.base import View
 
 _log = Logger("cronsensus.node")
 
@@ -46,7 +46,7 @@ class Waking:
         fruitless: rounds in a row in which something waited and nothing of it was for this node.
         ours: the next time at which a job is due, if this node is the first to fire it.
         resting: whether this node leaves the next due time, and what runs meanwhile, to others.
-        watch_from: the seconds from the glance to when somebody may run something; ``None``: not as far as is known.
+        watch_from: the seconds from the view to when somebody may run something; ``None``: not as far as is known.
     """
 
     def __init__(self) -> None:
@@ -58,16 +58,16 @@ class Waking:
         self._expected: datetime | None = None
         self._last_reading: tuple[float, datetime] | None = None
 
-    def left_to_others(self, session: str, glance: Glance) -> timedelta:
+    def left_to_others(self, session: str, view: View) -> timedelta:
         """Return how long this node still leaves what is due to those who stand before it; negative: no longer."""
-        if self._expected is None or self._expected > glance.now:
+        if self._expected is None or self._expected > view.now:
             return timedelta(0)
-        return self._turn(session, glance, self._expected) - glance.now
+        return self._turn(session, view, self._expected) - view.now
 
     def wait(
         self,
         session: str,
-        glance: Glance,
+        view: View,
         not_yet: timedelta,
         coming: datetime | None,
         *,
@@ -75,11 +75,11 @@ class Waking:
         watch: float,
         told: bool = True,
     ) -> float:
-        """Return the seconds after ``glance`` until something wants this node.
+        """Return the seconds after ``view`` until something wants this node.
 
         Args:
             session: this node's.
-            glance: what it saw.
+            view: what it saw.
             not_yet: how long it leaves what is due to others.
             coming: when the next of what it fired itself is due.
             free: whether it could run one more.
@@ -90,25 +90,25 @@ class Waking:
         waits = [IDLE if told else UNTOLD]
         if self.lost_in_a_row:
             waits.append(AFTER_A_LOST_RACE * 2.0 ** min(self.lost_in_a_row, MOST_DOUBLINGS))
-        if not_yet > timedelta(0) and (glance.jobs or glance.backlog):
+        if not_yet > timedelta(0) and (view.due or view.backlog):
             waits.append(not_yet.total_seconds())
         else:
-            times = (glance.next_job, glance.next_pending, coming)
+            times = (view.next_job, view.next_pending, coming)
             self._expected = min((at for at in times if at is not None), default=None)
-            self.resting = told and not is_alert(session, glance.sessions, self._expected)
+            self.resting = told and not is_alert(session, view.sessions, self._expected)
             if self._expected is not None:
                 if self.resting:
-                    turn = rests_until(session, glance.sessions, self._expected)
+                    turn = rests_until(session, view.sessions, self._expected)
                 else:
-                    turn = self._turn(session, glance, self._expected)
-                waits.append((turn - glance.now).total_seconds())
-                if turn == self._expected and self._expected in {glance.next_job, coming}:
+                    turn = self._turn(session, view, self._expected)
+                waits.append((turn - view.now).total_seconds())
+                if turn == self._expected and self._expected in {view.next_job, coming}:
                     self.ours = self._expected
-        others = [holder.expires_in.total_seconds() for holder in glance.holders if holder.id != session]
+        others = [holder.expires_in.total_seconds() for holder in view.holders if holder.id != session]
         waits += [max(0.0, left) + watch if self.resting else min(watch, max(0.0, left)) for left in others]
-        comes = None if self._expected is None else (self._expected - glance.now).total_seconds()
+        comes = None if self._expected is None else (self._expected - view.now).total_seconds()
         self.watch_from = 0.0 if others else comes
-        if not_yet <= timedelta(0) and glance.backlog and free:
+        if not_yet <= timedelta(0) and view.backlog and free:
             # What waits and is not for this node to claim: blocked behind a run, or nobody here has the function.
             waits.append(watch * 2.0 ** min(max(0, self.fruitless - 1), MOST_DOUBLINGS))
         return min(waits)
@@ -125,5 +125,5 @@ class Waking:
         self._last_reading = (read_at, now)
 
     @staticmethod
-    def _turn(session: str, glance: Glance, instant: datetime) -> datetime:
-        return instant + head_start(session, glance.sessions, instant)
+    def _turn(session: str, view: View, instant: datetime) -> datetime:
+        return instant + head_start(session, view.sessions, instant)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from cronsensus.clock import Clock
 from cronsensus.errors import MissingExtra, UnknownStore
-from cronsensus.stores.base import Glance, PutResult, Store, StoreCapabilities
+from cronsensus.stores.base import PutResult, Store, StoreCapabilities, View
 from cronsensus.stores.credentials import check_credentials
 
-__all__ = ["Glance", "PutResult", "Store", "StoreCapabilities", "open_store"]
+__all__ = ["PutResult", "Store", "StoreCapabilities", "View", "open_store"]
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb", "redis", "rediss", "memory")
 

@@ -112,15 +112,16 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
-    """What ``due`` saw in one moment.
+class View:
+    """What ``look`` saw in one moment.
 
     Attributes:
         now: the store's clock.
-        jobs: jobs whose next due time has come, at most ``limit``, most overdue first. Where there are more of them, a
-            quarter of ``limit`` are the ones that came last: they do not wait until those before are done.
+        jobs: jobs whose next due time has come, or comes within ``ahead``: at most ``limit``, most overdue first. Where
+            there are more of them, a quarter of ``limit`` are those that came last of what is due: they do not wait
+            until those before are done.
         more: there are more of them than ``limit``.
-        next_job: the earliest due time still to come of any job; ``None``: there is none.
+        next_job: the earliest due time still to come of any job, of ``jobs`` too; ``None``: there is none.
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
@@ -138,6 +139,11 @@ class Glance:
     holders: tuple[SessionView, ...]
     sessions: tuple[str, ...]
     absent: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> list[JobState]:
+        """Return the jobs that are due by now, without those that come due soon."""
+        return [job for job in self.jobs if job.due_at is None or job.due_at <= self.now]
 
 
 def newest_of(limit: int) -> int:
@@ -253,23 +259,22 @@ class Store(ABC):
 
     # --- the scheduling round --------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
-        """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody.
+    def look(self, *, limit: int = 100, share: Share | None = None, ahead: timedelta = AT_ONCE) -> View:
+        """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody, promises nothing.
 
-        With a ``share``, ``jobs`` and ``more`` tell of that part of the due jobs alone, so that nodes that look at
+        What a node plans before a due time it need not plan when the time has come: ``jobs`` are also those that come
+        due within ``ahead`` (not negative), the earliest first. ``fire`` still asks whether a plan holds.
+
+        With a ``share``, ``jobs`` and ``more`` tell of that part of the jobs alone, so that nodes that look at
         different shares do not plan the same. Each job is in exactly one of the shares of a number, always the same.
 
         One statement when no job is due, so that looking is cheap.
         """
+        return self._look(limit, share, ahead)
 
     @abstractmethod
-    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
-        """Look ahead: the jobs whose next due time comes at or before ``until``, earliest first; at most ``limit``.
-
-        What a node plans before a due time it need not plan when the time has come. Writes nothing, promises nothing:
-        ``fire`` still asks whether the plan holds.
-        """
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+        """Do ``look``."""
 
     @abstractmethod
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
@@ -646,7 +651,7 @@ class Store(ABC):
         """Show for as long as this process lives that ``session`` has a process, while this handle is used for it.
 
         A handle shows it while somebody waits on it, and from when it has renewed the session. Where a store can do
-        that (a lock that its server frees when the connection ends), ``Glance.absent`` tells others when no handle
+        that (a lock that its server frees when the connection ends), ``View.absent`` tells others when no handle
         shows the sign any more. ``None``: no longer.
         """
 
@@ -663,10 +668,6 @@ class Store(ABC):
     @abstractmethod
     def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
         """Return jobs by name; the retired ones only if asked for."""
-
-    @abstractmethod
-    def job_state(self, name: str) -> JobState | None:
-        """Return what planning needs to know of one job now; ``None``: unknown, paused or retired."""
 
     @abstractmethod
     def eras(self, job: str) -> list[Era]:

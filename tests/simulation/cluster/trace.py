@@ -22,7 +22,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.stores.base import Glance, PutResult
+from cronsensus.stores.base import PutResult, View
 from tests.simulation.cluster.clocks import SECOND, START
 
 
@@ -69,11 +69,11 @@ def _instant(instant: datetime) -> str:
     return f"@{(instant - START).total_seconds():g}"
 
 
-def _glance(glance: Glance) -> str:
-    due = " ".join(job.spec.name for job in glance.jobs)
-    holders = " ".join(f"{holder.id}({holder.expires_in.total_seconds():g}s)" for holder in glance.holders)
-    waits = "backlog" if glance.backlog else ""
-    return f"due[{due}] {waits} next {_written(glance.next_job)} {_written(glance.next_pending)} holders[{holders}]"
+def _view(view: View) -> str:
+    due = " ".join(job.spec.name for job in view.jobs)
+    holders = " ".join(f"{holder.id}({holder.expires_in.total_seconds():g}s)" for holder in view.holders)
+    waits = "backlog" if view.backlog else ""
+    return f"due[{due}] {waits} next {_written(view.next_job)} {_written(view.next_pending)} holders[{holders}]"
 
 
 def _plan(plan: Plan) -> str:
@@ -91,7 +91,7 @@ def _put(put: PutResult) -> str:
 _WRITERS: dict[type, Callable[[Any], str]] = {
     datetime: _instant,
     timedelta: lambda one: f"{one.total_seconds():g}s",
-    Glance: _glance,
+    View: _view,
     Plan: _plan,
     PutResult: _put,
     JobSpec: lambda one: str(one.name),

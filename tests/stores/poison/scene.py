@@ -28,7 +28,7 @@ from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.scene import a_session, state_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -75,7 +75,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
         _run(store, job, "again", Outcome(id=0, token=0, state=State.PENDING, retry_in=100 * DAY))
     store.close_session("gone")
     clock.advance(2 * MINUTE)
-    for state in store.due().jobs:
+    for state in store.look().jobs:
         late = VerdictRange(first=START + MINUTE, last=START + MINUTE, state=State.MISSED, reason="late", count=1)
         planned = plan(state, store.now())
         store.fire([Plan(**{name: getattr(planned, name) for name in Plan.__slots__} | {"verdicts": (late,)})])
@@ -236,7 +236,7 @@ def _defines(store: Store) -> None:
 
 def _reads(store: Store) -> None:
     assert {"good", "queue"} <= {view.spec.name for view in store.jobs(retired=True)}
-    assert store.upcoming(store.now() + DAY)
+    assert store.look(ahead=DAY).jobs
     found = store.occurrences(OccurrenceFilter(), limit=1000)
     assert {"done", "broken", "left", "new"} <= {one.key for one in found if one.job == "queue"}
     for job in ("good", "queue"):
@@ -244,7 +244,7 @@ def _reads(store: Store) -> None:
         store.eras(job), store.pauses(job), store.ranges(job)
         assert store.eras(job)
         assert store.occurrences(OccurrenceFilter(job=job))
-    assert store.job_state("good")
+    assert state_of(store, "good")
     assert len(store.pauses("good")) == 1
     assert len(store.ranges("good")) >= 1
     for one in found:
@@ -263,7 +263,7 @@ def _reads(store: Store) -> None:
     store.check()
     for job in DOOMED:
         by_name: tuple[Callable[[str], object], ...] = (
-            store.job, store.job_state, store.eras, store.pauses, store.ranges,
+            store.job, store.eras, store.pauses, store.ranges,
         )  # fmt: skip
         for read in by_name:
             may_be_corrupt(partial(read, job))

@@ -15,7 +15,7 @@ from cronsensus.stores.redis import RedisStore
 from tests.stores.poison.scene import DOOMED, START, furnish, goes_on
 
 ALL = os.environ.get("CRONSENSUS_TEST_POISON") == "all"
-pytestmark = pytest.mark.timeout(3600 if ALL else 120)
+pytestmark = pytest.mark.timeout(3600 if ALL else 600)
 NO_TEXT = b"\xff\x00\xed\xa0\x80"
 VALUES = (
     b"", b"0", b"-1", b"text", b"{", b"[]", b"{}", b"9223372036854775807", b"-9223372036854775808", b"1e308",

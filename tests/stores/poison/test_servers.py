@@ -18,7 +18,7 @@ TURNS = 12 if ALL else 1
 LAST = 2**63 - 1
 """MySQL gives no number after an id of this, to no row of the table."""
 
-pytestmark = pytest.mark.timeout(3600 if ALL else 120)
+pytestmark = pytest.mark.timeout(3600 if ALL else 600)
 
 cases = (f"case {number}" for number in itertools.count())
 

@@ -15,7 +15,7 @@ from tests.stores.poison.scene import START, furnish, goes_on
 from tests.stores.poison.sql import WHOLE, poisons, pour
 
 ALL = os.environ.get("CRONSENSUS_TEST_POISON") == "all"
-pytestmark = pytest.mark.timeout(3600 if ALL else 120)
+pytestmark = pytest.mark.timeout(3600 if ALL else 600)
 MOST = 10_000 if ALL else 1
 """Values for each column; the long form tries all of them."""
 

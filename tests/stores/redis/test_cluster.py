@@ -99,7 +99,7 @@ def test_a_plain_url_of_the_wrong_server_says_how_to_write_it(
 ) -> None:
     store = opening(f"redis://127.0.0.1:{cluster[1].port}")
     with pytest.raises(StoreUnavailable, match=r"redis\+cluster://"):
-        store.due()
+        store.look()
 
 
 def test_a_slot_that_moved_is_followed(cluster: tuple[ClusterServer, ClusterServer], opening: Opening) -> None:
@@ -140,7 +140,7 @@ def test_in_the_middle_of_a_move_nothing_is_done_by_halves(
         lambda: store.claim("s1", 10, ["queue"], lease=LEASE),
         lambda: store.enqueue([Item(job="queue", key="new")]),
         lambda: queue(store, "another"),
-        store.due,
+        store.look,
     ):
         with pytest.raises(StoreUnavailable, match="moving our slot"):
             verb()
@@ -160,10 +160,10 @@ def test_a_server_that_is_gone_is_looked_for_among_the_others(
     a_claim(store)
     first.kill9()
     with pytest.raises(StoreUnavailable):
-        store.due()
+        store.look()
     # The other one still says that the first has the slot; nobody else has it until a failover.
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        store.due()
+        store.look()
 
 
 def test_each_namespace_is_in_a_slot_of_its_own(cluster: tuple[ClusterServer, ClusterServer], opening: Opening) -> None:

@@ -42,7 +42,7 @@ def test_a_server_that_went_away_is_an_error_and_its_return_is_none(opening: Ope
         store = opening(server.url)
         claim = a_claim(store)
         server.kill9()
-        for verb in (store.due, store.counts, lambda: store.finish([succeeded(claim)]), store.check):
+        for verb in (store.look, store.counts, lambda: store.finish([succeeded(claim)]), store.check):
             with pytest.raises(StoreUnavailable, match="cannot be reached"):
                 verb()
         store.notify()
@@ -117,7 +117,7 @@ def test_a_lease_is_lost_by_the_servers_clock(own_server: RedisServer, opening: 
     store = opening(own_server.url)
     queue(store)
     store.open_session(a_session("s1"), lease=SOON)
-    wait_until(lambda: not store.due().sessions, "the end of the lease", 5)
+    wait_until(lambda: not store.look().sessions, "the end of the lease", 5)
     assert not store.renew("s1", lease=LEASE).alive
     with pytest.raises(LeaseLost):
         store.claim("s1", 1, ["queue"], lease=LEASE)
@@ -268,7 +268,7 @@ def test_an_idle_store_does_not_grow(own_server: RedisServer, opening: Opening) 
     with redis.Redis.from_url(own_server.url) as client:
         before = {key: client.dump(key) for key in client.scan_iter()}
         for _ in range(20):
-            store.due()
+            store.look()
             store.claim("s1", 5, ["queue"], lease=LEASE)
             store.reclaim()
             store.prune()

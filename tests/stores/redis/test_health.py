@@ -164,11 +164,11 @@ def test_a_user_who_may_not_do_what_is_needed_is_told_what_that_is(own_server: R
         )
         store = opening(own_server.url.replace("redis://", "redis://bob:pw@"))
         with pytest.raises(StoreUnavailable, match="ACL SETUSER"):
-            store.due()
+            store.look()
         client.acl_deluser("bob")
     wrong = opening(own_server.url.replace("redis://", "redis://bob:wrong@"))
     with pytest.raises(StoreUnavailable, match="refuses the user or the password") as caught:
-        wrong.due()
+        wrong.look()
     assert "wrong@" not in str(caught.value)
 
 
@@ -215,7 +215,7 @@ def test_a_server_without_room_says_so_and_can_still_be_pruned(own_server: Redis
                 verb()
         # Nothing was half written, and looking goes on.
         assert before == store.counts()
-        assert not store.due().backlog
+        assert not store.look().backlog
         assert store.prune(store.now()) == 301
         client.config_set("maxmemory", full - 1_000_000)
         assert store.enqueue([Item(job="queue")])[0].created

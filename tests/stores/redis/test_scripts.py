@@ -66,7 +66,7 @@ def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, open
     store.renew("s1", lease=LEASE)
     with redis.Redis.from_url(own_server.url) as client:
         client.config_resetstat()
-        store.due()
+        store.look()
         store.claim("s1", 10, ["queue"], lease=LEASE)
         store.enqueue([Item(job="queue")] * 50)
         claims = store.claim("s1", 50, ["queue"], lease=LEASE)
@@ -101,10 +101,9 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.pause(name, by=name, why=name)
     store.resume(name, by=name, why=name)
     clock.advance(60)
-    glance = store.due()
-    assert [name] == [job.spec.name for job in glance.jobs]
-    store.upcoming(glance.now)
-    assert store.fire([plan(job, glance.now) for job in glance.jobs]) == [True]
+    view = store.look()
+    assert [name] == [job.spec.name for job in view.jobs]
+    assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
     [claim] = store.claim(name, 1, [name], lease=HOUR)
     store.note([Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
     store.cancel(claim.id, by=name, why=name)
@@ -123,8 +122,8 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     acquired = store.acquire(name, "gone", key=name, lease=HOUR, fingerprint=name)
     assert acquired is not None
     clock.advance(60)
-    glance = store.due()
-    won, claims = store.fire_and_claim([plan(job, glance.now) for job in glance.jobs], name, 5, [name], lease=HOUR)
+    view = store.look()
+    won, claims = store.fire_and_claim([plan(job, view.now) for job in view.jobs], name, 5, [name], lease=HOUR)
     assert won == [True]
     store.drain(name, by=name, why=name)
     line.join(name)
@@ -140,7 +139,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.call_next(name)
     line.join(name)
     line.leave(name)
-    for read in (store.job, store.job_state, store.eras, store.pauses, store.ranges):
+    for read in (store.job, store.eras, store.pauses, store.ranges):
         read(name)
     store.occurrence(made.id)
     store.occurrences(OccurrenceFilter(job=name, key=name))
@@ -229,8 +228,8 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
             store.claim("s", 1, ["f"], lease=HOUR)
             clock.advance(60)
             client.config_resetstat()
-            glance = store.due()
-            assert store.fire([plan(job, glance.now) for job in glance.jobs]) == [True]
+            view = store.look()
+            assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
             [claim] = store.claim("s", 5, ["f"], lease=HOUR)
             assert store.finish([succeeded(claim)])[0].accepted
             store.renew("s", lease=HOUR)
@@ -276,10 +275,10 @@ def test_a_look_sends_and_asks_the_same_however_many_guests_there_are(
                 store.open_session(a_session(f"guest {number}", guest=True), lease=HOUR)
             client.config_resetstat()
             before = client.info("stats")["total_net_output_bytes"]
-            glance = store.due()
+            view = store.look()
             sent = client.info("stats")["total_net_output_bytes"] - before
             counted.append((commands_of(client), sent))
-            assert ([one.id for one in glance.holders], glance.sessions) == (["s1"], ("s1",))
+            assert ([one.id for one in view.holders], view.sessions) == (["s1"], ("s1",))
     assert counted[1][0] == counted[2][0]
     assert counted[2][1] <= counted[1][1] + 1000
     # Where there are few, which is asked each second by each node, it executes fewer.
@@ -292,13 +291,13 @@ def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, 
         store.open_session(a_session(name), lease=HOUR)
     store.open_session(a_session("guest", guest=True), lease=HOUR)
     raw.srem(turning, "old", "older")
-    assert store.due().sessions == ("new", "old", "older")
+    assert store.look().sessions == ("new", "old", "older")
     store.close_session("new")
     raw.sadd(turning, "new")  # as when a node of an earlier release ends it: it leaves this entry
-    assert store.due().sessions == ("old", "older")
+    assert store.look().sessions == ("old", "older")
     store.close_session("old")
     store.open_session(a_session("newer"), lease=HOUR)
-    assert store.due().sessions == ("newer", "older")
+    assert store.look().sessions == ("newer", "older")
     assert raw.smembers(turning) == {b"newer"}
 
 
@@ -308,9 +307,9 @@ def test_a_look_sees_them_also_beside_many_guests(store: RedisStore, raw: redis.
         store.open_session(a_session(f"guest {number}", guest=True), lease=HOUR)
     for name in ("a", "b", "z"):
         store.open_session(a_session(name), lease=HOUR)
-    assert store.due().sessions == ("a", "b", "z")
+    assert store.look().sessions == ("a", "b", "z")
     raw.srem(turning, "a", "z")
-    assert store.due().sessions == ("a", "b", "z")
+    assert store.look().sessions == ("a", "b", "z")
 
 
 # --- the schema -----------------------------------------------------------------------------------------------------
@@ -323,7 +322,7 @@ def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw
     for verb in (
         store.check,
         store.migrate,
-        store.due,
+        store.look,
         store.counts,
         store.reclaim,
         lambda: store.finish([succeeded(claim)]),

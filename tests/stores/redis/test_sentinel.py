@@ -77,7 +77,7 @@ def test_the_master_that_the_sentinels_name_is_used_also_after_a_failover(
         assert client.wait(1, 30_000) == 1
     own_server.kill9()
     with pytest.raises(StoreUnavailable):
-        store.due()
+        store.look()
 
     def answers() -> bool:
         try:
@@ -121,4 +121,4 @@ def test_a_master_that_was_demoted_is_left(
 def test_an_unknown_service_is_an_error(sentinel: SentinelServer, opening: Opening) -> None:
     store = opening(f"redis+sentinel://127.0.0.1:{sentinel.port}/other?connect_timeout=1s")
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        store.due()
+        store.look()

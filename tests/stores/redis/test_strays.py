@@ -60,7 +60,7 @@ def test_what_is_over_is_listed_to_no_session_and_gives_no_short_lease(store, ra
     raw.zadd(key(store, "holding"), {"s1": 1})
     renewal = store.renew("s1", lease=LEASE, idle_lease=HOUR)
     assert (renewal.held, renewal.lease) == ((), HOUR)
-    assert store.due().holders == ()
+    assert store.look().holders == ()
 
 
 @pytest.mark.parametrize("end", ["close_session", "reclaim"])
@@ -84,7 +84,7 @@ def test_what_is_over_is_not_claimed_again_however_often_its_line_says_so(store,
     claims = store.claim("s1", 10, ["queue"], lease=LEASE)
     assert [claim.id for claim in claims] == [number + 1]
     assert store.claim("s1", 10, ["queue"], lease=LEASE) == []
-    assert not store.due().backlog
+    assert not store.look().backlog
     found = store.occurrence(number)
     assert found is not None
     assert (found.state, found.attempt) == (State.SUCCEEDED, 1)

@@ -102,7 +102,7 @@ def test_the_password_reaches_the_driver_and_nothing_else() -> None:
     store = RedisStore(url)
     try:
         with pytest.raises(StoreUnavailable) as caught:
-            store.due()
+            store.look()
     finally:
         store.close()
     chain: BaseException | None = caught.value

@@ -19,7 +19,7 @@ from cronsensus.stores.sql import acquiring, claiming, firing
 from cronsensus.stores.sql.schema import eras
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.testing.conformance.scene import LEASE, MINUTE, SECOND, START, a_session, minute
+from cronsensus.testing.conformance.scene import LEASE, MINUTE, SECOND, START, a_session, minute, state_of
 from cronsensus.triggers import every
 
 MICROSECOND = timedelta(microseconds=1)
@@ -83,7 +83,7 @@ def the_plan(state: JobState, number: int, *, after: int, active: int) -> Plan:
 def test_several_plans_for_one_job_in_one_call_are_compared_each_with_what_the_one_before_left(
     store: SqliteStore,
 ) -> None:
-    state = store.job_state("job")
+    state = state_of(store)
     assert state is not None
     lost = the_plan(state, 9, after=8, active=0)
     first = the_plan(state, 1, after=0, active=0)
@@ -124,7 +124,7 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
 
 
 def test_who_keeps_the_time_of_a_job_without_a_past_is_not_known(store: SqliteStore) -> None:
-    queue = store.job_state("queue")
+    queue = store.job("queue")
     assert queue is not None
     with store._writing() as tx:
         assert acquiring._is_kept_elsewhere(tx, queue.id, to_micros(minute(1)))

@@ -47,7 +47,7 @@ def fire_between(monkeypatch: pytest.MonkeyPatch, other: SqlStore, clock: Manual
         if statement is looking.DUE_JOBS and left[0]:
             left[0] -= 1
             monkeypatch.setattr(Transaction, "rows", rows)
-            seen = other.due().jobs
+            seen = other.look().jobs
             other.fire_and_claim([plan(job, clock.now()) for job in seen], "s2", 10, ["f"], lease=LEASE)
             monkeypatch.setattr(Transaction, "rows", meanwhile)
         return rows(self, statement, **parameters)
@@ -58,7 +58,7 @@ def fire_between(monkeypatch: pytest.MonkeyPatch, other: SqlStore, clock: Manual
 def test_what_is_fired_in_the_middle_of_a_look_is_seen_whole_or_not_at_all(two, monkeypatch):
     store, other, clock = two
     fire_between(monkeypatch, other, clock, 1)
-    seen = store.due()
+    seen = store.look()
     if seen.jobs:  # a snapshot, of before
         assert seen.next_job is None
         assert not seen.holders
@@ -72,6 +72,6 @@ def test_who_never_sees_one_moment_is_to_look_again_at_once(two, monkeypatch):
     rows = Transaction.rows
     gone = lambda self, statement, **given: [] if statement is looking.DUE_JOBS else rows(self, statement, **given)  # noqa: E731
     monkeypatch.setattr(Transaction, "rows", gone)
-    seen = store.due()
+    seen = store.look()
     assert seen.jobs == ()
     assert seen.next_job == seen.now == clock.now()

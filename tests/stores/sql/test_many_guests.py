@@ -54,9 +54,9 @@ def more_guests(quote: str) -> str:
 
 def seen(store: SqlStore) -> None:
     """Look, and see who is there."""
-    glance = store.due()
-    assert glance.sessions == ("node", "other")
-    assert [holder.id for holder in glance.holders] == ["node", "busy"]
+    view = store.look()
+    assert view.sessions == ("node", "other")
+    assert [holder.id for holder in view.holders] == ["node", "busy"]
 
 
 @pytest.mark.parametrize("analyzed", [False, True])

@@ -67,7 +67,7 @@ def test_a_store_without_a_schema_is_named_as_such(empty_file, place, open_sqlit
     if empty_file:
         (place / "jobs.db").touch()
     store = open_sqlite(migrated=False)
-    for verb in (store.check, store.due, store.counts, lambda: store.trigger("job", by="ann")):
+    for verb in (store.check, store.look, store.counts, lambda: store.trigger("job", by="ann")):
         with pytest.raises(SchemaMismatch, match="cronsensus db upgrade"):
             verb()
     assert (place / "jobs.db").exists() == empty_file, "only migrate() makes files"

@@ -230,7 +230,7 @@ def test_a_missing_driver_says_what_to_install(monkeypatch):
 
 def test_an_empty_database_says_how_to_make_the_schema(open_mysql):
     store = open_mysql(migrated=False)
-    for verb in (store.check, store.due, lambda: store.put_jobs([], release="r1")):
+    for verb in (store.check, store.look, lambda: store.put_jobs([], release="r1")):
         with pytest.raises(SchemaMismatch, match="cronsensus db upgrade"):
             verb()
 
@@ -271,14 +271,14 @@ def test_tables_that_may_not_be_made_say_what_to_grant(open_mysql, user):
 def test_tables_that_may_not_be_written_say_what_to_grant(open_mysql, user):
     open_mysql()
     only = open_mysql(at=user("SELECT"), migrated=False)
-    only.due()
+    only.look()
     with pytest.raises(StoreUnavailable, match=r"may not do that .*GRANT ALL ON"):
         only.check()
 
 
 def test_a_database_that_may_not_be_used_says_what_to_grant(open_mysql, user):
     with pytest.raises(StoreUnavailable, match=r"may not do that .*GRANT ALL ON"):
-        open_mysql(at=user(""), migrated=False).due()
+        open_mysql(at=user(""), migrated=False).look()
 
 
 def test_a_server_that_can_only_be_read_is_found_at_the_start(server, open_mysql):
@@ -291,7 +291,7 @@ def test_a_server_that_can_only_be_read_is_found_at_the_start(server, open_mysql
         cursor.execute("SET GLOBAL read_only = ON")
         try:
             only = open_mysql(at=server.url.replace("//root@", "//ann@"), migrated=False)
-            only.due()
+            only.look()
             for verb in (only.check, lambda: work_with(only)):
                 with pytest.raises(StoreReadOnly, match=r"can be read but not written .*name the primary"):
                     verb()
@@ -303,7 +303,7 @@ def test_a_server_without_free_connections_says_so(open_mysql, user):
     open_mysql()
     url = user("ALL", max_user_connections="1")
     with mysql_connection(url), pytest.raises(StoreUnavailable, match=r"no connection left .*max_connections"):
-        open_mysql(at=url, migrated=False).due()
+        open_mysql(at=url, migrated=False).look()
 
 
 # --- takes too long ---------------------------------------------------------------------------------------------------
@@ -410,16 +410,16 @@ def test_a_transaction_that_is_left_idle_holds_nobody_up(open_mysql):
 def test_a_server_that_says_nothing_is_given_up(server, open_mysql, monkeypatch):
     monkeypatch.setattr(driver, "BEYOND", -1.5)
     store = open_mysql("timeout=2s", at=server.url)
-    store.due()
+    store.look()
     server.pause()
     try:
         with pytest.raises(StoreUnavailable, match=r"timed out.*mysql -h 127"):
-            store.due()
+            store.look()
         with pytest.raises(StoreUnavailable, match="timed out"):
             store.check()
     finally:
         server.resume()
-    assert store.due().jobs == ()
+    assert store.look().jobs == ()
 
 
 # --- goes away --------------------------------------------------------------------------------------------------------
@@ -430,7 +430,7 @@ def test_connections_that_were_cut_while_they_lay_idle_are_replaced(open_mysql):
     work_with(store)
     for verb in (
         lambda: store.renew("s1", lease=LEASE).alive,
-        lambda: store.due().now is not None,
+        lambda: store.look().now is not None,
         lambda: len(store.jobs()) == 1,
         lambda: store.enqueue([Item(job="job")])[0].created,
     ):
@@ -495,7 +495,7 @@ def test_a_store_that_was_closed_says_so(open_mysql):
     store = open_mysql()
     store.close()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        store.due()
+        store.look()
     assert store.wait(0.01) is False
 
 
@@ -504,7 +504,7 @@ def test_a_forked_child_takes_its_own_connections_and_leaves_the_parents_alone(o
     work_with(store)
     child = os.fork()
     if child == 0:
-        ok = store.due().now is not None and len(store.jobs()) == 1
+        ok = store.look().now is not None and len(store.jobs()) == 1
         store.close()
         os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0
@@ -522,7 +522,7 @@ def test_time_is_utc_whatever_the_servers_zone(open_mysql, mysql_url):
         cursor.execute("SELECT @@global.time_zone")
         print("the server's zone is", cursor.fetchone())
     wall = datetime.now(UTC)
-    for now in (store.now(), store.due().now, store.open_session(a_session("s1"), lease=LEASE)):
+    for now in (store.now(), store.look().now, store.open_session(a_session("s1"), lease=LEASE)):
         assert abs(now - wall) < timedelta(seconds=30)
     assert store.renew("s1", lease=LEASE).alive
 
@@ -651,7 +651,7 @@ def test_what_a_url_says():
 
 def test_a_socket_file_will_do(server, open_mysql):
     store = open_mysql(f"unix_socket={server.folder / 'socket'}", at="mysql://root@localhost/test")
-    assert store.due().jobs == ()
+    assert store.look().jobs == ()
     assert f"?unix_socket={server.folder}" in store.describe()["server"]
 
 

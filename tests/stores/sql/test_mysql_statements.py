@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.stores import sql
-from cronsensus.stores.sql.looking import GLANCE
+from cronsensus.stores.sql.looking import LOOK
 from cronsensus.stores.sql.mysql import statements
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, settings
@@ -46,9 +46,9 @@ def constants() -> Iterator[tuple[str, Executable]]:
         module = import_module(f"{sql.__name__}.{found.name}")
         for name, value in vars(module).items():
             several: Iterable[Any]
-            if value is GLANCE:
+            if value is LOOK:
                 # Those that join sideways are for PostgreSQL.
-                several = [one for (_, sideways, _), one in GLANCE.items() if sideways == MysqlDialect.joins_sideways]
+                several = [one for (_, sideways, _), one in LOOK.items() if sideways == MysqlDialect.joins_sideways]
             else:
                 several = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
             for number, one in enumerate(several):

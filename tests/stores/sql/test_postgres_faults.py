@@ -108,7 +108,7 @@ def test_a_missing_database_says_how_to_make_it(postgres_server_url):
 def test_a_store_without_a_schema_is_named_as_such(open_postgres, postgres_url):
     for where in (postgres_url, postgres_url + "_elsewhere"):
         store = open_postgres(at=where, migrated=False)
-        for verb in (store.check, store.due, store.counts, lambda store=store: store.trigger("job", by="ann")):
+        for verb in (store.check, store.look, store.counts, lambda store=store: store.trigger("job", by="ann")):
             with pytest.raises(SchemaMismatch, match="cronsensus db upgrade"):
                 verb()
         store.close()
@@ -136,7 +136,7 @@ def test_a_schema_that_may_not_be_made_says_what_to_grant(open_postgres, role):
 def test_tables_that_may_not_be_used_say_what_to_grant(open_postgres, role):
     mine = open_postgres()
     other = open_postgres(at=with_query(role(), schema=mine._url.schema), migrated=False)
-    for verb in (other.check, other.due):
+    for verb in (other.check, other.look):
         with pytest.raises(StoreUnavailable, match=r"permission denied .*GRANT ALL ON SCHEMA"):
             verb()
 
@@ -144,7 +144,7 @@ def test_tables_that_may_not_be_used_say_what_to_grant(open_postgres, role):
 def test_what_can_only_be_read_is_found_at_the_start(open_postgres):
     open_postgres()
     only = open_postgres("options=-c%20default_transaction_read_only%3Don", migrated=False)
-    only.due()
+    only.look()
     for verb in (only.check, lambda: work_with(only)):
         with pytest.raises(StoreReadOnly, match=r"can be read but not written .*target_session_attrs=read-write"):
             verb()
@@ -158,7 +158,7 @@ def test_a_server_without_free_connections_says_so(open_postgres, role):
         psycopg.connect(url.partition("?")[0]),
         pytest.raises(StoreUnavailable, match=r"no connection left .*max_connections"),
     ):
-        store.due()
+        store.look()
 
 
 # --- takes too long ---------------------------------------------------------------------------------------------------
@@ -212,14 +212,14 @@ def test_who_migrates_may_stand_still_for_longer(open_postgres, monkeypatch):
 def test_a_server_that_says_nothing_is_given_up(server, open_postgres, monkeypatch):
     monkeypatch.setattr("cronsensus.stores.sql.postgres.driver.BEYOND", 0.2)
     store = open_postgres("timeout=300ms&schema=silent", at=server.url)
-    store.due()
+    store.look()
     server.pause()
     try:
         with pytest.raises(StoreUnavailable, match=r"no answer came in time .*pg_isready"):
-            store.due()
+            store.look()
     finally:
         server.resume()
-    assert store.due().jobs == ()
+    assert store.look().jobs == ()
 
 
 # --- goes away --------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_connections_that_were_cut_while_they_lay_idle_are_replaced(open_postgre
     work_with(store)
     for verb in (
         lambda: store.renew("s1", lease=LEASE).alive,
-        lambda: store.due().now is not None,
+        lambda: store.look().now is not None,
         lambda: len(store.jobs()) == 1,
         lambda: store.enqueue([Item(job="job")])[0].created,
     ):
@@ -291,7 +291,7 @@ def test_a_store_that_was_closed_says_so(open_postgres):
     store = open_postgres()
     store.close()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        store.due()
+        store.look()
     assert store.wait(0.01) is False
 
 
@@ -307,7 +307,7 @@ def test_a_forked_child_takes_its_own_connections_and_leaves_the_parents_alone(o
     pids = backends(store)
     child = os.fork()
     if child == 0:
-        ok = store.due().now is not None and len(store.jobs()) == 1
+        ok = store.look().now is not None and len(store.jobs()) == 1
         store.close()
         os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -112,9 +112,9 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
         return lambda: got.__setitem__(name, list(verb()))
 
     clock.advance(timedelta(hours=1))
-    done("due", keep("jobs", lambda: store.due().jobs))
+    done("look", keep("jobs", lambda: store.look().jobs))
     assert "hourly" in [job.spec.name for job in got["jobs"]]
-    done("upcoming", lambda: store.upcoming(clock.now()))
+    done("look ahead", lambda: store.look(ahead=timedelta(milliseconds=100)))
     now = clock.now()
     done("fire", keep("fired", lambda: store.fire([plan(job, now) for job in got["jobs"]])))
     assert all(got["fired"])
@@ -136,7 +136,6 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     done("acquire", lambda: store.acquire("s1", "many 8", key=f"{now}", lease=LEASE))
     done("lock", lambda: store.unlock(store.lock("name", "me", ttl=LEASE, session="s1")))  # type: ignore[arg-type]
     done("pause", lambda: (store.pause("many 9", by="ann", why=""), store.resume("many 9", by="ann")))
-    done("job_state", lambda: store.job_state("many 9"))
     done("put", lambda: store.put_jobs([JobSpec(name="many 10", function=f"g{now:%H}")], release="r1"))
     done("declare", lambda: store.put_jobs(DECLARED, release="r1", complete=True))
     done("declare again", lambda: store.put_jobs(DECLARED, release="r1", complete=True))
@@ -203,8 +202,8 @@ def test_a_look_does_not_cost_more_with_much_that_is_due(server):
     sql(server, "plans", FILL, BURST)
     clock.advance(timedelta(hours=2000))
     reader = Reader(store, server.url)
-    store.due(10)
-    assert reader.reads(lambda: store.due(10)) <= FEW
+    store.look(limit=10)
+    assert reader.reads(lambda: store.look(limit=10)) <= FEW
     assert reader.reads(lambda: store.claim("s1", 10, {"f"}, lease=LEASE)) <= FEW
     assert to_micros(store.now()) > to_micros(START)
     reader.close()

@@ -123,7 +123,7 @@ def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
         store.enqueue([Item(job="job", key=str(number))])
         [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
         assert store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
-    assert store.due().absent == ()
+    assert store.look().absent == ()
     for _ in range(6):
         with store._writing() as tx:
             assert tx.connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar() == 0
@@ -155,7 +155,7 @@ def test_no_sign_of_life_is_shown_and_none_is_missed(store, server):
     for name in ("s1", "s2"):
         store.open_session(a_session(name), lease=LEASE)
     store.claim("s1", 1, {"f"}, lease=LEASE)
-    assert store.due().absent == ()
+    assert store.look().absent == ()
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
     assert row == (0,)

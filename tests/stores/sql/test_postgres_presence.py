@@ -108,49 +108,49 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 def test_who_lives_is_not_absent_and_who_was_killed_is_at_once(watcher, start_node):
     alive, killed = start_node("alive"), start_node("killed")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     killed.kill()
-    until(lambda: watcher.due().absent == ("killed",), 5)
-    assert {holder.id for holder in watcher.due().holders} == {"alive", "killed"}
-    assert alive.ask("store.due().absent") == "('killed',)" or alive.ask("store.due().absent") == "()"
-    assert watcher.due().absent == ("killed",)
+    until(lambda: watcher.look().absent == ("killed",), 5)
+    assert {holder.id for holder in watcher.look().holders} == {"alive", "killed"}
+    assert alive.ask("store.look().absent") == "('killed',)" or alive.ask("store.look().absent") == "()"
+    assert watcher.look().absent == ("killed",)
 
 
 def test_who_was_never_seen_to_live_is_not_missed(watcher, start_node, open_postgres):
     start_node("killed").kill()
     until(lambda: not signs(watcher, "killed"))
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     open_postgres().open_session(a_session("mute"), lease=LEASE)  # shows no sign, as behind a pooler
-    assert watcher.due().absent == ()
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
+    assert watcher.look().absent == ()
 
 
 def test_who_was_seen_through_another_connection_is_not_missed(watcher, start_node):
     """As after a restart of the server, when everybody comes back at a time of his own."""
     node = start_node("killed")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     watcher._connections.forget_idle()
     node.kill()
     until(lambda: not signs(watcher, "killed"))
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
 
 
 def test_a_process_that_was_frozen_is_not_absent(watcher, start_node):
     node = start_node("frozen")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     os.kill(node.process.pid, signal.SIGSTOP)
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     os.kill(node.process.pid, signal.SIGCONT)
 
 
 def test_a_living_process_whose_connection_was_cut_comes_back_at_once(watcher, start_node, postgres_server_url):
     node = start_node("alive")
     pid = node.ask("ear._wake._driver.info.backend_pid")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     with psycopg.connect(postgres_server_url, autocommit=True) as connection:
         connection.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
     until(lambda: signs(watcher, "alive") == 1)  # where nothing else runs, after 10 ms
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
 
 
 def test_a_process_is_missed_only_when_both_of_its_connections_are_gone(watcher, start_node, postgres_server_url):
@@ -158,15 +158,15 @@ def test_a_process_is_missed_only_when_both_of_its_connections_are_gone(watcher,
     node.ask("store.attend('alive')")
     node.ask("store.renew('alive', lease=timedelta(minutes=5))")
     assert signs(watcher, "alive") == 2
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     ear = node.ask("(ear.close(), store._connections._idle[-1].connection.dbapi_connection.info.backend_pid)[1]")
     until(lambda: signs(watcher, "alive") == 1)
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     with psycopg.connect(postgres_server_url, autocommit=True) as connection:
         connection.execute("SELECT pg_terminate_backend(%s, 5000)", [ear])
-    assert watcher.due().absent == ("alive",)
+    assert watcher.look().absent == ("alive",)
     node.ask("store.renew('alive', lease=timedelta(minutes=5))")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
 
 
 def test_a_node_shows_its_sign_of_life_on_two_connections(watcher, postgres_url):
@@ -185,10 +185,10 @@ def test_a_session_that_follows_another_takes_its_place(watcher, start_node):
     node.ask("store.open_session(a_session('second'), lease=timedelta(minutes=5))")
     node.ask("ear.attend('second')")
     until(lambda: node.ask("ear._wake._shown") == "second")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     assert (signs(watcher, "first"), signs(watcher, "second")) == (0, 1)
     node.kill()
-    until(lambda: watcher.due().absent == ("second",), 5)
+    until(lambda: watcher.look().absent == ("second",), 5)
 
 
 def test_after_a_restart_of_the_server_nobody_is_missed_and_then_the_dead_are(open_postgres, start_node):
@@ -196,23 +196,23 @@ def test_after_a_restart_of_the_server_nobody_is_missed_and_then_the_dead_are(op
         watcher = open_postgres(at=server.url)
         prepare(watcher)
         node = start_node("alive", server.url)
-        assert watcher.due().absent == ()
+        assert watcher.look().absent == ()
         server.restart()
-        assert watcher.due().absent == ()
+        assert watcher.look().absent == ()
         until(lambda: signs(watcher, "alive") == 1)
-        assert watcher.due().absent == ()
+        assert watcher.look().absent == ()
         node.kill()
-        until(lambda: watcher.due().absent == ("alive",), 5)
+        until(lambda: watcher.look().absent == ("alive",), 5)
         watcher.close()
 
 
 def test_a_forked_child_does_not_keep_the_sign_of_its_dead_parent(watcher, start_node):
     node = start_node("parent")
-    assert watcher.due().absent == ()
+    assert watcher.look().absent == ()
     child = int(node.ask("__import__('os').fork() or __import__('signal').pause()"))
     try:
         node.kill()
-        until(lambda: watcher.due().absent == ("parent",), 5)
+        until(lambda: watcher.look().absent == ("parent",), 5)
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -221,7 +221,7 @@ def test_looking_for_signs_costs_nothing_where_nobody_holds_anything(open_postgr
     store = open_postgres()
     store.open_session(a_session("s1"), lease=LEASE)
     store.open_session(a_session("s2"), lease=LEASE)
-    store.due()
+    store.look()
     sent: list[str] = []
     execute = psycopg.RawCursor.execute
 
@@ -230,7 +230,7 @@ def test_looking_for_signs_costs_nothing_where_nobody_holds_anything(open_postgr
         return execute(cursor, query, *args, **more)
 
     monkeypatch.setattr(psycopg.RawCursor, "execute", noted)
-    store.due()
+    store.look()
     assert len(sent) == 1
     assert "pg_locks" not in sent[0]
 

@@ -161,11 +161,11 @@ def scans(place, statements: dict[str, Any]) -> list[str]:
 
 def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     """Do once what nodes do all the time."""
-    store.due()
+    store.look()
     clock.advance(timedelta(hours=1))
-    glance = store.due()
-    assert [job.spec.name for job in glance.jobs] == ["hourly"]
-    assert store.fire([plan(job, glance.now) for job in glance.jobs]) == [True]
+    view = store.look()
+    assert [job.spec.name for job in view.jobs] == ["hourly"]
+    assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
     store.enqueue([Item(job="queue"), Item(job="queue", key="mine"), *(Item(job="queue") for _ in range(5))])
     claims = store.claim("s1", 5, {"f"}, lease=LEASE)
     assert len(claims) == 5
@@ -185,7 +185,6 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     store.unlock(grant)
     store.pause("many 9", by="ann", why="")
     store.resume("many 9", by="ann")
-    store.job_state("many 9")
     store.put_jobs([JobSpec(name="many 10", function="g")], release="r1")
     store.retire("many 11", by="ann", why="")
     store.put_jobs(
@@ -232,7 +231,7 @@ def test_reads_that_people_wait_for_read_no_whole_table(store, watcher, place):
 
 
 def test_looking_for_due_jobs_goes_along_the_index_of_namespace_and_due_time(store, watcher, place):
-    store.due()
+    store.look()
     connection = sqlite3.connect(place / "jobs.db")
     [(statement, parameters)] = watcher.seen.items()
     steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
@@ -241,7 +240,7 @@ def test_looking_for_due_jobs_goes_along_the_index_of_namespace_and_due_time(sto
 
 
 def test_the_cost_of_a_look_does_not_grow_with_what_is_not_due(store, watcher):
-    assert watcher.steps(store.due) <= 2
+    assert watcher.steps(store.look) <= 2
 
 
 def test_the_cost_of_a_claim_does_not_grow_with_what_is_not_due(store, watcher):
@@ -283,7 +282,7 @@ def test_pruning_finds_the_first_thousand_without_sorting_all(store, watcher, cl
 def test_a_handle_does_not_hold_the_jobs_in_memory(store, clock):
     clock.advance(timedelta(hours=1, seconds=1))
     for _ in range(3):
-        store.due(100)
+        store.look(limit=100)
     assert len(store._definitions.specs._kept) < 200
 
 

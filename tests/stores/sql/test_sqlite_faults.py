@@ -103,7 +103,7 @@ def test_opening_a_store_writes_nothing(place, url):
 
 def test_a_missing_directory(place, open_sqlite):
     store = open_sqlite(at=f"sqlite:///{place}/not/there/jobs.db", migrated=False)
-    for verb in (store.migrate, store.check, store.due):
+    for verb in (store.migrate, store.check, store.look):
         error = complaint(verb)
         assert isinstance(error, StoreUnavailable)
         assert f"mkdir -p '{place}/not/there'" in str(error)
@@ -129,7 +129,7 @@ def test_a_file_in_place_of_the_directory(place, open_sqlite):
 def test_a_file_that_is_no_database(place, open_sqlite):
     (place / "jobs.db").write_text("Dear diary, today nothing was due. " * 200)
     store = open_sqlite(migrated=False)
-    for verb in (store.migrate, store.check, store.due):
+    for verb in (store.migrate, store.check, store.look):
         error = complaint(verb)
         assert isinstance(error, StoreCorrupt)
         assert "is not an SQLite database" in str(error)
@@ -158,19 +158,19 @@ def test_a_file_that_is_deleted_while_in_use(place, open_sqlite):
     store = open_sqlite()
     queue(store)
     (place / "jobs.db").unlink()
-    for verb in (store.due, lambda: store.enqueue([Item(job="queue")])):
+    for verb in (store.look, lambda: store.enqueue([Item(job="queue")])):
         error = complaint(verb)
         assert isinstance(error, StoreUnavailable)
         assert "deleted or replaced" in str(error)
     open_sqlite()
-    assert "deleted or replaced" in str(complaint(store.due))
+    assert "deleted or replaced" in str(complaint(store.look))
 
 
 def test_a_closed_handle(open_sqlite):
     store = open_sqlite()
     store.close()
     store.close()
-    assert "was closed" in str(complaint(store.due))
+    assert "was closed" in str(complaint(store.look))
 
 
 # --- what may not be written ------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_lock_that_is_held_for_longer_than_the_busy_timeout(open_sqlite, run_c
     assert error.retryable
     assert "0.1 s" in str(error)
     assert "busy_timeout=10" in str(error)
-    assert store.due().jobs == (), "a reader waits for nobody"
+    assert store.look().jobs == (), "a reader waits for nobody"
     holder.say()
     assert holder.hear() == "done"
     store.enqueue([Item(job="queue")])
@@ -378,7 +378,7 @@ def test_threads_share_a_handle(open_sqlite):
         try:
             for _ in range(20):
                 store.enqueue([Item(job="queue")])
-                store.due()
+                store.look()
         except BaseException as error:  # noqa: BLE001 - shown below
             errors.append(error)
 
@@ -436,14 +436,14 @@ def test_children_of_a_fork_have_connections_of_their_own(run_child):
 
 def test_a_fork_finds_no_connection_open(open_sqlite):
     store = open_sqlite()
-    store.due()
+    store.look()
     assert store._connections._idle
     store._connections.before_fork()
     try:
         assert store._connections._idle == []
     finally:
         store._connections.after_fork_in_parent()
-    store.due()
+    store.look()
 
 
 def test_namespaces_in_one_file_do_not_meet(open_sqlite):
@@ -456,7 +456,7 @@ def test_namespaces_in_one_file_do_not_meet(open_sqlite):
         assert store.lock("name", "me", ttl=LEASE, session="s1") is not None
     [claim] = handles[0].claim("s1", 10, {"f"}, lease=LEASE)
     assert [store.sessions()[0].holds for store in handles] == [2, 1]
-    assert [len(store.due().holders) for store in handles] == [1, 0]
+    assert [len(store.look().holders) for store in handles] == [1, 0]
     assert handles[1].close_session("s1") == []
     assert handles[0].renew("s1", lease=LEASE).alive
     assert handles[1].finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted is False
@@ -519,8 +519,8 @@ def test_a_definition_that_cannot_be_read_stops_no_other_job(damage, open_sqlite
     clock.advance(timedelta(minutes=1))
     fresh = store.sibling()
     with caplog.at_level(logging.ERROR, "cronsensus.stores"):
-        assert [job.spec.name for job in fresh.due().jobs] == ["sound"]
-        assert fresh.due().now == clock.now()
+        assert [job.spec.name for job in fresh.look().jobs] == ["sound"]
+        assert fresh.look().now == clock.now()
         assert [claim.job for claim in fresh.claim("s1", 10, {"f"}, lease=LEASE)] == ["sound"]
     assert caplog.text.count("cannot be fired") == 1, "said once"
     assert caplog.text.count("cannot be run") == 1
@@ -570,7 +570,7 @@ def test_a_lease_of_another_boot_has_run_out(open_sqlite, monkeypatch):
     with pytest.raises(LeaseLost):
         later.claim("s1", 1, {"f"}, lease=LEASE)
     assert not later.renew("s1", lease=LEASE).alive
-    assert later.due().sessions == ()
+    assert later.look().sessions == ()
     assert not later.extend(grant, ttl=LEASE)
     assert later.lock("name", "you", ttl=LEASE) is not None
     later.reclaim()

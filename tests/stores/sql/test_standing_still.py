@@ -120,7 +120,7 @@ def test_a_run_that_an_open_transaction_of_the_user_completed_keeps_no_other_wor
     still, other = handles
     claim = one_claim(still, "still")
     with completed_in_a_transaction_of_the_user(still, claim):
-        assert promptly(lambda: other.due().backlog)
+        assert promptly(lambda: other.look().backlog)
         assert promptly(lambda: other.renew("still", lease=LEASE).alive)
         assert promptly(lambda: len(other.claim("other", 1, ("job",), lease=LEASE))) == 1
         assert promptly(lambda: other.put_jobs([JobSpec(name="new", function="job")], release="r1").created) == ("new",)

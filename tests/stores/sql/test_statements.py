@@ -125,26 +125,26 @@ def counter(store: SqliteStore, monkeypatch) -> Counter:
 
 def test_looking(store, counter, clock):
     with counter.within("due, nothing due"):
-        store.due()
+        store.look()
     clock.advance(timedelta(hours=1))
     with counter.within("due, jobs due and never met"):
-        assert len(store.due().jobs) == 100
+        assert len(store.look().jobs) == 100
     with counter.within("due, jobs due"):
-        assert len(store.due().jobs) == 100
+        assert len(store.look().jobs) == 100
 
 
 def test_firing(store, counter, clock):
     clock.advance(timedelta(hours=1))
-    glance = store.due()
-    plans = [plan(job, glance.now) for job in glance.jobs]
+    view = store.look()
+    plans = [plan(job, view.now) for job in view.jobs]
     with counter.within("fire one"):
         assert store.fire(plans[:1]) == [True]
     with counter.within("fire a hundred"):
         assert store.fire(plans[1:]) == [True] * 99
     clock.advance(timedelta(hours=3))
-    glance = store.due()
+    view = store.look()
     with counter.within("fire, verdicts only"):
-        store.fire([plan(job, glance.now) for job in glance.jobs])
+        store.fire([plan(job, view.now) for job in view.jobs])
 
 
 def test_claiming(store, counter):
@@ -206,7 +206,7 @@ def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counte
     store.put_jobs([line], release="r1")
     clock.advance(timedelta(seconds=300))
     store.open_session(a_session("s2"), lease=LEASE)
-    (waiting,) = (job for job in store.due().jobs if job.spec.name == "line")
+    (waiting,) = (job for job in store.look().jobs if job.spec.name == "line")
     made = plan(waiting, store.now())
     assert len(made.occurrences) > 200
     assert store.fire([made]) == [True]
@@ -282,5 +282,5 @@ def test_defining_and_enqueueing(store, counter):
 def test_an_idle_node_costs_one_statement_a_look(store, counter, clock):
     """With nothing due for an hour a node looks about every ninety seconds, and renews its lease as often."""
     counter.statements.clear()
-    store.due()
+    store.look()
     assert len(counter.statements) == 1

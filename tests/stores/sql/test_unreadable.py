@@ -51,7 +51,7 @@ def test_an_exception_out_of_a_signal_handler_makes_no_row_unreadable(open_sqlit
 
     def scenario(cut: CutCall) -> None:
         store._definitions.specs._kept.clear()
-        cut(lambda: (store.occurrence(added.id), store.job("job"), store.jobs(), store.due()))
+        cut(lambda: (store.occurrence(added.id), store.job("job"), store.jobs(), store.look()))
         assert cut.error is None or isinstance(cut.error, SoftTimeLimit), repr(cut.error)
         assert store._definitions.unreadable.texts() == ()
 

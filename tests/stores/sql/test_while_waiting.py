@@ -212,7 +212,7 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
     clock.advance(HOUR)
     store.open_session(a_session("s2"), lease=LEASE)
     before = store.occurrence(claim.id), store.runs(claim.id)
-    made = [plan(job, store.now()) for job in store.due().jobs]
+    made = [plan(job, store.now()) for job in store.look().jobs]
     outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     acts: dict[Act, Executable] = {
         lambda store: store.finish([outcome]): finishing._CLOSE,
@@ -229,7 +229,7 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
             act(store)
         assert (store.occurrence(claim.id), store.runs(claim.id)) == before
     assert store.counts().pending == 1
-    assert [job.watermark for job in store.due().jobs] == [job.watermark_seen for job in made]
+    assert [job.watermark for job in store.look().jobs] == [job.watermark_seen for job in made]
 
 
 # --- who begins while jobs are defined --------------------------------------------------------------------------------

@@ -8,13 +8,12 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
-from cronsensus.model.job import Era, JobState, JobView, Stretch
+from cronsensus.model.job import Era, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
 from cronsensus.stores.base import HISTORY_KEPT, REMEMBERED
 from cronsensus.stores.memory.handle import Handle, writes
-from cronsensus.stores.memory.rounds import job_state
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
 
 SESSIONS_KEPT = timedelta(days=1)
@@ -146,12 +145,6 @@ class Reads(Handle):
         with self._changed:
             rows = (self._space.jobs[name] for name in self._space.names.after(after))
             return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
-
-    def job_state(self, name: str) -> JobState | None:
-        """Return what planning needs to know of a job that fires."""
-        with self._changed:
-            job = self._space.jobs.get(name)
-            return None if job is None or not job.fires else job_state(job)
 
     def eras(self, job: str) -> list[Era]:
         """Return a job's eras."""

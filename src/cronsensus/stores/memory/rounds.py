@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from cronsensus.instants import after, to_micros
 from cronsensus.model.job import JobState
@@ -27,7 +28,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
-from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Glance, Share, check_ahead, newest_of
+from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Share, View, check_ahead, newest_of
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 
@@ -48,39 +49,35 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         with self._changed:
             now, space = self._now(), self._space
-            here = (now, _NEVER)
-            due = takewhile(lambda entry: entry[0] <= now, space.due)
-            jobs = [job for _, job in due if share is None or job % share.of == share.place]
-            more = len(jobs) > limit
+            from_here = (now, _NEVER)
+            until = after(now, ahead)
+            here = takewhile(lambda entry: entry[0] <= until, space.due)
+            soon = [entry for entry in here if share is None or entry[1] % share.of == share.place]
+            more = len(soon) > limit
             if more:
-                newest = newest_of(limit)
-                jobs = jobs[: limit - newest] + jobs[len(jobs) - newest :]
+                due = bisect_right(soon, now, key=lambda entry: entry[0])
+                newest = soon[max(due - newest_of(limit), 0) : due]
+                soon = list(dict.fromkeys([*soon[: limit - len(newest)], *newest]))
+            jobs = [job for _, job in soon]
             heads = [waiting.first() for waiting in space.pending.values()]
-            later = [next(waiting.after(here), None) for waiting in space.pending.values()]
+            later = [next(waiting.after(from_here), None) for waiting in space.pending.values()]
             holding = {space.occurrences[occurrence].session or "" for occurrence in space.running}
             holders = sorted((space.open[one] for one in holding if one in space.open), key=lambda row: row.number)
             turning = sorted(row.spec.id for row in space.turning.values() if self._takes_turns(row))
-            return Glance(
+            return View(
                 now=now,
                 jobs=tuple(job_state(space.jobs_by_id[job]) for job in jobs),
                 more=more,
-                next_job=next((at for at, _ in space.due.after(here)), None),
+                next_job=next((at for at, _ in space.due.after(from_here)), None),
                 backlog=any(head is not None and head[0] <= now for head in heads),
                 next_pending=min((entry[0] for entry in later if entry is not None), default=None),
                 holders=tuple(self._session_view(session) for session in holders),
                 sessions=tuple(turning[:MOST_SESSIONS_SHOWN]),
             )
-
-    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
-        """Look ahead, along the index."""
-        with self._changed:
-            space = self._space
-            ahead = takewhile(lambda entry: entry[0] <= until, space.due)
-            return [job_state(space.jobs_by_id[job]) for _, job in islice(ahead, limit)]
 
     # --- fire ---------------------------------------------------------------------------------------------------------
 
@@ -371,6 +368,7 @@ def job_state(job: JobRow) -> JobState:
         eras=job.eras_after_watermark(),
         pauses=tuple(pause for pause in job.pauses if pause.end is None or pause.end > job.watermark),
         active=job.active,
+        due_at=job.next_due,
         definition=definition_of(job),
     )
 

@@ -134,7 +134,7 @@ class DefiningVerbs(Handle):
         for _ in range(MOST_TRIES):
             # A look at all names of a large release would take longer than a write may come after it.
             few = complete is not None and len(complete) <= MOST_AT_ONCE
-            look = self._look(release, complete if complete and few else [one.spec.name for one in declared])
+            look = self._look_at(release, complete if complete and few else [one.spec.name for one in declared])
             if look is None:
                 continue
             gone = [] if complete is None else self._gone(look, complete, release, all_seen=few)
@@ -171,7 +171,7 @@ class DefiningVerbs(Handle):
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         for _ in range(MOST_TRIES):
-            look = self._look("", [job])
+            look = self._look_at("", [job])
             if look is None:
                 continue
             one = look.standing.get(job)
@@ -198,7 +198,7 @@ class DefiningVerbs(Handle):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def _look(self, release: str, names: Sequence[str]) -> Look | None:
+    def _look_at(self, release: str, names: Sequence[str]) -> Look | None:
         """Look at what stands under some names; ``None`` if definitions changed while looking."""
         look: Look | None = None
         for start in range(0, max(len(names), 1), MOST_LOOKED_AT):
@@ -218,7 +218,7 @@ class DefiningVerbs(Handle):
             return []
         names = set(complete)
         missing = [name for name in self._read("code") if name not in names][:MOST_AT_ONCE]
-        other = self._look(release, missing)
+        other = self._look_at(release, missing)
         if other is None or other.generation != look.generation:
             return None
         look.standing |= other.standing

@@ -30,7 +30,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State, require_transition
-from cronsensus.stores.base import AT_ONCE, Glance, Share, check_ahead, newest_of
+from cronsensus.stores.base import AT_ONCE, Share, View, check_ahead, newest_of
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -48,7 +48,7 @@ from cronsensus.stores.redis.wire import (
     write_line,
     write_range,
 )
-from cronsensus.stores.unreadable import READING_RAISES, read_one
+from cronsensus.stores.unreadable import READING_RAISES
 
 _log = Logger("cronsensus.stores")
 _PATIENCE = SystemClock()
@@ -78,12 +78,12 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         now, jobs, more, next_job, backlog, next_pending, holders, turning = self._read(
-            "due", limit, newest_of(limit), *(share or (0, 1))
+            "look", limit, newest_of(limit), *(share or (0, 1)), length(ahead)
         )
-        return Glance(
+        return View(
             now=from_micros(int(now)),
             jobs=tuple(self._states(jobs)),
             more=more,
@@ -93,15 +93,6 @@ class RoundVerbs(Handle):
             holders=tuple(session_views(self._unreadable, holders)),
             sessions=tuple(sorted(turning)[:MOST_SESSIONS_SHOWN]),
         )
-
-    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
-        """Look ahead, along the index."""
-        return self._states(self._read("upcoming", micros(until), limit))
-
-    def job_state(self, name: str) -> JobState | None:
-        """Return what planning needs to know of a job that fires."""
-        row = self._read("job_state", name)
-        return None if row is False else read_one(row, lambda row: job_state(self._space, row), f"job {name!r}")
 
     def _states(self, rows: Sequence[Row]) -> list[JobState]:
         """Return the states of jobs. One that cannot be read is left out and named, so that the others still fire."""

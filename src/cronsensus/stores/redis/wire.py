@@ -141,7 +141,7 @@ def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
 
 def job_state(space: Space, row: Row) -> JobState:
     """Return what planning needs to know of a job."""
-    number, spec, revision, watermark, eras, active, pauses, definition = row
+    number, spec, revision, watermark, eras, active, pauses, definition, due = row
     at = from_micros(instant_of(int(watermark)))
     return JobState(
         id=space.job_id(number),
@@ -151,6 +151,7 @@ def job_state(space: Space, row: Row) -> JobState:
         eras=holding(read_eras(eras), at),
         pauses=tuple(pause for pause in map(stretch, pauses) if pause.end is None or pause.end > at),
         active=active,
+        due_at=instant(due),
         definition=definition,
     )
 

@@ -97,7 +97,10 @@ class SqlHandle(Store):
         self._clock_watch = ClockWatch()
         self._held_up = HeldUp()
         self._lending = Lending(
-            Connections(lend or connect, where=where), dialect, look=self._look, explained=self._errors_explained
+            Connections(lend or connect, where=where),
+            dialect,
+            transaction_on=self._transaction_on,
+            explained=self._errors_explained,
         )
 
     @property
@@ -151,7 +154,7 @@ class SqlHandle(Store):
                 else:
                     with connection.begin():
                         self._dialect.begin_read(connection)
-                        yield self._look(connection)
+                        yield self._transaction_on(connection)
                 connection.info["was_good"] = True
             except (CronsensusError, LookupError) as error:
                 put = self._connections.give_back if _is_a_no(error) else self._connections.throw_away
@@ -173,7 +176,7 @@ class SqlHandle(Store):
             try:
                 connection, transaction = self._begin(begin)
                 with transaction:
-                    yield self._look(connection)
+                    yield self._transaction_on(connection)
             finally:
                 if ended is not None:
                     ended()
@@ -223,7 +226,7 @@ class SqlHandle(Store):
             del under_way[thread]
             put(connection)
 
-    def _look(self, connection: Connection) -> Transaction:
+    def _transaction_on(self, connection: Connection) -> Transaction:
         """Read the clocks, and have a transaction to work with."""
         return Transaction(connection, self._dialect, self.namespace, self._definitions)
 

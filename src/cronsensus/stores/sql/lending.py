@@ -36,7 +36,7 @@ class Lending:
 
     Args:
         connections: of their own.
-        look: begins to work with a connection, in the transaction that is open on it.
+        transaction_on: begins to work with a connection, in the transaction that is open on it.
         explained: turns the driver's errors into ours; around our own statements only, as the job's errors are its
             own.
     """
@@ -45,12 +45,12 @@ class Lending:
         self,
         connections: Connections,
         dialect: Dialect,
-        look: Callable[[Connection], Transaction],
+        transaction_on: Callable[[Connection], Transaction],
         explained: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._connections = connections
         self._dialect = dialect
-        self._look = look
+        self._transaction_on = transaction_on
         self._explained = explained
 
     @contextmanager
@@ -59,9 +59,9 @@ class Lending:
         with ExitStack() as ending:
             with self._explained():
                 connection, transaction = self._begin(ending)
-                completing.require_current(self._look(connection), claim)
+                completing.require_current(self._transaction_on(connection), claim)
                 connection.exec_driver_sql(f"SAVEPOINT {MARK}")
-            lent = _Lent(connection, claim, self._look, self._explained)
+            lent = _Lent(connection, claim, self._transaction_on, self._explained)
             with _kept_open(connection):
                 yield lent
             with self._explained():
@@ -110,13 +110,13 @@ class _Lent(RunTransaction):
         self,
         connection: Connection,
         claim: Claim,
-        look: Callable[[Connection], Transaction],
+        transaction_on: Callable[[Connection], Transaction],
         explained: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.connection: Connection = connection
         self.completed = False
         self._claim = claim
-        self._look = look
+        self._transaction_on = transaction_on
         self._explained = explained
 
     def complete(self, result: str | None = None, notes: Sequence[Note] = ()) -> None:
@@ -133,7 +133,7 @@ class _Lent(RunTransaction):
                 f"ending to run.transaction(), and let errors leave the block ({error})"
             ) from error
         with self._explained():
-            tx = self._look(self.connection)
+            tx = self._transaction_on(self.connection)
             # A server's clock was read at the beginning, and the job's code has taken its time since.
             tx.catch_up()
             completing.complete(tx, self._claim, result, notes)

@@ -8,11 +8,13 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
+    BigInteger,
     ColumnElement,
     Select,
     Subquery,
     and_,
     bindparam,
+    cast,
     func,
     literal_column,
     select,
@@ -21,17 +23,17 @@ from sqlalchemy import (
 )
 
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros, to_micros
+from cronsensus.instants import from_micros
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
-from cronsensus.stores.base import Glance, Share, newest_of
+from cronsensus.stores.base import Share, View, newest_of
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, eras_after, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_RUNNING, SERIAL, instant
 from cronsensus.stores.sql.schema import NAMESPACE_OF_TURNING, along, jobs, locks, occurrences, pauses, sessions
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, read_one, whole
+from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, whole
 
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -150,13 +152,13 @@ def _watched(*, sideways: bool) -> Subquery:
 _OF_SHARE = _j.id % bindparam("of") == bindparam("place")
 
 
-def _glance(levels: CTE, *, shared: bool, sideways: bool) -> Select[tuple[object, ...]]:
+def _view(levels: CTE, *, shared: bool, sideways: bool) -> Select[tuple[object, ...]]:
     # The first along the index, not the least of all: PostgreSQL might rather read all of a few, and keep to that.
     waking = select(_j.wake_at).where(_j.namespace == bindparam("space")).order_by(_j.wake_at).limit(1)
-    due_now = waking.where(_j.wake_at <= bindparam("now"))
-    overdue = (due_now.where(_OF_SHARE) if shared else due_now).limit(bindparam("most")).subquery("overdue")
+    soon = waking.where(_j.wake_at <= bindparam("now") + cast(bindparam("ahead"), BigInteger))
+    listed = (soon.where(_OF_SHARE) if shared else soon).limit(bindparam("most")).subquery("listed")
     seen = select(
-        select(func.count()).select_from(overdue).scalar_subquery().label("due_jobs"),
+        select(func.count()).select_from(listed).scalar_subquery().label("listed_jobs"),
         waking.where(_j.wake_at > bindparam("now")).scalar_subquery().label("next_job"),
         select(literal_column("1"))
         .select_from(levels)
@@ -171,8 +173,8 @@ def _glance(levels: CTE, *, shared: bool, sideways: bool) -> Select[tuple[object
     return select(seen, watched).select_from(seen.outerjoin(watched, true())).order_by(watched.c.number)
 
 
-GLANCE = {
-    (grouping, sideways, shared): _glance(levels, sideways=sideways, shared=shared)
+LOOK = {
+    (grouping, sideways, shared): _view(levels, sideways=sideways, shared=shared)
     for grouping, levels in LEVELS.items()
     for sideways in (False, True)
     for shared in (False, True)
@@ -188,7 +190,9 @@ _ACTIVE = (
     .correlate(jobs)
     .scalar_subquery()
 )
-STATE_COLUMNS = (_j.id, _j.name, *NAMES_OF_DEFINITION, _j.watermark, _j.pause_ended_at, _ACTIVE.label("active"))
+STATE_COLUMNS = (
+    _j.id, _j.name, *NAMES_OF_DEFINITION, _j.watermark, _j.wake_at, _j.pause_ended_at, _ACTIVE.label("active"),
+)  # fmt: skip
 _DUE = (
     select(*STATE_COLUMNS)
     .where(_j.namespace == bindparam("space"), _j.wake_at <= bindparam("now"))
@@ -197,9 +201,6 @@ _DUE = (
 DUE_JOBS = _DUE.order_by(_j.wake_at, _j.id)
 _NEWEST = _DUE.order_by(_j.wake_at.desc(), _j.id.desc())
 _DUE_OF_SHARE, _NEWEST_OF_SHARE = DUE_JOBS.where(_OF_SHARE), _NEWEST.where(_OF_SHARE)
-_ONE_JOB = select(*STATE_COLUMNS).where(
-    _j.namespace == bindparam("space"), _j.name == bindparam("name"), _j.paused_at.is_(None), _j.retired_at.is_(None)
-)
 _PAUSES = (
     select(pauses.c.start, pauses.c.end)
     .where(pauses.c.job_id == bindparam("job"), pauses.c.end > bindparam("watermark"))
@@ -207,18 +208,19 @@ _PAUSES = (
 )
 
 
-def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
+def look(tx: Transaction, limit: int, share: Share | None, ahead: timedelta) -> View:
     """Look: which jobs are due, what waits, who holds runs."""
     part = {} if share is None else share._asdict()
+    further = ahead // _MICROSECOND
     for _ in range(LOOKS):
-        glance = GLANCE[tx.dialect.groups_by_seeking, tx.dialect.joins_sideways, bool(part)]
-        rows = tx.look(glance, space=tx.namespace, most=limit + 1, **part)
+        statement = LOOK[tx.dialect.groups_by_seeking, tx.dialect.joins_sideways, bool(part)]
+        rows = tx.look(statement, space=tx.namespace, most=limit + 1, ahead=further, **part)
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
-        if seen.due_jobs:
-            due_jobs = _DUE_OF_SHARE if part else DUE_JOBS
-            due_rows = tx.rows(due_jobs, space=tx.namespace, now=tx.now, limit=limit + 1, **part)
-        agreed = len(due_rows) >= seen.due_jobs
+        if seen.listed_jobs:
+            jobs_due = _DUE_OF_SHARE if part else DUE_JOBS
+            due_rows = tx.rows(jobs_due, space=tx.namespace, now=tx.now + further, limit=limit + 1, **part)
+        agreed = len(due_rows) >= seen.listed_jobs
         if agreed:
             break
         # Without a snapshot, a job may be fired between the two statements: then the first did not see when it is due
@@ -227,8 +229,8 @@ def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
     if more and (newest := newest_of(limit)):
         last = tx.rows(_NEWEST_OF_SHARE if part else _NEWEST, space=tx.namespace, now=tx.now, limit=newest, **part)
         # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
-        due_rows = list({row.id: row for row in (*due_rows[: limit - newest], *reversed(last))}.values())
-    return Glance(
+        due_rows = list({row.id: row for row in (*due_rows[: limit - len(last)], *reversed(last))}.values())
+    return View(
         now=from_micros(tx.now),
         jobs=tuple(_states(tx, due_rows[:limit])),
         more=more,
@@ -245,17 +247,6 @@ def due(tx: Transaction, limit: int, share: Share | None) -> Glance:
 def _some_instant(micros: Any) -> datetime | None:
     """Return an instant; ``None`` for what is none, which a file of SQLite may hold."""
     return from_micros(micros) if isinstance(micros, int) else None
-
-
-def upcoming(tx: Transaction, until: datetime, limit: int) -> list[JobState]:
-    """Return the states of jobs that are due at ``until``."""
-    return _states(tx, tx.rows(DUE_JOBS, space=tx.namespace, now=to_micros(until), limit=limit))
-
-
-def job_state(tx: Transaction, name: str) -> JobState | None:
-    """Return what planning needs to know of a job that fires."""
-    row = tx.row(_ONE_JOB, space=tx.namespace, name=name)
-    return None if row is None else read_one(row, lambda row: _state(tx, row), f"job {name!r}")
 
 
 def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
@@ -292,6 +283,7 @@ def _state(tx: Transaction, row: AnyRow) -> JobState:
         eras=found_eras,
         pauses=stretches,
         active=row.active,
+        due_at=from_micros(instant_of(row.wake_at)),
         definition=definition_of(row),
     )
 

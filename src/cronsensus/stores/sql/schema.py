@@ -184,7 +184,7 @@ jobs = Table(
     Column("watermark", Big, nullable=False),
     Column("horizon", Big),
     Column("next_due", Big),
-    # next_due while the job fires, else NULL: what due() looks for, so that paused and retired jobs cost nothing.
+    # next_due while the job fires, else NULL: what look() looks for, so that paused and retired jobs cost nothing.
     Column("wake_at", Big),
     Column("paused_at", Big),
     Column("paused_by", Long),

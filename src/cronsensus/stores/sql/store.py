@@ -9,7 +9,7 @@ from typing import Any
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.instants import from_micros
-from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
+from cronsensus.model.job import Era, JobSpec, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
@@ -30,7 +30,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State
-from cronsensus.stores.base import AT_ONCE, Glance, PutResult, Share, check_ahead
+from cronsensus.stores.base import AT_ONCE, PutResult, Share, View, check_ahead
 from cronsensus.stores.sql import (
     acquiring,
     borrowing,
@@ -105,16 +105,10 @@ class SqlStore(SqlHandle):
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
     @repeated
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
         """Look, in one statement when no job is due."""
         with self._glancing() as tx:
-            return looking.due(tx, limit, share)
-
-    @repeated
-    def upcoming(self, until: datetime, limit: int = 100) -> list[JobState]:
-        """Look ahead."""
-        with self._glancing() as tx:
-            return looking.upcoming(tx, until, limit)
+            return looking.look(tx, limit, share, ahead)
 
     @repeated
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
@@ -417,12 +411,6 @@ class SqlStore(SqlHandle):
         """Return jobs by name."""
         with self._reading() as tx:
             return reading_jobs.jobs(tx, after, limit, retired=retired)
-
-    @repeated
-    def job_state(self, name: str) -> JobState | None:
-        """Return what planning needs to know of a job."""
-        with self._glancing() as tx:
-            return looking.job_state(tx, name)
 
     def eras(self, job: str) -> list[Era]:
         """Return a job's eras."""

@@ -58,7 +58,7 @@ class Defining(Scene):
         view = self.view()
         assert minute(1) - MICROSECOND == view.watermark == self.store.eras("job")[0].since
         assert minute(1) == view.next_due
-        assert ["job"] == [job.spec.name for job in self.store.due().jobs]
+        assert ["job"] == [job.spec.name for job in self.store.look().jobs]
 
     def test_a_one_off_at_this_very_moment_still_runs(self) -> None:
         self.define(self.job(trigger=at(START)))
@@ -85,7 +85,7 @@ class Defining(Scene):
         self.queue()
         self.clock.advance(DAY)
         assert self.view("queue").next_due is None
-        assert () == self.store.due().jobs
+        assert () == self.store.look().jobs
 
     def test_definitions_come_back_as_they_were_put(self) -> None:
         specs = [
@@ -153,7 +153,7 @@ class Defining(Scene):
         assert self.store.pause(names[0], by="ann", why=names[4])
         assert self.store.retire(names[-1], by="ann", why="")
         self.clock.advance(MINUTE)
-        assert len(names) - 2 == len(self.store.due().jobs)
+        assert len(names) - 2 == len(self.store.look().jobs)
         self.round()
         assert sorted(names[1:-1]) == sorted(claim.job for claim in self.claim(functions=names))
 
@@ -260,7 +260,7 @@ class Defining(Scene):
         self.define(self.job(args=(1,)))
         assert "ann" == self.view().paused_by
         self.clock.advance(HOUR)
-        assert () == self.store.due().jobs
+        assert () == self.store.look().jobs
 
     def test_runs_that_go_on_see_the_end_of_a_definition_that_changed(self) -> None:
         self.queue()

@@ -30,11 +30,11 @@ class Edges(Scene):
         claim = self.take()
         assert self.store.lock("of the session", "a", ttl=HOUR, session="s1")
         self.clock.advance(LEASE - MICROSECOND)
-        assert ("s1",) == self.store.due().sessions
+        assert ("s1",) == self.store.look().sessions
         assert [] == self.store.reclaim()
         assert ["of the session"] == [lock.name for lock in self.store.locks()]
         self.clock.advance(MICROSECOND)
-        assert () == self.store.due().sessions
+        assert () == self.store.look().sessions
         assert not self.store.renew("s1", lease=LEASE).alive
         assert not self.store.drain("s1", by="ann", why="")
         with pytest.raises(LeaseLost):

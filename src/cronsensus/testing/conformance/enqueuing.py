@@ -84,10 +84,10 @@ class Enqueuing(Scene):
             self.enqueue("expires", due_at=last, expires_in=timedelta.max),
         ]
         assert [LATEST] * 4 == [self.look(made).due_at for made in never]
-        assert LATEST == self.store.due().next_pending
+        assert LATEST == self.store.look().next_pending
         now = self.enqueue("min", due_at=datetime.min.replace(tzinfo=UTC), expires_in=timedelta.max)
         assert [now.id] == [claim.id for claim in self.claim(lease=HOUR)]
-        assert self.store.due().next_pending == LATEST
+        assert self.store.look().next_pending == LATEST
 
     def test_a_retry_at_the_end_of_the_calendar_is_never(self) -> None:
         self.queue()
@@ -96,7 +96,7 @@ class Enqueuing(Scene):
         claim = self.take()
         assert self.finish(claim, State.PENDING, retry_in=timedelta.max).accepted
         assert LATEST == self.look(claim).due_at
-        assert LATEST == self.store.due().next_pending
+        assert LATEST == self.store.look().next_pending
 
     def test_a_key_repeated_in_one_call_is_made_once(self) -> None:
         self.queue()

@@ -55,7 +55,7 @@ class Firing(Scene):
         self.define()
         self.fire(minute(1), minute(2))
         assert minute(2) == self.view().watermark
-        assert minute(3) == self.view().next_due == self.store.due().next_job
+        assert minute(3) == self.view().next_due == self.store.look().next_job
 
     def test_a_plan_writes_its_verdicts(self) -> None:
         self.define()
@@ -75,7 +75,7 @@ class Firing(Scene):
         assert [True] == self.round()
         assert self.view().next_due is None
         self.clock.advance(DAY)
-        assert () == self.store.due().jobs
+        assert () == self.store.look().jobs
 
     def test_nominal_times_keep_their_microseconds(self) -> None:
         odd = timedelta(microseconds=333_333)
@@ -105,7 +105,7 @@ class Firing(Scene):
         plan = replace(self.plan(watermark=START), next_due=minute(5))
         assert [True] == self.store.fire([plan])
         assert (START, minute(5)) == (self.view().watermark, self.view().next_due)
-        assert minute(5) == self.store.due().next_job
+        assert minute(5) == self.store.look().next_job
         assert [] == self.all()
 
     def test_firing_nothing_is_nothing(self) -> None:
@@ -150,27 +150,21 @@ class Firing(Scene):
         # A store that forgot a revision gives its number again, to another definition.
         self.define()
         planned = self.plan(minute(4), verdicts=[SKIPPED])
-        lost = replace(planned, definition=self.store_state().definition + "x")
+        lost = replace(planned, definition=self.planned().definition + "x")
         before = self.snapshot()
         assert [False] == self.store.fire([lost])
         assert before == self.snapshot()
-        assert [True] == self.store.fire([replace(lost, definition=self.store_state().definition)])
+        assert [True] == self.store.fire([replace(lost, definition=self.planned().definition)])
 
     def test_the_definition_that_a_plan_rests_on_is_another_one_after_each_change(self) -> None:
         self.define()
-        seen = [self.store_state().definition]
+        seen = [self.planned().definition]
         hourly = self.job(trigger=every("1h", start=START))
         for spec in (hourly, self.job(), hourly):
             self.clock.advance(1)
             self.define(spec)
-            seen.append(self.store_state().definition)
+            seen.append(self.planned().definition)
         assert len(set(seen)) == len(seen)
-
-    def store_state(self) -> JobState:
-        """Return what planning needs to know of the job."""
-        state = self.store.job_state("job")
-        assert state is not None
-        return state
 
     def test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole(self) -> None:
         self.define()
@@ -227,7 +221,7 @@ class Firing(Scene):
     def test_a_replica_that_slept_for_an_hour_repeats_nothing(self) -> None:
         self.define(self.job(overlap="allow"))
         self.clock.advance(MINUTE)
-        asleep = [plan_of(job, self.store.due().now) for job in self.store.due().jobs]
+        asleep = [plan_of(job, self.store.look().now) for job in self.store.look().jobs]
         for _ in range(60):
             self.round()
             self.clock.advance(MINUTE)
@@ -311,7 +305,7 @@ class Firing(Scene):
 
     def plan_ahead(self, time: datetime) -> Plan:
         """Plan a job for ``time``, as a node does before it."""
-        return replace(plan_of(self.store.upcoming(time)[0], time), not_before=time)
+        return replace(plan_of(self.ahead(time)[0], time), not_before=time)
 
     def test_what_is_due_within_a_moment_is_fired_and_claimed_ahead(self) -> None:
         self.define()
@@ -376,7 +370,7 @@ class Firing(Scene):
     def test_what_was_claimed_ahead_and_comes_back_is_not_run_early(self) -> None:
         self.define(self.job("released"), self.job("taken over"))
         self.before(minute(1))
-        plans = [replace(plan_of(job, minute(1)), not_before=minute(1)) for job in self.store.upcoming(minute(1))]
+        plans = [replace(plan_of(job, minute(1)), not_before=minute(1)) for job in self.ahead(minute(1))]
         _, claims = self.fire_and_claim(*plans, ahead=SHORTLY)
         self.store.release([claim for claim in claims if claim.job == "released"])
         self.store.reclaim(["s1"])
@@ -471,11 +465,11 @@ class Looking(Scene):
     """Hazards of looking: a node that sleeps through something because ``due`` did not tell."""
 
     def test_an_empty_store_shows_nothing(self) -> None:
-        glance = self.store.due()
-        assert START == glance.now
-        assert ((), False, None) == (glance.jobs, glance.more, glance.next_job)
-        assert (False, None) == (glance.backlog, glance.next_pending)
-        assert ((), ()) == (glance.holders, glance.sessions)
+        view = self.store.look()
+        assert START == view.now
+        assert ((), False, None) == (view.jobs, view.more, view.next_job)
+        assert (False, None) == (view.backlog, view.next_pending)
+        assert ((), ()) == (view.holders, view.sessions)
 
     def test_looking_writes_nothing(self) -> None:
         self.define()
@@ -484,16 +478,16 @@ class Looking(Scene):
         self.session()
         self.clock.advance(HOUR)
         before = self.snapshot()
-        assert self.store.due() == self.sibling().due()
+        assert self.store.look() == self.sibling().look()
         assert before == self.snapshot()
 
     def test_a_job_is_due_from_its_next_due_time_on(self) -> None:
         self.define()
         self.clock.advance(MINUTE - timedelta(microseconds=1))
-        assert () == self.store.due().jobs
-        assert minute(1) == self.store.due().next_job
+        assert () == self.store.look().jobs
+        assert minute(1) == self.store.look().next_job
         self.clock.advance(timedelta(microseconds=1))
-        assert ["job"] == [job.spec.name for job in self.store.due().jobs]
+        assert ["job"] == [job.spec.name for job in self.store.look().jobs]
 
     def test_a_due_job_is_shown_as_planning_needs_it(self) -> None:
         self.define(self.job(args=(1,), overlap="queue"))
@@ -503,7 +497,7 @@ class Looking(Scene):
         self.store.pause("job", by="ann", why="")
         self.clock.advance(SECOND)
         self.store.resume("job", by="ann")
-        shown = self.store.due().jobs[0]
+        shown = self.store.look().jobs[0]
         assert self.planned() == shown
         assert isinstance(shown, JobState)
         assert (START, 1, (2,)) == (shown.watermark, shown.active, shown.spec.args)
@@ -514,16 +508,16 @@ class Looking(Scene):
         for name, start in (("third", 3), ("first", 1), ("second", 2)):
             self.define(self.job(name, trigger=every("1h", start=minute(start))))
         self.clock.advance(10 * MINUTE)
-        assert ["first", "second", "third"] == [job.spec.name for job in self.store.due().jobs]
+        assert ["first", "second", "third"] == [job.spec.name for job in self.store.look().jobs]
 
     def test_more_jobs_than_asked_for_are_announced(self) -> None:
         for number in range(5):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
         for limit, more in ((4, True), (5, False), (6, False)):
-            glance = self.store.due(limit)
-            assert (min(limit, 5), more) == (len(glance.jobs), more)
-            assert more == glance.more
+            view = self.store.look(limit=limit)
+            assert (min(limit, 5), more) == (len(view.jobs), more)
+            assert more == view.more
 
     def test_what_came_last_does_not_wait_for_all_that_came_before(self) -> None:
         names = [f"{number:02}" for number in range(20)]
@@ -531,25 +525,25 @@ class Looking(Scene):
             self.define(self.job(name, trigger=every("1h", start=minute(number + 1))))
         self.clock.advance(20 * MINUTE)
         for limit, newest in ((3, 0), (4, 1), (8, 2), (19, 4)):
-            seen = [job.spec.name for job in self.store.due(limit).jobs]
+            seen = [job.spec.name for job in self.store.look(limit=limit).jobs]
             assert [*names[: limit - newest], *names[20 - newest :]] == seen
-        assert names == [job.spec.name for job in self.store.due(20).jobs]
+        assert names == [job.spec.name for job in self.store.look(limit=20).jobs]
 
     def test_each_due_job_is_in_one_share(self) -> None:
         for number in range(40):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
-        every_one = {job.spec.name for job in self.store.due(40).jobs}
+        every_one = {job.spec.name for job in self.store.look(limit=40).jobs}
         assert 40 == len(every_one)
         for of in (1, 2, 3, 4):
-            looks = [self.store.due(40, Share(place, of)) for place in range(of)]
+            looks = [self.store.look(limit=40, share=Share(place, of)) for place in range(of)]
             assert not any(look.more for look in looks)
             shares = [{job.spec.name for job in look.jobs} for look in looks]
             assert 40 == sum(map(len, shares))
             assert every_one == set().union(*shares)
             assert min(map(len, shares)) >= 40 // of // 2, "shares of very different size"
             for place, share in enumerate(shares):
-                fewer = self.store.due(4, Share(place, of))
+                fewer = self.store.look(limit=4, share=Share(place, of))
                 assert fewer.more
                 assert 4 == len({job.spec.name for job in fewer.jobs} & share)
 
@@ -557,10 +551,10 @@ class Looking(Scene):
         for number in range(9):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
-        before = [{job.spec.name for job in self.store.due(9, Share(place, 3)).jobs} for place in range(3)]
-        gone = self.store.due(9, Share(0, 3)).jobs[0]
+        before = [{job.spec.name for job in self.store.look(limit=9, share=Share(place, 3)).jobs} for place in range(3)]
+        gone = self.store.look(limit=9, share=Share(0, 3)).jobs[0]
         assert [True] == self.store.fire([plan_of(gone, self.store.now())])
-        after = [{job.spec.name for job in self.store.due(9, Share(place, 3)).jobs} for place in range(3)]
+        after = [{job.spec.name for job in self.store.look(limit=9, share=Share(place, 3)).jobs} for place in range(3)]
         assert [share - {gone.spec.name} for share in before] == after
 
     def test_a_share_hides_nothing_but_the_due_jobs_of_others(self) -> None:
@@ -570,37 +564,51 @@ class Looking(Scene):
         self.enqueue(job="queue")
         self.session()
         self.clock.advance(MINUTE)
-        looks = [self.store.due(100, Share(place, 2)) for place in range(2)]
+        looks = [self.store.look(limit=100, share=Share(place, 2)) for place in range(2)]
         assert [0, 1] == sorted(len(look.jobs) for look in looks)
-        assert [self.store.due()] * 2 == [replace(look, jobs=self.store.due().jobs) for look in looks]
+        assert [self.store.look()] * 2 == [replace(look, jobs=self.store.look().jobs) for look in looks]
 
     def test_the_next_job_is_the_earliest_still_to_come(self) -> None:
         self.define(self.job("due"), self.job("late", trigger=every("1h", start=START)))
         self.define(self.job("soon", trigger=every("10m", start=START)))
         self.clock.advance(MINUTE)
-        assert minute(10) == self.store.due().next_job
+        assert minute(10) == self.store.look().next_job
 
     def test_jobs_are_seen_before_they_are_due(self) -> None:
         self.define(self.job("second", trigger=every("1h", start=minute(2))), self.job("first"))
         self.define(self.job("paused"), self.job("none", trigger=None))
         self.store.pause("paused", by="ann", why="")
-        assert [] == self.store.upcoming(minute(1) - timedelta(microseconds=1))
-        assert ["first"] == [job.spec.name for job in self.store.upcoming(minute(1))]
-        assert ["first", "second"] == [job.spec.name for job in self.store.upcoming(minute(2))]
-        assert ["first"] == [job.spec.name for job in self.store.upcoming(minute(2), limit=1)]
-        assert () == self.store.due().jobs
+        assert [] == self.ahead(minute(1) - timedelta(microseconds=1))
+        assert ["first"] == [job.spec.name for job in self.ahead(minute(1))]
+        assert ["first", "second"] == [job.spec.name for job in self.ahead(minute(2))]
+        assert ["first"] == [job.spec.name for job in self.store.look(limit=1, ahead=2 * MINUTE).jobs]
+        assert () == self.store.look().jobs
+        self.clock.advance(MINUTE)
+        view = self.store.look(ahead=MINUTE)
+        assert ["first", "second"] == [job.spec.name for job in view.jobs]
+        assert [minute(1), minute(2)] == [job.due_at for job in view.jobs]
+        assert ["first"] == [job.spec.name for job in view.due]
+        assert minute(2) == view.next_job
+
+    def test_of_many_due_jobs_a_look_ahead_shows_the_last_that_are_due_and_not_the_next(self) -> None:
+        for number in range(1, 9):
+            self.define(self.job(f"due {number}", trigger=every("1h", start=minute(number))))
+        self.define(self.job("next", trigger=every("1h", start=minute(10))))
+        self.clock.advance(9 * MINUTE)
+        seen = [job.spec.name for job in self.store.look(limit=4, ahead=HOUR).jobs]
+        assert ["due 1", "due 2", "due 3", "due 8"] == seen
 
     def test_a_plan_made_ahead_is_the_plan_made_in_time(self) -> None:
         self.define()
-        ahead = plan_of(self.store.upcoming(minute(1))[0], minute(1))
+        ahead = plan_of(self.ahead(minute(1))[0], minute(1))
         self.clock.advance(MINUTE)
-        assert plan_of(self.store.due().jobs[0], minute(1)) == ahead
+        assert plan_of(self.store.look().jobs[0], minute(1)) == ahead
         assert [True] == self.store.fire([ahead])
         assert [False] == self.store.fire([ahead])
 
     def test_a_plan_made_ahead_is_lost_before_its_time(self) -> None:
         self.define()
-        ahead = replace(plan_of(self.store.upcoming(minute(1))[0], minute(1)), not_before=minute(1))
+        ahead = replace(plan_of(self.ahead(minute(1))[0], minute(1)), not_before=minute(1))
         self.clock.advance(MINUTE - timedelta(microseconds=1))
         assert [False] == self.store.fire([ahead])
         assert START == self.planned().watermark
@@ -612,39 +620,39 @@ class Looking(Scene):
         self.define(self.job("paused"), self.job("retired"))
         self.store.pause("paused", by="ann", why="")
         self.store.retire("retired", by="ann", why="")
-        assert self.store.due().next_job is None
+        assert self.store.look().next_job is None
         self.clock.advance(HOUR)
-        assert () == self.store.due().jobs
+        assert () == self.store.look().jobs
 
     def test_a_backlog_is_what_is_pending_and_due(self) -> None:
         self.queue()
         self.enqueue(delay=MINUTE)
-        assert (False, minute(1)) == (self.store.due().backlog, self.store.due().next_pending)
+        assert (False, minute(1)) == (self.store.look().backlog, self.store.look().next_pending)
         self.clock.advance(MINUTE)
-        assert (True, None) == (self.store.due().backlog, self.store.due().next_pending)
+        assert (True, None) == (self.store.look().backlog, self.store.look().next_pending)
 
     def test_a_backlog_shows_whether_or_not_it_can_be_claimed(self) -> None:
         self.queue(concurrency=1)
         self.session()
         self.fill(2)
         self.take()
-        assert self.store.due().backlog
+        assert self.store.look().backlog
 
     def test_the_next_pending_is_the_earliest_still_to_come_whatever_its_priority(self) -> None:
         self.queue()
         for priority, minutes in ((0, 0), (9, 3), (-9, 2), (0, 5)):
             self.enqueue(priority=priority, delay=minutes * MINUTE)
-        assert minute(2) == self.store.due().next_pending
-        assert self.store.due().backlog
+        assert minute(2) == self.store.look().next_pending
+        assert self.store.look().backlog
 
     def test_what_runs_or_is_over_is_no_backlog(self) -> None:
         self.queue()
         self.session()
         self.enqueue()
         claim = self.take()
-        assert not self.store.due().backlog
+        assert not self.store.look().backlog
         self.finish(claim, State.FAILED)
-        assert not self.store.due().backlog
+        assert not self.store.look().backlog
 
     def test_holders_are_the_sessions_that_hold_runs_also_overdue_ones(self) -> None:
         self.queue()
@@ -653,26 +661,26 @@ class Looking(Scene):
             self.session(name)
         self.take("s1", limit=1)
         claim = self.take("s2", limit=1)
-        assert {"s1", "s2"} == {holder.id for holder in self.store.due().holders}
+        assert {"s1", "s2"} == {holder.id for holder in self.store.look().holders}
         self.lease_out()
-        holders = {holder.id: holder for holder in self.store.due().holders}
+        holders = {holder.id: holder for holder in self.store.look().holders}
         assert {"s1", "s2"} == set(holders)
         assert (4711, 99, "host") == (holders["s1"].pid, holders["s1"].pid_started, holders["s1"].host)
         assert holders["s1"].expires_in <= timedelta(0)
         self.finish(claim)
-        assert ["s1"] == [holder.id for holder in self.store.due().holders]
+        assert ["s1"] == [holder.id for holder in self.store.look().holders]
         self.store.reclaim()
-        assert () == self.store.due().holders
+        assert () == self.store.look().holders
 
     def test_a_session_that_holds_only_a_lock_is_no_holder_of_runs(self) -> None:
         self.session()
         self.store.lock("name", "holder", ttl=LEASE, session="s1")
-        assert () == self.store.due().holders
+        assert () == self.store.look().holders
 
     def test_live_sessions_are_shown_sorted_and_bounded(self) -> None:
         for number in range(70):
             self.session(f"s{(number * 37) % 70:02}")
-        assert tuple(f"s{number:02}" for number in range(64)) == self.store.due().sessions
+        assert tuple(f"s{number:02}" for number in range(64)) == self.store.look().sessions
 
     def test_overdue_and_ended_sessions_are_not_shown_as_live(self) -> None:
         self.session("overdue")
@@ -680,4 +688,4 @@ class Looking(Scene):
         self.session("closed")
         self.store.close_session("closed")
         self.session("lives")
-        assert ("lives",) == self.store.due().sessions
+        assert ("lives",) == self.store.look().sessions

@@ -61,8 +61,8 @@ class Operating(Scene):
         self.define()
         assert self.store.pause("job", by="ann", why="migration")
         self.clock.advance(HOUR)
-        assert () == self.store.due().jobs
-        assert self.store.job_state("job") is None
+        assert () == self.store.look().jobs
+        assert self.firing() is None
         view = self.view()
         assert (START, "ann", "migration") == (view.paused_at, view.paused_by, view.paused_why)
         assert START == view.watermark

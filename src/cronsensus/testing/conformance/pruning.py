@@ -361,8 +361,8 @@ class Pruning(Scene):
     def test_a_replica_that_slept_until_everything_was_pruned_repeats_nothing(self) -> None:
         self.define(self.job(overlap="allow"))
         self.clock.advance(MINUTE)
-        glance = self.store.due()
-        asleep = [plan_of(job, glance.now) for job in glance.jobs]
+        view = self.store.look()
+        asleep = [plan_of(job, view.now) for job in view.jobs]
         self.ran(1)
         self.clock.advance(100 * DAY)
         assert 1 == self.store.prune()

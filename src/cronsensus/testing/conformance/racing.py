@@ -62,15 +62,15 @@ class Racing(Scene):
         def rounds(store: Store, _: int) -> int:
             created = 0
             for _ in range(5):
-                glance = store.due()
-                plans = [plan_of(job, glance.now, most=3) for job in glance.jobs]
+                view = store.look()
+                plans = [plan_of(job, view.now, most=3) for job in view.jobs]
                 won = store.fire(plans)
                 created += sum(len(plan.occurrences) for plan, ok in zip(plans, won, strict=True) if ok)
             return created
 
         self.clock.advance(minute(20) - self.clock.now())
         created = sum(self.race(rounds))
-        while self.store.due().jobs:
+        while self.store.look().jobs:
             created += rounds(self.store, 0)
         assert created == len(self.all())
         assert [minute(number) for number in range(1, 21)] == self.nominal("a")
@@ -363,7 +363,7 @@ class Racing(Scene):
 
     def test_sessions_opened_together_are_all_there(self) -> None:
         self.race(lambda store, thread: store.open_session(a_session(f"s{thread}"), lease=LEASE))
-        assert tuple(f"s{number}" for number in range(THREADS)) == self.store.due().sessions
+        assert tuple(f"s{number}" for number in range(THREADS)) == self.store.look().sessions
 
     def test_pruning_together_deletes_everything_once(self) -> None:
         self.queue()

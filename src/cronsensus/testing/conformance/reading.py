@@ -17,7 +17,7 @@ class Reading(Scene):
     def test_what_is_not_there_is_empty(self) -> None:
         self.define()
         assert self.store.job("nobody") is None
-        assert self.store.job_state("nobody") is None
+        assert self.firing("nobody") is None
         assert self.store.occurrence(987_654) is None
         assert not any([self.store.eras("nobody"), self.store.pauses("nobody"), self.store.ranges("nobody")])
         assert not any([self.store.runs(987_654), self.store.logs(987_654), self.all(job="nobody")])

@@ -43,11 +43,11 @@ class Retiring(Scene):
         plan = self.plan(minute(1))
         assert self.store.retire("job", by="ann", why="")
         self.clock.advance(HOUR)
-        assert () == self.store.due().jobs
-        assert self.store.due().next_job is None
+        assert () == self.store.look().jobs
+        assert self.store.look().next_job is None
         assert self.view().next_due is None
         assert START == self.view().retired_at
-        assert self.store.job_state("job") is None
+        assert self.firing() is None
         assert [False] == self.store.fire([plan])
         assert [] == self.all()
 
@@ -204,7 +204,7 @@ class Retiring(Scene):
         self.clock.advance(HOUR + SECOND)
         self.define(self.job(catch_up="all"))
         assert START + HOUR + SECOND == self.view().watermark
-        assert () == self.store.due().jobs
+        assert () == self.store.look().jobs
         assert [EVERY_MINUTE, None, EVERY_MINUTE] == [era.trigger for era in self.store.eras("job")]
 
     def test_coming_back_never_lowers_the_watermark(self) -> None:
@@ -225,7 +225,7 @@ class Retiring(Scene):
         self.store.retire("job", by="ann", why="")
         self.define(dataclasses.replace(once, args=(1,)))
         assert self.view().next_due is None
-        assert () == self.store.due().jobs
+        assert () == self.store.look().jobs
 
     def test_a_plan_made_before_a_job_went_and_came_back_is_lost(self) -> None:
         self.define()

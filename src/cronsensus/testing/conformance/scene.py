@@ -41,6 +41,8 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 LEASE = timedelta(seconds=10)
 EVERY_MINUTE = every("1m", start=START)
+FAR_AHEAD = timedelta(days=2_900_000)
+"""More than there is to come."""
 THREADS = 8
 
 Answer = TypeVar("Answer")
@@ -155,9 +157,18 @@ class Scene:
 
     def planned(self, job: str = "job") -> JobState:
         """Read what planning needs of a job that fires."""
-        state = self.store.job_state(job)
+        state = self.firing(job)
         assert state is not None
         return state
+
+    def firing(self, job: str = "job") -> JobState | None:
+        """Read what planning needs of a job; ``None``: it does not fire."""
+        return state_of(self.store, job)
+
+    def ahead(self, time: datetime, store: Store | None = None) -> list[JobState]:
+        """Read the jobs that come due by ``time``."""
+        at = store or self.store
+        return list(at.look(ahead=max(time - at.now(), timedelta(0))).jobs)
 
     # --- firing -----------------------------------------------------------------------------------------------------
 
@@ -197,8 +208,8 @@ class Scene:
     def round(self, store: Store | None = None) -> list[bool]:
         """Do what a node does: look, plan, fire."""
         store = store or self.store
-        glance = store.due()
-        return store.fire([plan(job, glance.now) for job in glance.jobs])
+        view = store.look()
+        return store.fire([plan(job, view.now) for job in view.jobs])
 
     # --- sessions and claims ----------------------------------------------------------------------------------------
 
@@ -415,3 +426,8 @@ HOSTILE_KEYS = (
     "ff",
 )
 """Keys may be any text; these are all different too."""
+
+
+def state_of(store: Store, job: str = "job") -> JobState | None:
+    """Read what planning needs of a job; ``None``: it does not fire, because it is paused, retired, or not there."""
+    return next((one for one in store.look(limit=1000, ahead=FAR_AHEAD).jobs if one.spec.name == job), None)

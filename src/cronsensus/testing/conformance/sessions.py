@@ -73,15 +73,15 @@ class Sessions(Scene):
         for name in ("closed", "overdue"):
             with pytest.raises(LeaseLost):
                 self.store.open_session(a_session(name), lease=LEASE)
-        assert () == self.store.due().sessions
+        assert () == self.store.look().sessions
 
     def test_a_lease_lasts_as_long_as_it_was_given(self) -> None:
         self.session("short")
         self.session("long", lease=HOUR)
         self.clock.advance(9.999)
-        assert ("long", "short") == self.store.due().sessions
+        assert ("long", "short") == self.store.look().sessions
         self.clock.advance(0.002)
-        assert ("long",) == self.store.due().sessions
+        assert ("long",) == self.store.look().sessions
         assert not self.store.renew("short", lease=LEASE).alive
         assert self.store.renew("long", lease=LEASE).alive
 
@@ -195,7 +195,7 @@ class Sessions(Scene):
         self.lease_out()
         for _ in range(2):
             assert not self.store.renew("s1", lease=HOUR).alive
-        assert () == self.store.due().sessions
+        assert () == self.store.look().sessions
         self.store.reclaim()
         assert not self.store.renew("s1", lease=HOUR).alive
         assert "dead" == self.shown().state
@@ -207,7 +207,7 @@ class Sessions(Scene):
         self.store.reclaim(["presumed"])
         for name in ("closed", "presumed", "nobody"):
             assert not self.store.renew(name, lease=HOUR).alive
-        assert () == self.store.due().sessions
+        assert () == self.store.look().sessions
 
     def test_renewing_one_session_renews_no_other(self) -> None:
         self.session("s1")
@@ -215,7 +215,7 @@ class Sessions(Scene):
         self.clock.advance(9)
         self.store.renew("s1", lease=LEASE)
         self.clock.advance(2)
-        assert ("s1",) == self.store.due().sessions
+        assert ("s1",) == self.store.look().sessions
 
     def test_a_renewal_tells_which_of_its_runs_are_to_stop(self) -> None:
         self.queue()
@@ -256,7 +256,7 @@ class Sessions(Scene):
     def test_a_guest_takes_no_turn(self) -> None:
         self.session("node")
         self.session("guest", guest=True)
-        assert ("node",) == self.store.due().sessions
+        assert ("node",) == self.store.look().sessions
         assert {"guest": True, "node": False} == {one.id: one.guest for one in self.store.sessions()}
 
     def test_a_guest_defines_nothing_that_others_wait_for(self) -> None:
@@ -273,7 +273,7 @@ class Sessions(Scene):
         self.session("guest", guest=True, lease=HOUR)
         claim = self.store.acquire("guest", queue, key="once", lease=LEASE)
         assert claim is not None
-        assert ["guest"] == [one.id for one in self.store.due().holders]
+        assert ["guest"] == [one.id for one in self.store.look().holders]
         assert self.finish(claim).accepted
 
     def test_a_guest_that_is_overdue_with_a_run_is_watched_and_others_are_not(self) -> None:
@@ -284,14 +284,14 @@ class Sessions(Scene):
         self.session("node")
         self.take("node", limit=1)
         assert self.store.acquire("guest", queue, key="once", lease=LEASE) is not None
-        assert ["guest", "node"] == [one.id for one in self.store.due().holders]
+        assert ["guest", "node"] == [one.id for one in self.store.look().holders]
         self.lease_out()
-        glance = self.store.due()
-        assert ["guest", "node"] == [one.id for one in glance.holders]
-        assert all(one.expires_in <= timedelta(0) for one in glance.holders)
-        assert () == glance.sessions
+        view = self.store.look()
+        assert ["guest", "node"] == [one.id for one in view.holders]
+        assert all(one.expires_in <= timedelta(0) for one in view.holders)
+        assert () == view.sessions
         self.store.reclaim()
-        assert () == self.store.due().holders
+        assert () == self.store.look().holders
 
     def test_sessions_are_read_newest_first_and_bounded(self) -> None:
         for number in range(5):
@@ -465,7 +465,7 @@ class Sessions(Scene):
         assert [] == self.store.close_session("s1")
         view = self.shown()
         assert ("closed", self.store.now()) == (view.state, view.ended_at)
-        assert () == self.store.due().sessions
+        assert () == self.store.look().sessions
         with pytest.raises(LeaseLost):
             self.claim()
 

@@ -27,6 +27,7 @@ from cronsensus.testing.conformance.scene import (
     Scene,
     a_session,
     minute,
+    state_of,
 )
 
 
@@ -123,7 +124,7 @@ class Standing(Scene):
         assert START == opened_at
         assert START == self.view().watermark
         assert START + HOUR == self.look(made).created_at == self.look(made).due_at
-        assert START + HOUR == self.store.due().now
+        assert START + HOUR == self.store.look().now
         assert not self.store.renew("s1", lease=LEASE).alive
         assert START + HOUR == self.store.renew("s1", lease=LEASE).now
 
@@ -137,7 +138,7 @@ class Standing(Scene):
         self._opened.append(store)
         store.migrate()
         assert clock.now() - store.now() < HOUR
-        assert store.due().now > SystemClock().now() + HOUR
+        assert store.look().now > SystemClock().now() + HOUR
 
     def test_a_clock_that_was_set_back_is_written_down_with_what_came_twice(self) -> None:
         self.queue()
@@ -175,7 +176,7 @@ class Standing(Scene):
         self.clock.step(HOUR)
         on_monotonic = self.store.capabilities.lease_clock == "monotonic"
         assert on_monotonic == self.store.renew("s1", lease=LEASE).alive
-        assert on_monotonic == (not self.store.reclaim() and "s1" in self.store.due().sessions)
+        assert on_monotonic == (not self.store.reclaim() and "s1" in self.store.look().sessions)
 
     def test_a_wall_clock_set_back_prolongs_leases_only_where_they_run_on_it(self) -> None:
         self.session()
@@ -234,7 +235,7 @@ class Standing(Scene):
         self.define()
         other = self.open("other")
         assert other.job("job") is None
-        assert other.job_state("job") is None
+        assert state_of(other) is None
         assert not any([other.jobs(retired=True), other.eras("job"), other.pauses("job"), other.ranges("job")])
         assert not other.retire("job", by="ann", why="")
         for verb in (other.trigger, other.pause, other.resume):
@@ -284,7 +285,7 @@ class Standing(Scene):
         assert other.occurrence(made.id) is None
         assert [] == other.occurrences(OccurrenceFilter())
         assert [] == other.claim("theirs", 10, [queue], lease=LEASE)
-        assert not other.due().backlog
+        assert not other.look().backlog
         assert (0, 0) == (other.counts().pending, other.counts().running)
         for verb in (other.cancel, other.retry):
             with pytest.raises(LookupError):

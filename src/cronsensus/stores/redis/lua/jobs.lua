@@ -44,12 +44,12 @@ local function state_row(job)
   local row = read(
     job_key(job),
     'name', 'spec', 'revision', 'watermark', 'eras', 'overlap', 'pause_end', 'paused_at', 'retired_at', 'digest',
-    'last_since'
+    'last_since', 'next_due'
   )
   local active = row.overlap == 'allow' and 0 or call('ZCARD', of_job(job, 'serial'))
   local pauses = {}
   if row.pause_end and tonumber(row.pause_end) > tonumber(row.watermark) then
     pauses = call('LRANGE', of_job(job, 'pauses'), 0, -1)
   end
-  return { job, row.spec, row.revision, row.watermark, row.eras, active, pauses, definition_of(row) }, row
+  return { job, row.spec, row.revision, row.watermark, row.eras, active, pauses, definition_of(row), row.next_due }
 end

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_lease, check_lock
-from cronsensus.stores.base import Glance, Share
+from cronsensus.stores.base import Share, View
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks, looking
 from cronsensus.stores.sql.connections import each_for_itself
@@ -131,17 +131,17 @@ class PostgresStore(SqlStore):
         return super().open_session(session, lease=lease)
 
     @repeated
-    def due(self, limit: int = 100, share: Share | None = None) -> Glance:
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
         """Look, also for signs of life of those who hold runs."""
         with self._glancing() as tx:
-            glance = looking.due(tx, limit, share)
-            holding = {one.id for one in glance.holders if one.expires_in > _NO_TIME} - {self._own_session}
-            others = holding.union(glance.sessions) - {self._own_session}
+            view = looking.look(tx, limit, share, ahead)
+            holding = {one.id for one in view.holders if one.expires_in > _NO_TIME} - {self._own_session}
+            others = holding.union(view.sessions) - {self._own_session}
             if self._postgres.pooled or not others:
-                return glance
+                return view
             eyes = tx.connection.info.setdefault("eyes", Eyes())
             absent = eyes.look(driver_of(tx.connection), self._place, others, needed=bool(holding))
-            return replace(glance, absent=absent)
+            return replace(view, absent=absent)
 
     # --- locks --------------------------------------------------------------------------------------------------------
 

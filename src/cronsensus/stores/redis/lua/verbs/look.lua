@@ -1,9 +1,9 @@
 -- needs: sessions jobs
-local limit, newest, place, of = unpack(args, 1, 4)
+local limit, newest, place, of, ahead = unpack(args, 1, 5)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
 local PAGE, FARTHEST = 500, 20000
 
--- Up to `most` due jobs of the share asked for, from the one end of the index or from the other.
+-- Up to `most` jobs of the share asked for, from the one end of the index or from the other.
 local function find(most, command, from, to)
   local found, seen, size = {}, 0, of == 1 and most or PAGE
   while #found < most and seen < FARTHEST do
@@ -21,13 +21,22 @@ local function find(most, command, from, to)
   return found, #found < most
 end
 
-local jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', NOW)
+local jobs, farther = find(limit + 1, 'ZRANGEBYSCORE', '-inf', later(ahead))
 local more = #jobs > limit or farther
 if #jobs > limit then
-  for index, job in ipairs(find(newest, 'ZREVRANGEBYSCORE', NOW, '-inf')) do
-    jobs[limit + 1 - index] = job
+  local last = find(newest, 'ZREVRANGEBYSCORE', NOW, '-inf')
+  local there = {}
+  for index = #jobs, limit - #last + 1, -1 do
+    jobs[index] = nil
   end
-  jobs[limit + 1] = nil
+  for _, job in ipairs(jobs) do
+    there[job] = true
+  end
+  for index = #last, 1, -1 do
+    if not there[last[index]] then
+      jobs[#jobs + 1] = last[index]
+    end
+  end
 end
 for index, job in ipairs(jobs) do
   jobs[index] = try(state_row, job) or { job }
