@@ -27,3 +27,16 @@ def nothing_runs(scheduler: Scheduler) -> None:
             return
         threading.Event().wait(0.01)
     raise AssertionError(f"started: {scheduler.started}, sessions: {scheduler.store.sessions()}, threads: {threads}")
+
+
+def only_these_run(before: set[threading.Thread], *others: str) -> None:
+    """Return when no thread runs but those of ``before`` and those whose names begin like ``others``, or fail.
+
+    Not by ``join``: a thread is listed a moment before it is started, and then it cannot be joined yet.
+    """
+    for _ in range(int(PATIENCE / 0.01)):
+        left = [one.name for one in threading.enumerate() if one not in before and not one.name.startswith(others)]
+        if not left:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"threads: {left}")

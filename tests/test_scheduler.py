@@ -31,6 +31,7 @@ from cronsensus.errors import (
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import Origin
 from cronsensus.signals import StopSignals
+from tests.quiet import only_these_run
 
 LONG_AGO = every("1h", end="2026-01-01T00:00:00Z")
 _names = count()
@@ -369,8 +370,7 @@ def test_a_stopped_node_leaves_no_thread_and_no_live_session(scheduler):
     scheduler.job()(_nothing)
     with scheduler:
         scheduler.jobs["_nothing"].enqueue().wait("60s")
-    left = {thread.name for thread in set(threading.enumerate()) - before}
-    assert {name for name in left if not name.startswith("cronsensus-job")} == set()
+    only_these_run(before, "cronsensus-job", "cronsensus-memory")
     assert scheduler.store.sessions() == []
 
 
@@ -451,9 +451,7 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path):
     before = set(threading.enumerate())
     with pytest.raises(StoreCorrupt, match=r"jobs\.db"):
         scheduler.start()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(20)  # the one that began the node has raised, and is about to end
-    assert set(threading.enumerate()) <= before
+    only_these_run(before)  # the one that began the node has raised, and is about to end
     scheduler.stop()
 
 
