@@ -70,7 +70,7 @@ class Ledger:
 
     def fire(self) -> None:
         """Decide everything that is due."""
-        while jobs := self.store.due().jobs:
+        while jobs := self.store.look().jobs:
             self.store.fire([plan(job, self.store.now()) for job in jobs])
 
     def claim(self, limit: int = 100) -> list[Claim]:

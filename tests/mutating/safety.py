@@ -208,7 +208,7 @@ ARGUED: dict[str, str] = {
     "stores/sql/locks.py: _is_overdue: again is not None and not again.held → (not again.held)": (
         "the row is locked, so it is there; said again for mypy"
     ),
-    "stores/redis/lua/choosing.lua: return one.due < other.look or (one.due == other.look and one.id⟨⟩ < other.id): "
+    "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
     "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
     "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (
         "without an id the line is not opened either way; what stands in its line is dropped only if it is over"
