@@ -71,10 +71,10 @@ def _measured(network: Network, verb: Iterator[Callable[[], object]], times: int
 # --- each verb: what is prepared beside the server, and what is counted -----------------------------------------------
 
 
-def _due(far: Store, _: Store) -> Iterator[Callable[[], object]]:
+def _look(far: Store, _: Store) -> Iterator[Callable[[], object]]:
     far.now()  # the connection is opened
     while True:
-        yield far.due
+        yield far.look
 
 
 def _enqueue(far: Store, _: Store) -> Iterator[Callable[[], object]]:
@@ -100,7 +100,7 @@ def _finish(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
 def _fire_and_claim(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
     while True:
-        [state] = beside.upcoming(beside.now() + timedelta(days=1))
+        [state] = beside.look(ahead=timedelta(days=1)).jobs
         time_due = state.watermark + timedelta(seconds=1)
         plan = Plan(
             job_id=state.id,
@@ -140,7 +140,7 @@ def _unlock(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
 
 
 VERBS: dict[str, Callable[[Store, Store], Iterator[Callable[[], object]]]] = {
-    "due": _due,
+    "look": _look,
     "renew": _renew,
     "enqueue": _enqueue,
     "claim": _claim,

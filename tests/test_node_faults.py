@@ -5,7 +5,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -21,8 +22,12 @@ from cronsensus.stores.base import Store
 _names = count()
 
 
+UNTOUCHED = {"sibling", "close", "notify", "attend"}
+"""Verbs that are carried out in any weather."""
+
+
 class Weather:
-    """What happens to the verbs of a store and all its siblings."""
+    """What happens to the verbs of a store and all its siblings, by the store's ``span``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +37,11 @@ class Weather:
         self.hold: dict[str, threading.Event] = {}
         self.struck = threading.Semaphore(0)
 
-    def call(self, verb: str, go: Callable[[], Any]) -> Any:
+    @contextmanager
+    def span(self, verb: str) -> Iterator[None]:
+        if verb in UNTOUCHED:
+            yield
+            return
         with self._lock:
             self.calls[verb] += 1
             lose = self.lose_answer_of[verb] > 0
@@ -43,48 +52,10 @@ class Weather:
             assert gate.wait(60)
         if self.down:
             raise StoreUnavailable("the store is down, by order of this test")
-        answer = go()
+        yield
         if lose:
             self.struck.release()
             raise StoreUnavailable("it was done, but the answer is lost, by order of this test")
-        return answer
-
-
-class Weathered:
-    """A store under some weather; it counts as a ``Store``."""
-
-    def __init__(self, store: Store, weather: Weather) -> None:
-        self.real = store
-        self.weather = weather
-        self.namespace = store.namespace
-
-    @property
-    def capabilities(self):
-        return self.real.capabilities
-
-    def sibling(self):
-        return Weathered(self.real.sibling(), self.weather)
-
-    def close(self):
-        self.real.close()
-
-    def notify(self):
-        self.real.notify()
-
-    def attend(self, session):
-        self.real.attend(session)
-
-
-def _verb(name: str):
-    def verb(self: Weathered, *args: Any, **kwargs: Any) -> Any:
-        return self.weather.call(name, lambda: getattr(self.real, name)(*args, **kwargs))
-
-    return verb
-
-
-for _name in sorted({name.lstrip("_") for name in Store.__abstractmethods__} - set(vars(Weathered))):
-    setattr(Weathered, _name, _verb(_name))
-Store.register(Weathered)
 
 
 @pytest.fixture
@@ -98,7 +69,8 @@ def stores(request, tmp_path: Path, weather: Weather):
     url = f"memory://faults-{next(_names)}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
     healthy = open_store(url)
     healthy.migrate()
-    weathered = Weathered(open_store(url), weather)
+    weathered = open_store(url)
+    weathered.span = weather.span
     yield weathered, healthy
     weather.down = False
     for gate in weather.hold.values():

@@ -11,8 +11,8 @@ from cronsensus import Scheduler
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.stores.base import PutResult
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.values import PutResult
 from cronsensus.testing.conformance.scene import START
 
 HOUR = timedelta(hours=1)

@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from cronsensus.once.once import Once
     from cronsensus.scheduler import Scheduler
     from cronsensus.stores import open_store
-    from cronsensus.stores.base import Store, StoreCapabilities
+    from cronsensus.stores.base import Store
+    from cronsensus.stores.values import StoreCapabilities
     from cronsensus.triggers import Trigger, any_of, at, cron, every
 
     __version__: str
@@ -150,7 +151,7 @@ _ELSEWHERE = {
     "Settings": "config",
     "State": "model.states",
     "Store": "stores.base",
-    "StoreCapabilities": "stores.base",
+    "StoreCapabilities": "stores.values",
     "Trigger": "triggers",
     "any_of": "triggers",
     "at": "triggers",

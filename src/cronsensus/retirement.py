@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from cronsensus.durations import format_duration
 from cronsensus.logger import Logger
-from cronsensus.stores.base import PutResult, Store
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import PutResult
 
 _log = Logger("cronsensus.scheduler")
 

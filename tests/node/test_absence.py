@@ -6,7 +6,7 @@ import pytest
 
 from cronsensus.model.session import SessionView
 from cronsensus.node.evidence import ABSENT_FOR, JOURNEYS, Absence
-from cronsensus.stores.base import View
+from cronsensus.stores.values import View
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROMPT = 0.001

@@ -29,7 +29,7 @@ class Troubled(MemoryStore):
             act()
         return super().open_session(*given, **named)
 
-    def identity(self) -> Identity:
+    def identity(self) -> Identity | None:
         self.asked += 1
         if (act := self.on_identity) is not None:
             self.on_identity = None

@@ -18,8 +18,8 @@ from cronsensus.node.firing import MOST_DUE
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.sharing import Sharing, share_of
 from cronsensus.node.standing import ALERT
-from cronsensus.stores.base import Share, View
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.values import Share, View
 
 LEASE = timedelta(seconds=10)
 LEAD = timedelta(milliseconds=10)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from cronsensus.model.session import SessionView
 from cronsensus.node.waking import Waking
-from cronsensus.stores.base import View
+from cronsensus.stores.values import View
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WATCH = 0.5

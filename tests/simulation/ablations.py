@@ -147,7 +147,7 @@ class IdleWhileItRuns(MemoryStore):
     """Gives a session that runs something the lease of an idle one, if it is asked to."""
 
     def _lease_for(self, session, lease, idle_lease):
-        return idle_lease or lease
+        return idle_lease
 
 
 class NeverReclaims(MemoryStore):
@@ -175,10 +175,10 @@ class ForgetsToCancel(MemoryStore):
 class PrunesAboveTheWatermark(MemoryStore):
     """Forgets occurrences whose nominal time is still to come, and so fires them again."""
 
-    def _prune(self, job, before, limit):
+    def _prune_job(self, job, before, limit):
         watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=UTC)
         try:
-            return super()._prune(job, before, limit)
+            return super()._prune_job(job, before, limit)
         finally:
             job.watermark = watermark
 
@@ -196,9 +196,9 @@ class TokensRepeat(MemoryStore):
 class HearsAnybody(MemoryStore):
     """Writes down what attempts say that are not current any more."""
 
-    def _note(self, note):
+    def _note_one(self, note):
         row = self._space.occurrences.get(note.id)
-        return row is not None and super()._note(dataclasses.replace(note, token=row.token, session=row.session))
+        return row is not None and super()._note_one(dataclasses.replace(note, token=row.token, session=row.session))
 
 
 class LocksWithoutLooking(MemoryStore):

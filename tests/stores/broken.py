@@ -18,9 +18,9 @@ from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Set
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
-from cronsensus.stores.base import AT_ONCE, Share, View
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
+from cronsensus.stores.values import AT_ONCE, Share, View
 
 
 class BrokenStore(MemoryStore):
@@ -131,9 +131,9 @@ class FiresInTwoSteps(BrokenStore):
     gap = Gap()
 
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
-        return [self._fire(plan, self._now()) for plan in plans]
+        return [self._fire_one(plan, self._now()) for plan in plans]
 
-    def _fire(self, plan: Plan, until: datetime) -> bool:
+    def _fire_one(self, plan: Plan, until: datetime) -> bool:
         with self._changed:
             job = self._space.jobs_by_id.get(plan.job_id)
             if job is None or not self._still_holds(plan, job, until):
@@ -161,8 +161,8 @@ class FiresForTheDead(BrokenStore):
         ahead: timedelta = AT_ONCE,
     ) -> tuple[list[bool], list[Claim]]:
         until = self._now() + ahead
-        fired = [self._fire(plan, until) for plan in plans]
-        return fired, self._claim(session, limit, functions, lease, until) if any(fired) else []
+        fired = [self._fire_one(plan, until) for plan in plans]
+        return fired, self._take_due(session, limit, functions, lease, until) if any(fired) else []
 
 
 class FiresTooEarly(BrokenStore):
@@ -253,10 +253,10 @@ class RetiresUpToNow(BrokenStore):
 
     rejected_by = "test_after_a_clock_that_was_set_back_a_retirement_leaves_nothing_undecided"
 
-    def _retire(self, job: JobRow, retire_after: timedelta) -> None:
+    def _retire_job(self, job: JobRow, retire_after: timedelta) -> None:
         later = [era for era in job.eras if era.since > self._now()]
         del job.eras[len(job.eras) - len(later) :]
-        super()._retire(job, retire_after)
+        super()._retire_job(job, retire_after)
         job.eras[-1:-1] = later
 
 
@@ -428,10 +428,10 @@ class ReleaseCostsAnAttempt(BrokenStore):
 
     rejected_by = "test_a_release_gives_the_attempt_back"
 
-    def _release(self, claim: Claim) -> bool:
+    def _release_one(self, claim: Claim) -> bool:
         row = self._space.occurrences[claim.id]
         attempt = row.attempt
-        released = super()._release(claim)
+        released = super()._release_one(claim)
         row.attempt = attempt
         return released
 
@@ -442,7 +442,7 @@ class CutOffRunsAreUnbegun(BrokenStore):
     rejected_by = "test_a_run_that_its_node_could_not_hold_counts_as_a_crash"
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
-        return self._release(claim)
+        return self._release_one(claim)
 
 
 class StoppedRunsAreCrashes(BrokenStore):
@@ -512,8 +512,8 @@ class IdleWhileItRuns(BrokenStore):
 
     rejected_by = "test_a_session_that_runs_something_never_gets_the_lease_of_an_idle_one"
 
-    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
-        return idle_lease or lease
+    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta) -> timedelta:
+        return idle_lease
 
 
 class IdleWhileOthersRun(BrokenStore):
@@ -521,8 +521,8 @@ class IdleWhileOthersRun(BrokenStore):
 
     rejected_by = "test_what_others_run_makes_no_lease_short"
 
-    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
-        return lease if self._space.running else idle_lease or lease
+    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta) -> timedelta:
+        return lease if self._space.running else idle_lease
 
 
 class RenewListsEverybodysRuns(BrokenStore):
@@ -562,7 +562,7 @@ class RenewInTwoSteps(BrokenStore):
 
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         with self._changed:
-            given = self._lease_for(self._space.sessions[session], lease, idle_lease)
+            given = self._lease_for(self._space.sessions[session], lease, idle_lease or lease)
         self.claimed[session].wait(0.1)
         return super().renew(session, lease=given)
 
@@ -779,9 +779,9 @@ class FoldsKeys(BrokenStore):
 
     rejected_by = "test_hostile_keys_are_ordinary_and_different_keys"
 
-    def _enqueue(self, item: Item, payload: str, now: datetime) -> Enqueued:
+    def _enqueue_one(self, item: Item, payload: str, now: datetime) -> Enqueued:
         key = None if item.key is None else item.key.casefold().rstrip(" ") or item.key
-        return super()._enqueue(replace(item, key=key), payload, now)
+        return super()._enqueue_one(replace(item, key=key), payload, now)
 
 
 class EnqueuesOneByOne(BrokenStore):
@@ -876,10 +876,10 @@ class PrunesAheadOfTheWatermark(BrokenStore):
 
     rejected_by = "test_what_was_backfilled_ahead_of_its_time_does_not_run_again_after_pruning"
 
-    def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
+    def _prune_job(self, job: JobRow, before: datetime, limit: int) -> int:
         watermark, job.watermark = job.watermark, datetime.max.replace(tzinfo=before.tzinfo)
         try:
-            return super()._prune(job, before, limit)
+            return super()._prune_job(job, before, limit)
         finally:
             job.watermark = watermark
 

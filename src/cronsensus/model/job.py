@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from cronsensus.durations import Duration, parse_duration
-from cronsensus.errors import InvalidOption
+from cronsensus.errors import DuplicateJob, InvalidOption
 from cronsensus.triggers import Trigger, trigger_from_json
 from cronsensus.triggers.options import unknown
 
@@ -366,3 +367,12 @@ class JobView:
     created_at: datetime
     active: int
     waiting_until: datetime | None = None
+
+
+def check_different(specs: Iterable[JobSpec]) -> None:
+    """Raise ``DuplicateJob`` if two of ``specs`` have one name."""
+    names: set[str] = set()
+    for spec in specs:
+        if spec.name in names:
+            raise DuplicateJob(f"two jobs are called {spec.name!r}; give one of them name=…")
+        names.add(spec.name)

@@ -11,7 +11,8 @@ from cronsensus.node.evidence import Absence
 from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
-from cronsensus.stores.base import Store, View
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import View
 
 HOUSEKEEPING = 3600.0
 TIDY = 600.0

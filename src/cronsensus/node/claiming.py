@@ -25,7 +25,8 @@ from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
-from cronsensus.stores.base import AT_ONCE, Store, View
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import AT_ONCE, View
 
 _log = Logger("cronsensus.node")
 

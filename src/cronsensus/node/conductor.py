@@ -43,7 +43,8 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking, after_trouble
-from cronsensus.stores.base import Store, View
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import View
 
 _log = Logger("cronsensus.node")
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import psutil
 
 from cronsensus.model.session import LockView, SessionView
-from cronsensus.stores.base import View
 from cronsensus.stores.boot import host_identity
+from cronsensus.stores.values import View
 
 _LINUX = sys.platform == "linux"
 

@@ -24,7 +24,8 @@ from cronsensus.node.standing import ALERT
 from cronsensus.node.telling import Telling
 from cronsensus.node.waking import Waking
 from cronsensus.planning import plan
-from cronsensus.stores.base import AT_ONCE, Share, Store, View
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import AT_ONCE, Share, View
 
 _log = Logger("cronsensus.node")
 

@@ -29,7 +29,7 @@ from cronsensus.node.claiming import Claiming
 from cronsensus.node.holding import Holding
 from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
-from cronsensus.stores.base import View
+from cronsensus.stores.values import View
 
 _log = logging.getLogger("cronsensus.node")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cronsensus.stores.base import Share, View
+from cronsensus.stores.values import Share, View
 
 
 class Sharing:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from cronsensus.logger import Logger
 from cronsensus.node.standing import head_start, is_alert, rests_until
-from cronsensus.stores.base import View
+from cronsensus.stores.values import View
 
 _log = Logger("cronsensus.node")
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from cronsensus.clock import Clock
 from cronsensus.errors import MissingExtra, UnknownStore
-from cronsensus.stores.base import PutResult, Store, StoreCapabilities, View
+from cronsensus.stores.base import Store
 from cronsensus.stores.credentials import check_credentials
+from cronsensus.stores.values import PutResult, StoreCapabilities, View
 
 __all__ = ["PutResult", "Store", "StoreCapabilities", "View", "open_store"]
 

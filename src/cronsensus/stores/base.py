@@ -13,15 +13,13 @@ checks everything that is written here.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ParamSpec, Self, TypeVar
 
-from cronsensus.errors import InvalidOption
-from cronsensus.model.job import Era, JobSpec, JobState, JobView, Stretch
+from cronsensus.instants import as_utc
+from cronsensus.model.job import Era, JobSpec, JobView, Stretch, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
@@ -36,130 +34,40 @@ from cronsensus.model.occurrence import (
     RunView,
     Settled,
     Takeover,
+    check_forgettable,
+    check_key,
+    name_of,
 )
 from cronsensus.model.plan import Plan
-from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
-from cronsensus.model.states import State
+from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
+from cronsensus.model.states import State, require_transition
+from cronsensus.stores.backend import Backend
 from cronsensus.stores.lines import Line
-from cronsensus.stores.transacting import RunTransaction, no_transactions
+from cronsensus.stores.transacting import RunTransaction
+from cronsensus.stores.values import AT_ONCE, PutResult, Share, View, check_ahead
 
-AT_ONCE = timedelta(0)
-REMEMBERED = timedelta(days=366)
-"""For how long ``prune`` leaves retired jobs, releases that were replaced, and entries of the trail."""
-HISTORY_KEPT = timedelta(days=1)
-"""For how long at least ``prune`` leaves eras and pauses that are over, however short the job's ``keep`` is."""
-MOST_AHEAD = timedelta(seconds=1)
-"""The furthest that ``fire_and_claim`` looks ahead. What comes back is due when it was, and within this at the latest,
-where the clock was set back meanwhile."""
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
 
 
-def check_ahead(ahead: timedelta) -> int:
-    """Return ``ahead`` in microseconds; raise ``InvalidOption`` unless it lies between zero and ``MOST_AHEAD``."""
-    if not AT_ONCE <= ahead <= MOST_AHEAD:
-        raise InvalidOption(
-            f"ahead={ahead!r}: work is decided at most {MOST_AHEAD.total_seconds():g} s before its due time, and never "
-            "after it by this option; pass a timedelta between 0 and that"
-        )
-    return ahead // timedelta(microseconds=1)
+class Store(Backend):
+    """Where jobs, occurrences, sessions, locks and the ledger live.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreCapabilities:
-    """What a store can do, as data: printed in the documentation, read by the conformance suite.
+    A public verb checks its arguments, returns at once where nothing is to do, enters its span, and calls the back
+    end's verb, which has an underscore before its name and its contract here.
 
     Attributes:
-        name: as people call it.
-        clock: whose clock judges due times: ``"server"``, ``"host"`` or ``"process"``.
-        lease_clock: whose clock judges leases; ``"monotonic"`` is immune to a stepping wall clock.
-        hosts: ``"one"`` or ``"many"``.
-        notify: wake-ups reach other processes.
-        transactional_finish: a run's effects may commit together with its result (G5).
-        survives: what an acknowledged write outlives, in words.
+        span: called with the name of each verb, gives what is entered around its back end's part; see ADR 27. A
+            sibling inherits it.
     """
 
-    name: str
-    clock: str
-    lease_clock: str
-    hosts: str
-    notify: bool
-    transactional_finish: bool
-    survives: str
+    span: Callable[[str], AbstractContextManager[object]] | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutResult:
-    """What ``put_jobs`` did, by job name.
-
-    Attributes:
-        superseded: a newer release that is alive defines it otherwise; left alone.
-        kept: not declared any more, but a session of another release is alive that may still declare it; left alone.
-            With either of the two, say it again later.
-    """
-
-    created: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    superseded: tuple[str, ...] = ()
-    retired: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-
-
-class Share(NamedTuple):
-    """One of ``of`` parts of all jobs: part ``place``, counted from 0. Which job is in which part, the store says."""
-
-    place: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What ``look`` saw in one moment.
-
-    Attributes:
-        now: the store's clock.
-        jobs: jobs whose next due time has come, or comes within ``ahead``: at most ``limit``, most overdue first. Where
-            there are more of them, a quarter of ``limit`` are those that came last of what is due: they do not wait
-            until those before are done.
-        more: there are more of them than ``limit``.
-        next_job: the earliest due time still to come of any job, of ``jobs`` too; ``None``: there is none.
-        backlog: pending occurrences are due now, claimable or not.
-        next_pending: the earliest due time still to come of a pending occurrence.
-        holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
-        sessions: ids of live sessions that take turns (guests do not), sorted, at most 64.
-        absent: ids of live sessions whose process showed a sign of life when looked at before (``attend``), and shows
-            none now: it is gone, or its connection was cut off just now. Evidence, not proof: look again first.
-    """
-
-    now: datetime
-    jobs: tuple[JobState, ...]
-    more: bool
-    next_job: datetime | None
-    backlog: bool
-    next_pending: datetime | None
-    holders: tuple[SessionView, ...]
-    sessions: tuple[str, ...]
-    absent: tuple[str, ...] = ()
-
-    @property
-    def due(self) -> list[JobState]:
-        """Return the jobs that are due by now, without those that come due soon."""
-        return [job for job in self.jobs if job.due_at is None or job.due_at <= self.now]
-
-
-def newest_of(limit: int) -> int:
-    """Return how many of ``limit`` due jobs are those that came last, where there are more."""
-    return limit // 4
-
-
-class Store(ABC):
-    """Where jobs, occurrences, sessions, locks and the ledger live."""
-
-    namespace: str
-
-    @property
-    @abstractmethod
-    def capabilities(self) -> StoreCapabilities:
-        """Return what this store can do."""
+    def _within(self, verb: str, do: Callable[P, Answer], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        if self.span is None:
+            return do(*args, **kwargs)
+        with self.span(verb):
+            return do(*args, **kwargs)
 
     @property
     def unreadable(self) -> tuple[str, ...]:
@@ -172,7 +80,6 @@ class Store(ABC):
 
     # --- set-up ----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def migrate(self) -> list[str]:
         """Bring the schema up to this code's version and return the names of the migrations applied.
 
@@ -182,8 +89,8 @@ class Store(ABC):
         Raises:
             SchemaMismatch: the store's schema is newer than this code.
         """
+        return self._within("migrate", self._migrate)
 
-    @abstractmethod
     def check(self) -> None:
         """Raise unless the store can be used as it is.
 
@@ -191,25 +98,27 @@ class Store(ABC):
             SchemaMismatch: older (run ``cronsensus db upgrade``) or newer than this code.
             StoreUnavailable, StoreCorrupt, StoreReadOnly: as they say.
         """
+        self._within("check", self._check)
 
-    @abstractmethod
     def close(self) -> None:
         """Let go of connections and wake-up channels; ends a ``wait`` in another thread. Idempotent."""
+        self._within("close", self._close)
 
-    @abstractmethod
-    def sibling(self) -> Store:
+    def sibling(self) -> Self:
         """Return a handle on the same store with connections of its own.
 
         So a busy pool can never starve a lease.
         """
+        made = self._within("sibling", self._sibling)
+        made.span = self.span
+        return made
 
-    @abstractmethod
     def now(self) -> datetime:
         """Return the store's clock."""
+        return self._within("now", self._now)
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def put_jobs(
         self,
         specs: Sequence[JobSpec],
@@ -246,8 +155,11 @@ class Store(ABC):
             DuplicateJob: two of ``specs`` have one name.
             InvalidPayload: arguments that are not JSON.
         """
+        check_different(specs)
+        return self._within(
+            "put_jobs", self._put_jobs, specs, release=release, complete=complete, by=by, retire_after=retire_after
+        )
 
-    @abstractmethod
     def retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good, keeping its watermark and its ledger; ``False`` where there is nothing to stop.
 
@@ -256,6 +168,7 @@ class Store(ABC):
         where the clock was set back to before that). Nominal times up to then that were not decided yet become one
         range missed(retired), and the watermark moves to the last of them.
         """
+        return self._within("retire", self._retire, job, by=by, why=why)
 
     # --- the scheduling round --------------------------------------------------------------------------------------
 
@@ -270,13 +183,8 @@ class Store(ABC):
 
         One statement when no job is due, so that looking is cheap.
         """
-        return self._look(limit, share, ahead)
+        return self._within("look", self._look, limit, share, ahead)
 
-    @abstractmethod
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
-        """Do ``look``."""
-
-    @abstractmethod
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out; ``True`` where this caller won.
 
@@ -289,8 +197,8 @@ class Store(ABC):
         Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
         Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.
         """
+        return self._within("fire", self._fire, plans) if plans else []
 
-    @abstractmethod
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
 
@@ -307,8 +215,8 @@ class Store(ABC):
         Raises:
             LeaseLost: the session is not alive; judged in the same step, so nothing is ever claimed for a dead session.
         """
+        return self._within("claim", self._claim, session, limit, functions, lease)
 
-    @abstractmethod
     def fire_and_claim(
         self,
         plans: Sequence[Plan],
@@ -333,8 +241,13 @@ class Store(ABC):
             LeaseLost: the session is not alive although a plan could be carried out; then none was.
             InvalidOption: ``ahead`` is negative or more than ``MOST_AHEAD``.
         """
+        check_ahead(ahead)
+        if not plans:
+            return [], []
+        return self._within(
+            "fire_and_claim", self._fire_and_claim, plans, session, limit, functions, lease=lease, ahead=ahead
+        )
 
-    @abstractmethod
     def acquire(
         self,
         session: str,
@@ -369,8 +282,9 @@ class Store(ABC):
             InvalidOption: ``key`` is none that ``check_key`` allows; or ``scheduled_for`` lies more than
                 ``MOST_IN_FUTURE`` (366 days) after the store's now.
         """
+        named = name_of(scheduled_for, key)
+        return self._within("acquire", self._acquire, session, job, named, lease, fingerprint=fingerprint)
 
-    @abstractmethod
     def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Record how attempts ended, each only if its occurrence is still running under its token.
 
@@ -387,8 +301,10 @@ class Store(ABC):
         Raises:
             InvalidTransition: a state that no run can end in (``RUNNING``, ``MISSED``).
         """
+        for outcome in outcomes:
+            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+        return self._within("finish", self._finish, outcomes) if outcomes else []
 
-    @abstractmethod
     def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
         """Give claims back: pending, due as before; ``False`` where a claim is no longer current.
 
@@ -400,12 +316,14 @@ class Store(ABC):
         crash reaches ``max_crashes``, does not go back but becomes failed(crashed), as in ``close_session`` and
         ``reclaim``.
         """
+        return self._within("release", self._release, claims, cut) if claims else []
 
-    @abstractmethod
     def note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
+        return self._within("note", self._note, notes) if notes else []
 
-    def transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:  # noqa: ARG002 - not every store can
+    @contextmanager
+    def transaction(self, claim: Claim) -> Iterator[RunTransaction]:
         """Open a transaction in which a running attempt writes its effects, and then that it succeeded (G5).
 
         It commits where the block is left without an exception after ``complete``, and then a later ``finish`` under
@@ -420,9 +338,12 @@ class Store(ABC):
             UnsupportedTransaction: the store has none (``capabilities.transactional_finish`` says so).
             LeaseLost: the run is not current.
         """
-        raise no_transactions(self.capabilities.name)
+        with ExitStack() as open_now:
+            if self.span is not None:
+                open_now.enter_context(self.span("transaction"))
+            yield open_now.enter_context(self._transaction(claim))
 
-    def complete_in(self, connection: Any, claim: Claim, result: str | None = None, notes: Sequence[Note] = ()) -> None:  # noqa: ARG002
+    def complete_in(self, connection: Any, claim: Claim, result: str | None = None, notes: Sequence[Note] = ()) -> None:
         """Write that an attempt succeeded in a transaction of the caller's own, on the store's database (G5).
 
         The caller's commit decides; after a rollback the attempt is running as before.
@@ -434,11 +355,10 @@ class Store(ABC):
             UnsupportedTransaction: the store has none, or cannot use such a connection, or it leads elsewhere.
             LeaseLost: the run is not current; nothing was written.
         """
-        raise no_transactions(self.capabilities.name)
+        self._within("complete_in", self._complete_in, connection, claim, result, notes)
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session whose lease ends at the store's now + ``lease``; return the store's now.
 
@@ -449,8 +369,8 @@ class Store(ABC):
         Raises:
             LeaseLost: the id is that of a session that is over.
         """
+        return self._within("open_session", self._open_session, session, lease)
 
-    @abstractmethod
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         """Set the lease anew if it has not run out; never revives a dead session.
 
@@ -461,15 +381,15 @@ class Store(ABC):
         The answer lists the runs that the session holds, with their tokens: a store that lost its last moment (a
         failover, a restored backup) may know of others than the caller, and the caller finds out by this list.
         """
+        return self._within("renew", self._renew, session, lease, lease if idle_lease is None else idle_lease)
 
-    @abstractmethod
     def close_session(self, session: str) -> list[Takeover]:
         """End a session in order. What it still holds goes the way of ``reclaim``, without counting as a crash.
 
         With ``on_crash="fail"`` a run that was cut off is failed(crashed) here too: it may have begun its work.
         """
+        return self._within("close_session", self._close_session, session)
 
-    @abstractmethod
     def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
         """End sessions whose lease ran out, and those in ``presumed_dead``; return what became of their runs.
 
@@ -480,14 +400,14 @@ class Store(ABC):
         Waits for no transaction of a session that it looks at: one that is being written to may be left for the next
         call, or a node that stands still in the middle of a verb would stop those who look. Atomic: per session.
         """
+        return self._within("reclaim", self._reclaim, presumed_dead)
 
-    @abstractmethod
     def drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to finish what it runs and take nothing new; ``False`` when it is not alive."""
+        return self._within("drain", self._drain, session, by=by, why=why)
 
     # --- locks -----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def lock(
         self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
     ) -> LockGrant | None:
@@ -506,19 +426,21 @@ class Store(ABC):
             LeaseLost: ``session`` is not alive.
             InvalidOption: ``name``, ``holder`` or ``ttl`` is none that ``check_lock`` allows.
         """
+        check_lock(name, holder, ttl)
+        return self._within("lock", self._lock, name, holder, ttl=ttl, session=session, limit=limit)
 
-    @abstractmethod
     def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
         """Extend a lock that is still held under this token and not overdue; ``False``: it is lost."""
+        check_lease(ttl)
+        return self._within("extend", self._extend, grant, ttl)
 
-    @abstractmethod
     def unlock(self, grant: LockGrant) -> bool:
         """Free a lock, only if still held under this token; ``False``: it was not ours, nothing changed.
 
         One who stands in line for it (``line``) is told.
         """
+        return self._within("unlock", self._unlock, grant)
 
-    @abstractmethod
     def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
         """Free a lock whoever holds it, and write down who did so; return what was held, nothing if nobody held it.
 
@@ -527,20 +449,21 @@ class Store(ABC):
         Atomic: all places in one step, with the entry in the trail.
         Not prevented: that a former holder works on until it notices, at its next renewal; its token tells.
         """
+        return self._within("break_lock", self._break_lock, name, by=by, why=why)
 
     def line(self) -> Line:
         """Return a way to be told when a lock may be free, with connections of its own; the caller closes it.
 
         Stores that can tell nobody give one that hears nothing.
         """
-        return Line()
+        return self._within("line", self._line)
 
-    def call_next(self, name: str) -> None:  # noqa: B027 - most stores cannot
+    def call_next(self, name: str) -> None:
         """Tell one who stands in line for a lock that it may be free. Best effort; never raises."""
+        self._within("call_next", self._call_next, name)
 
     # --- people and programs ---------------------------------------------------------------------------------------
 
-    @abstractmethod
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         """Create occurrences by key, in bulk; an existing key returns the existing one, whatever became of it.
 
@@ -554,24 +477,27 @@ class Store(ABC):
             InvalidOption: a key is none that ``check_key`` allows.
             InvalidPayload: arguments that are not JSON.
         """
+        for item in items:
+            if item.key is not None:
+                check_key(item.key)
+        return self._within("enqueue", self._enqueue, items) if items else []
 
-    @abstractmethod
     def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
         """Run a job now, beside its schedule: a new occurrence with origin manual; watermark and next due time stay.
 
         Raises:
             UnknownJob: no such job, or retired; so do ``pause``, ``resume``, ``retry`` and ``backfill``.
         """
+        return self._within("trigger", self._trigger, job, by=by, why=why)
 
-    @abstractmethod
     def pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job; ``False`` when it is paused already. Nominal times that pass are skipped(paused)."""
+        return self._within("pause", self._pause, job, by=by, why=why)
 
-    @abstractmethod
     def resume(self, job: str, *, by: str, why: str = "") -> bool:
         """End a pause; ``False`` when there is none. The next round writes the paused stretch into the ledger."""
+        return self._within("resume", self._resume, job, by=by, why=why)
 
-    @abstractmethod
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence at once; ask a running one to stop (``renew`` tells its node).
 
@@ -582,8 +508,8 @@ class Store(ABC):
             InvalidTransition: it is final.
             LookupError: there is none.
         """
+        return self._within("cancel", self._cancel, occurrence, by=by, why=why)
 
-    @abstractmethod
     def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
         """Make a new occurrence of a final one, linked to it and with the same arguments and nominal time.
 
@@ -591,8 +517,8 @@ class Store(ABC):
             InvalidTransition: it is not final yet.
             LookupError: there is none.
         """
+        return self._within("retry", self._retry, occurrence, by=by, why=why)
 
-    @abstractmethod
     def forget(
         self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
     ) -> State | None:
@@ -612,8 +538,9 @@ class Store(ABC):
             InvalidTransition: it runs, and ``running`` is not given.
             InvalidOption: the key is one of a nominal time.
         """
+        check_forgettable(key)
+        return self._within("forget", self._forget, job, key, by=by, why=why, running=running, only=only)
 
-    @abstractmethod
     def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
         """Create occurrences (origin backfill) for nominal times that have no active or succeeded one.
 
@@ -622,10 +549,11 @@ class Store(ABC):
         Raises:
             OccurrenceTooOld: a time is at or below the pruned horizon; nothing is created.
         """
+        times = [as_utc(time, what="times") for time in times]
+        return self._within("backfill", self._backfill, job, times, by=by, why=why)
 
     # --- care ------------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
 
@@ -639,70 +567,71 @@ class Store(ABC):
         retired job of which nothing else is left, with its eras and pauses; entries of the trail; and a release, if
         another one has been known for so long that came after it, and no session of it lives. None of these count.
         """
+        return self._within("prune", self._prune, before, limit)
 
-    @abstractmethod
     def wait(self, timeout: float) -> bool:
         """Block up to ``timeout`` seconds of real time for a hint that something changed; ``True``: there was one.
 
         Hints may be lost or spurious: they save latency, never correctness. One thread of a handle waits at a time.
         """
+        return self._within("wait", self._wait, timeout)
 
-    def attend(self, session: str | None) -> None:  # noqa: B027 - most stores cannot
+    def attend(self, session: str | None) -> None:
         """Show for as long as this process lives that ``session`` has a process, while this handle is used for it.
 
         A handle shows it while somebody waits on it, and from when it has renewed the session. Where a store can do
         that (a lock that its server frees when the connection ends), ``View.absent`` tells others when no handle
         shows the sign any more. ``None``: no longer.
         """
+        self._within("attend", self._attend, session)
 
-    @abstractmethod
     def notify(self) -> None:
         """Wake whoever waits on other handles of this namespace. Best effort; never raises."""
+        self._within("notify", self._notify)
 
     # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) -------------------
 
-    @abstractmethod
     def job(self, name: str) -> JobView | None:
         """Return one job, retired or not."""
+        return self._within("job", self._job, name)
 
-    @abstractmethod
     def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
         """Return jobs by name; the retired ones only if asked for."""
+        return self._within("jobs", self._jobs, after, limit, retired=retired)
 
-    @abstractmethod
     def eras(self, job: str) -> list[Era]:
         """Return every era of a job's life, oldest first; a retired stretch is an era without a trigger."""
+        return self._within("eras", self._eras, job)
 
-    @abstractmethod
     def pauses(self, job: str) -> list[Stretch]:
         """Return the job's paused stretches, oldest first."""
+        return self._within("pauses", self._pauses, job)
 
-    @abstractmethod
     def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
         """Return one occurrence."""
+        return self._within("occurrence", self._occurrence, id)
 
-    @abstractmethod
     def occurrences(
         self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
     ) -> list[Occurrence]:
         """Return occurrences by id."""
+        return self._within("occurrences", self._occurrences, where, after, limit, newest_first=newest_first)
 
-    @abstractmethod
     def runs(self, occurrence: int) -> list[RunView]:
         """Return the attempts of an occurrence, oldest first, with the running one last."""
+        return self._within("runs", self._runs_of, [occurrence])[occurrence]
 
     def runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
         """Return ``runs`` of up to a few hundred occurrences, by id; one that is not there has none.
 
         A store that can read them together does so; the audit reads millions.
         """
-        return {occurrence: self.runs(occurrence) for occurrence in occurrences}
+        return self._within("runs_of", self._runs_of, occurrences) if occurrences else {}
 
-    @abstractmethod
     def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
         """Return log lines as (sequence, attempt, line), oldest first."""
+        return self._within("logs", self._logs, occurrence, after, limit)
 
-    @abstractmethod
     def ranges(
         self,
         job: str,
@@ -713,46 +642,47 @@ class Store(ABC):
         limit: int = 1000,
     ) -> list[LedgerRange]:
         """Return the verdict ranges that touch [since, until], by id."""
+        return self._within("ranges", self._ranges, job, since=since, until=until, after=after, limit=limit)
 
-    @abstractmethod
     def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
         """Return live and overdue sessions, or the ended ones too; newest first."""
+        return self._within("sessions", self._sessions, limit, ended=ended)
 
-    @abstractmethod
     def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
         """Return held locks by name, or the held places of one."""
+        return self._within("locks", self._locks, name, limit)
 
-    @abstractmethod
     def counts(self, *, limit: int = 10_000) -> Counts:
         """Return bounded counts."""
+        return self._within("counts", self._counts, limit)
 
-    @abstractmethod
     def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of these jobs, retired or not, are pending; jobs with none are left out.
 
         One count for all of them. It is not bounded: what is counted are entries of an index.
         """
+        return self._within("pending_of", self._pending_of, jobs) if jobs else {}
 
-    @abstractmethod
     def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
         """Return the audit trail, newest first.
 
         A store whose clock was set back says so here (``CLOCK_SET_BACK``) no later than with the next thing that it
         writes, with the stretch that may have come twice: times in it say nothing about what came first.
         """
+        return self._within("trail", self._trail, target, after, limit)
 
-    @abstractmethod
     def identity(self) -> Identity | None:
         """Return which store this is; ``None``: it holds nothing yet, or cannot tell.
 
         It is made once, with the store. One that was emptied, or another one behind the same address, has another: so a
         node that knew the first finds out.
         """
+        return self._within("identity", self._identity)
 
-    @abstractmethod
     def note_loss(self, loss: Loss, *, by: str) -> None:
         """Write into the trail that the store lost something, for the audit and for people."""
+        self._within("note_loss", self._note_loss, loss, by)
 
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows: where, schema version, settings that matter. No secrets."""
+        return self._within("describe", self._describe)

@@ -22,7 +22,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.stores.base import PutResult, View
+from cronsensus.stores.values import PutResult, View
 from tests.simulation.cluster.clocks import SECOND, START
 
 

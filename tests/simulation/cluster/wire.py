@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from cronsensus.errors import StoreBusy, StoreUnavailable
-from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.values import StoreCapabilities
 from tests.simulation.cluster.batons import Crashed
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.cranks import Crank

@@ -10,6 +10,7 @@ import redis
 from cronsensus.errors import LeaseLost, StoreError, StoreUnavailable
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.stores.redis.line import QueueLine
 from cronsensus.testing.conformance.scene import a_session
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
@@ -177,6 +178,7 @@ def test_the_line_of_a_dead_process_is_passed_over(own_server: RedisServer, open
     dead, lives = store.line(), store.line()
     dead.join("name")
     lives.join("name")
+    assert isinstance(dead, QueueLine)
     dead._ear.close()  # as the end of its process would
     assert store.unlock(grant)
     assert lives.hear(30) == ["name"]

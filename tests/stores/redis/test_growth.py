@@ -8,7 +8,7 @@ import redis
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item
-from cronsensus.stores.base import REMEMBERED
+from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.scene import a_session
 
 DAY = timedelta(days=1)

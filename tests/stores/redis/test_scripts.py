@@ -17,6 +17,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
+from cronsensus.stores.redis.line import QueueLine
 from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.space import Space
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
@@ -92,6 +93,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
 
     store._link.run = watched  # type: ignore[method-assign]
     line = store.line()
+    assert isinstance(line, QueueLine)
     line._link.run = watched  # type: ignore[method-assign]
     store.check()
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))

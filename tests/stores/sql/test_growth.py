@@ -7,10 +7,10 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
-from cronsensus.stores.base import REMEMBERED
 from cronsensus.stores.sql import pruning_jobs
 from cronsensus.stores.sql.pruning import AT_ONCE, SESSIONS_KEPT
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.scene import a_session
 
 LEASE = timedelta(minutes=1)

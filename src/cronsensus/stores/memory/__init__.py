@@ -7,17 +7,17 @@ the other modules the verbs, by group. Everything ends with the process.
 from __future__ import annotations
 
 import threading
-from datetime import datetime
 from typing import Self
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption
-from cronsensus.stores.base import Store, StoreCapabilities
+from cronsensus.stores.base import Store
 from cronsensus.stores.memory.jobs import JobVerbs
 from cronsensus.stores.memory.operating import OperatingVerbs
 from cronsensus.stores.memory.reading import CareVerbs, Reads
 from cronsensus.stores.memory.sessions import SessionVerbs
 from cronsensus.stores.memory.state import World
+from cronsensus.stores.values import StoreCapabilities
 
 __all__ = ["MemoryStore"]
 
@@ -77,24 +77,18 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, CareVerbs, Reads, Stor
         """Return what this store can do."""
         return _CAPABILITIES
 
-    def migrate(self) -> list[str]:
-        """Return nothing: there is no schema."""
+    def _migrate(self) -> list[str]:
         return []
 
-    def check(self) -> None:
-        """Return: memory can always be used."""
+    def _check(self) -> None:
+        """Memory can always be used."""
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """End a wait in another thread, and hear no more hints."""
         with self._changed:
             self._closed = True
             self._space.handles.discard(self)
             self._changed.notify_all()
 
-    def sibling(self) -> Self:
-        """Return another handle on the same state."""
+    def _sibling(self) -> Self:
         return self._on(self._world, self.namespace)
-
-    def now(self) -> datetime:
-        """Return the store's clock."""
-        return self._now()

@@ -20,9 +20,9 @@ from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.clock_watch import BY_ITSELF, Looked
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, Space, World
+from cronsensus.stores.values import MOST_AHEAD
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 

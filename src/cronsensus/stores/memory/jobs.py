@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cronsensus.codec import read_payload, write_payload
-from cronsensus.errors import DuplicateJob
 from cronsensus.model.job import Era, JobSpec, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.planning import undecided_until
-from cronsensus.stores.base import AT_ONCE, PutResult
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
+from cronsensus.stores.values import AT_ONCE, PutResult
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -22,21 +21,13 @@ class JobVerbs(Handle):
     """What changes a job's definition or its standing."""
 
     @writes
-    def put_jobs(
-        self,
-        specs: Sequence[JobSpec],
-        *,
-        release: str,
-        complete: bool = False,
-        by: str = "",
-        retire_after: timedelta = AT_ONCE,
+    def _put_jobs(
+        self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
     ) -> PutResult:
         """Define jobs; everything is checked before anything is written."""
         payloads = {
             spec.name: write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}") for spec in specs
         }
-        if len(payloads) != len(specs):
-            raise DuplicateJob
         digests = {spec.name: spec.digest for spec in specs}
         did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(PutResult)}
         old = self._is_superseded(release)
@@ -62,7 +53,7 @@ class JobVerbs(Handle):
                 did["kept"] += [job.spec.name for job in gone]
             else:
                 for job in gone:
-                    self._retire(job, retire_after)
+                    self._retire_job(job, retire_after)
                     did["retired"].append(job.spec.name)
         if by:
             for act in ("created", "changed", "retired"):
@@ -121,19 +112,19 @@ class JobVerbs(Handle):
         return max(now, job.watermark, job.eras[-1].since)
 
     @writes
-    def retire(self, job: str, *, by: str, why: str) -> bool:
+    def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         row = self._space.jobs.get(job)
         if row is None or (row.retired_at is not None and row.waiting_until is None):
             return False
         if row.retired_at is None:
-            self._retire(row, AT_ONCE)
+            self._retire_job(row, AT_ONCE)
         else:
             self._space.cancel_waiting(row, self._now())
         self._space.record(self._now(), by, "retire", job, why)
         return True
 
-    def _retire(self, job: JobRow, retire_after: timedelta) -> None:
+    def _retire_job(self, job: JobRow, retire_after: timedelta) -> None:
         now = self._now()
         if retire_after > AT_ONCE and job.pending:
             job.waiting_until = now + retire_after
@@ -149,7 +140,7 @@ class JobVerbs(Handle):
         self._space.schedule(job)
 
     @writes
-    def pause(self, job: str, *, by: str, why: str) -> bool:
+    def _pause(self, job: str, *, by: str, why: str) -> bool:
         """Stop firing a job."""
         row = self._living_job(job)
         if row.paused_at is not None:
@@ -162,7 +153,7 @@ class JobVerbs(Handle):
         return True
 
     @writes
-    def resume(self, job: str, *, by: str, why: str = "") -> bool:
+    def _resume(self, job: str, *, by: str, why: str) -> bool:
         """End a pause."""
         row = self._living_job(job)
         if row.paused_at is None:

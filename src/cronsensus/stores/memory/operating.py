@@ -7,12 +7,10 @@ from datetime import datetime
 
 from cronsensus.codec import write_payload
 from cronsensus.errors import InvalidTransition
-from cronsensus.instants import after, as_utc
+from cronsensus.instants import after
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
-    check_forgettable,
-    check_key,
     scheduled_key,
     still_running,
     when_due,
@@ -27,14 +25,11 @@ class OperatingVerbs(RoundVerbs):
     """What creates and cancels occurrences from outside the schedule."""
 
     @writes
-    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences by key; everything is checked before anything is written."""
-        for item in items:
-            if item.key is not None:
-                check_key(item.key)
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
+        """Create occurrences by key; payloads are checked before anything is written."""
         payloads = [self._payload(item) for item in items]
         now = self._now()
-        return [self._enqueue(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
+        return [self._enqueue_one(item, payload, now) for item, payload in zip(items, payloads, strict=True)]
 
     def _payload(self, item: Item) -> str:
         job = self._living_job(item.job)
@@ -44,7 +39,7 @@ class OperatingVerbs(RoundVerbs):
         kwargs = job.spec.kwargs if item.kwargs is None else item.kwargs
         return write_payload(args, kwargs, what=f"arguments of {item.job!r}")
 
-    def _enqueue(self, item: Item, payload: str, now: datetime) -> Enqueued:
+    def _enqueue_one(self, item: Item, payload: str, now: datetime) -> Enqueued:
         job = self._living_job(item.job)
         found = None if item.key is None else job.keys.get(item.key)
         if found is not None:
@@ -63,7 +58,7 @@ class OperatingVerbs(RoundVerbs):
         return enqueued(row, created=True)
 
     @writes
-    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+    def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
         """Run a job now, beside its schedule."""
         now = self._now()
         row = self._create(self._living_job(job), None, Origin.MANUAL, now, now)
@@ -71,7 +66,7 @@ class OperatingVerbs(RoundVerbs):
         return enqueued(row, created=True)
 
     @writes
-    def cancel(self, occurrence: int, *, by: str, why: str) -> State:
+    def _cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
         row = self._existing(occurrence)
         if row.state.final:
@@ -82,7 +77,7 @@ class OperatingVerbs(RoundVerbs):
         return state
 
     @writes
-    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
         old = self._existing(occurrence)
         if not old.state.final:
@@ -103,11 +98,7 @@ class OperatingVerbs(RoundVerbs):
         return enqueued(row, created=True)
 
     @writes
-    def forget(
-        self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
-    ) -> State | None:
-        """Delete the occurrence with a key."""
-        check_forgettable(key)
+    def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
         known = self._space.jobs.get(job)
         row = None if known is None else known.keys.get(key)
         if row is None or only not in {None, row.id}:
@@ -119,9 +110,7 @@ class OperatingVerbs(RoundVerbs):
         return row.state
 
     @writes
-    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
-        """Create occurrences for nominal times that need one."""
-        times = [as_utc(time, what="times") for time in times]
+    def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
         row, now = self._living_job(job), self._now()
         for time in times:
             refuse_pruned(row, time)

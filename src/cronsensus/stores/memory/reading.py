@@ -12,9 +12,9 @@ from cronsensus.model.job import Era, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
-from cronsensus.stores.base import HISTORY_KEPT, REMEMBERED
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow
+from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED
 
 SESSIONS_KEPT = timedelta(days=1)
 
@@ -26,7 +26,7 @@ class CareVerbs(Handle):
     _hinted = False
 
     @writes
-    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+    def _prune(self, before: datetime | None, limit: int) -> int:
         """Delete what is over, oldest job first, and raise each job's horizon over it."""
         now = self._now()
         for job in self._space.jobs.values():
@@ -35,7 +35,7 @@ class CareVerbs(Handle):
         deleted = 0
         for job in self._space.jobs_by_id.values():
             bound = now - job.spec.policies.keep if before is None else before
-            deleted += self._prune(job, bound, limit - deleted)
+            deleted += self._prune_job(job, bound, limit - deleted)
             if deleted >= limit:
                 break
         for session in [row for row in self._space.sessions.values() if row.ended_at is not None]:
@@ -44,10 +44,10 @@ class CareVerbs(Handle):
         for job in list(self._space.jobs.values()):
             keep = now - job.spec.policies.keep if before is None else before
             self._forget_history(job, min(keep, now - HISTORY_KEPT))
-        self._forget(now - REMEMBERED)
+        self._forget_older(now - REMEMBERED)
         return deleted
 
-    def _prune(self, job: JobRow, before: datetime, limit: int) -> int:
+    def _prune_job(self, job: JobRow, before: datetime, limit: int) -> int:
         """Delete at most ``limit`` final occurrences and ranges of a job.
 
         What lies above the watermark stays: its key is what keeps a later ``fire`` from creating it again.
@@ -98,7 +98,7 @@ class CareVerbs(Handle):
     def _is_forgettable(self, job: JobRow, before: datetime) -> bool:
         return job.retired_at is not None and job.retired_at < before and not (job.keys or job.ranges)
 
-    def _forget(self, before: datetime) -> None:
+    def _forget_older(self, before: datetime) -> None:
         """Delete retired jobs, replaced releases, and entries of the trail that are older."""
         space = self._space
         for job in list(space.jobs.values()):
@@ -115,14 +115,14 @@ class CareVerbs(Handle):
         """Never lower it."""
         job.horizon = max([*times, *([] if job.horizon is None else [job.horizon])], default=None)
 
-    def wait(self, timeout: float) -> bool:
+    def _wait(self, timeout: float) -> bool:
         """Wait for a hint; one that came since the last wait counts."""
         with self._changed:
             self._changed.wait_for(lambda: self._hinted or self._closed, timeout)
             hinted, self._hinted = self._hinted and not self._closed, False
             return hinted
 
-    def notify(self) -> None:
+    def _notify(self) -> None:
         """Wake the other handles of this namespace."""
         with self._changed:
             for other in list(self._space.handles):
@@ -134,38 +134,38 @@ class CareVerbs(Handle):
 class Reads(Handle):
     """What only looks. Every answer is a value of its own: nothing in it changes later."""
 
-    def job(self, name: str) -> JobView | None:
+    def _job(self, name: str) -> JobView | None:
         """Return one job."""
         with self._changed:
             job = self._space.jobs.get(name)
             return None if job is None else job_view(job)
 
-    def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
+    def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
         with self._changed:
             rows = (self._space.jobs[name] for name in self._space.names.after(after))
             return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
 
-    def eras(self, job: str) -> list[Era]:
+    def _eras(self, job: str) -> list[Era]:
         """Return a job's eras."""
         with self._changed:
             row = self._space.jobs.get(job)
             return [] if row is None else list(row.eras)
 
-    def pauses(self, job: str) -> list[Stretch]:
+    def _pauses(self, job: str) -> list[Stretch]:
         """Return a job's paused stretches."""
         with self._changed:
             row = self._space.jobs.get(job)
             return [] if row is None else list(row.pauses)
 
-    def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
+    def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""
         with self._changed:
-            row = self._space.occurrences.get(id)
+            row = self._space.occurrences.get(number)
             return None if row is None else occurrence_view(row)
 
-    def occurrences(
-        self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
+    def _occurrences(
+        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
     ) -> list[Occurrence]:
         """Return occurrences by id."""
         with self._changed:
@@ -186,26 +186,19 @@ class Reads(Handle):
         for occurrence in found:
             yield self._space.occurrences[occurrence]
 
-    def runs(self, occurrence: int) -> list[RunView]:
-        """Return the attempts of an occurrence."""
+    def _runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
         with self._changed:
-            row = self._space.occurrences.get(occurrence)
-            return [] if row is None else list(row.runs)
+            rows = {number: self._space.occurrences.get(number) for number in occurrences}
+            return {number: [] if row is None else list(row.runs) for number, row in rows.items()}
 
-    def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
+    def _logs(self, occurrence: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""
         with self._changed:
             row = self._space.occurrences.get(occurrence)
             return [] if row is None else row.lines[max(after, 0) :][:limit]
 
-    def ranges(
-        self,
-        job: str,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: int = 0,
-        limit: int = 1000,
+    def _ranges(
+        self, job: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
     ) -> list[LedgerRange]:
         """Return verdict ranges."""
         with self._changed:
@@ -219,13 +212,13 @@ class Reads(Handle):
             )
             return list(islice(found, limit))
 
-    def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
+    def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]:
         """Return sessions."""
         with self._changed:
             rows = reversed((self._space.sessions if ended else self._space.open).values())
             return [self._session_view(row) for row in islice(rows, limit)]
 
-    def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
+    def _locks(self, name: str | None, limit: int) -> list[LockView]:
         """Return held locks, or the held places of one."""
         with self._changed:
             found = (place for place in self._space.locks if name is None or name == place[0])
@@ -247,7 +240,7 @@ class Reads(Handle):
             pid_started=None if owner is None else owner.pid_started,
         )
 
-    def counts(self, *, limit: int = 10_000) -> Counts:
+    def _counts(self, limit: int) -> Counts:
         """Return bounded counts."""
         with self._changed:
             jobs = [job for job in self._space.jobs.values() if job.retired_at is None]
@@ -260,7 +253,7 @@ class Reads(Handle):
                 limit=limit,
             )
 
-    def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
+    def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
         with self._changed:
             found = (
@@ -270,22 +263,22 @@ class Reads(Handle):
             )
             return list(islice(found, limit))
 
-    def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
+    def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of each job are pending."""
         with self._changed:
             found = {name: len(self._space.jobs[name].pending) for name in jobs if name in self._space.jobs}
             return {name: count for name, count in found.items() if count}
 
-    def identity(self) -> Identity:
+    def _identity(self) -> Identity:
         """Return which space this is."""
         return self._space.identity
 
     @writes
-    def note_loss(self, loss: Loss, *, by: str) -> None:
+    def _note_loss(self, loss: Loss, by: str) -> None:
         """Write into the trail what was lost."""
         self._space.record(self._now(), by, loss.action, "", loss.why, **loss.details)
 
-    def describe(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         """Return what ``doctor`` shows."""
         with self._changed:
             return {"store": "memory", "namespace": self.namespace, "clock": type(self._world.clock).__name__}

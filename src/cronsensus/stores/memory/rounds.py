@@ -17,20 +17,20 @@ from cronsensus.model.occurrence import (
     MOST_IN_FUTURE,
     Claim,
     Cut,
+    Named,
     Note,
     Outcome,
     RunEnd,
     Settled,
-    name_of,
     scheduled_key,
     too_early,
     too_old,
 )
 from cronsensus.model.plan import Plan
-from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State, require_transition
-from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Share, View, check_ahead, newest_of
+from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
+from cronsensus.stores.values import MOST_AHEAD, Share, View, newest_of
 
 MOST_SESSIONS_SHOWN = 64
 _NEVER = 1 << 62
@@ -82,11 +82,11 @@ class RoundVerbs(Handle):
     # --- fire ---------------------------------------------------------------------------------------------------------
 
     @writes
-    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+    def _fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out, one after the other under one lock."""
-        return [self._fire(plan, self._now()) for plan in plans]
+        return [self._fire_one(plan, self._now()) for plan in plans]
 
-    def _fire(self, plan: Plan, until: datetime) -> bool:
+    def _fire_one(self, plan: Plan, until: datetime) -> bool:
         job = self._space.jobs_by_id.get(plan.job_id)
         if job is None or not self._still_holds(plan, job, until):
             return False
@@ -138,11 +138,11 @@ class RoundVerbs(Handle):
     # --- claim --------------------------------------------------------------------------------------------------------
 
     @writes
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+    def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
         """Choose and take under one lock."""
-        return self._claim(session, limit, functions, lease, self._now())
+        return self._take_due(session, limit, functions, lease, self._now())
 
-    def _claim(
+    def _take_due(
         self, session: str, limit: int, functions: Collection[str], lease: timedelta, until: datetime
     ) -> list[Claim]:
         holder = self._live_session(session)
@@ -155,7 +155,7 @@ class RoundVerbs(Handle):
         return claims
 
     @writes
-    def fire_and_claim(
+    def _fire_and_claim(
         self,
         plans: Sequence[Plan],
         session: str,
@@ -163,16 +163,15 @@ class RoundVerbs(Handle):
         functions: Collection[str],
         *,
         lease: timedelta,
-        ahead: timedelta = AT_ONCE,
+        ahead: timedelta,
     ) -> tuple[list[bool], list[Claim]]:
         """Carry plans out and take work under one lock; whether the session lives is asked before any write."""
-        check_ahead(ahead)
         until = self._now() + ahead
         jobs = self._space.jobs_by_id
         if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id], until) for plan in plans):
             self._live_session(session)
-        fired = [self._fire(plan, until) for plan in plans]
-        return fired, self._claim(session, limit, functions, lease, until) if any(fired) else []
+        fired = [self._fire_one(plan, until) for plan in plans]
+        return fired, self._take_due(session, limit, functions, lease, until) if any(fired) else []
 
     def _choose(self, limit: int, functions: frozenset[str], until: datetime) -> list[OccurrenceRow]:
         """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
@@ -213,18 +212,10 @@ class RoundVerbs(Handle):
         return job.serial.first() == row.id and not one_runs
 
     @writes
-    def acquire(
-        self,
-        session: str,
-        job: str,
-        *,
-        scheduled_for: datetime | None = None,
-        key: str | None = None,
-        lease: timedelta,
-        fingerprint: str | None = None,
+    def _acquire(
+        self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it."""
-        named = name_of(scheduled_for, key)
         name, scheduled_for = named.key, named.scheduled_for
         holder = self._live_session(session)
         row = self._living_job(job)
@@ -276,10 +267,7 @@ class RoundVerbs(Handle):
     # --- finish -------------------------------------------------------------------------------------------------------
 
     @writes
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Record how attempts ended; impossible states are refused before anything is written."""
-        for outcome in outcomes:
-            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         return [self._settle(outcome) for outcome in outcomes]
 
     def _settle(self, outcome: Outcome) -> Settled:
@@ -312,9 +300,9 @@ class RoundVerbs(Handle):
         return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
 
     @writes
-    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
+    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
         """Give claims back, each only if it is still current."""
-        return [self._release(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
+        return [self._release_one(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._current(claim.id, claim.token, claim.session)
@@ -323,7 +311,7 @@ class RoundVerbs(Handle):
         self._cut_off(row, CUT_WORDS[cut], self._now(), crashed=cut == "crashed")
         return True
 
-    def _release(self, claim: Claim) -> bool:
+    def _release_one(self, claim: Claim) -> bool:
         row = self._current(claim.id, claim.token, claim.session)
         if row is None:
             return False
@@ -337,11 +325,11 @@ class RoundVerbs(Handle):
         return True
 
     @writes
-    def note(self, notes: Sequence[Note]) -> list[bool]:
+    def _note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines, each only under a current token."""
-        return [self._note(note) for note in notes]
+        return [self._note_one(note) for note in notes]
 
-    def _note(self, note: Note) -> bool:
+    def _note_one(self, note: Note) -> bool:
         row = self._current(note.id, note.token, note.session)
         if row is None:
             return False

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from cronsensus.errors import LeaseLost
 from cronsensus.model.occurrence import Takeover
-from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_lease, check_lock
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
@@ -17,7 +17,7 @@ class SessionVerbs(Handle):
     """What begins, keeps and ends a lease."""
 
     @writes
-    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
+    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         """Begin a session; said again while it lives, it only sets the lease."""
         now = self._now()
         row = self._space.sessions.get(session.id)
@@ -34,7 +34,7 @@ class SessionVerbs(Handle):
         return now
 
     @writes
-    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+    def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
         """Set the lease, if there still is one."""
         now = self._now()
         row = self._space.sessions.get(session)
@@ -53,18 +53,17 @@ class SessionVerbs(Handle):
             beats=row.beats, store=store,
         )  # fmt: skip
 
-    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta | None) -> timedelta:
+    def _lease_for(self, session: SessionRow, lease: timedelta, idle_lease: timedelta) -> timedelta:
         """Return the lease for what the session holds now."""
-        return lease if session.running or idle_lease is None else idle_lease
+        return lease if session.running else idle_lease
 
     @writes
-    def close_session(self, session: str) -> list[Takeover]:
-        """End a session in order."""
+    def _close_session(self, session: str) -> list[Takeover]:
         row = self._space.open.get(session)
         return [] if row is None else self._end(row, "closed", "closed in order", crashed=False)
 
     @writes
-    def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
+    def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End the sessions that are dead."""
         taken: list[Takeover] = []
         for row in list(self._space.open.values()):
@@ -94,7 +93,7 @@ class SessionVerbs(Handle):
         return Takeover(row.id, row.job.spec.name, row.key, row.token, session.spec.id, row.state, told)
 
     @writes
-    def drain(self, session: str, *, by: str, why: str) -> bool:
+    def _drain(self, session: str, *, by: str, why: str) -> bool:
         """Ask a node to take nothing new."""
         row = self._space.sessions.get(session)
         if row is None or not self._alive(row):
@@ -106,11 +105,8 @@ class SessionVerbs(Handle):
     # --- locks --------------------------------------------------------------------------------------------------------
 
     @writes
-    def lock(
-        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
-    ) -> LockGrant | None:
+    def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take the first place of a lock that is free or overdue."""
-        check_lock(name, holder, ttl)
         owner = None if session is None else self._live_session(session)
         held = {row.place: row.most for row in self._space.locks.values() if row.name == name and self._held(row)}
         if len(held) >= min([limit, *held.values()]):
@@ -127,9 +123,7 @@ class SessionVerbs(Handle):
         return grant
 
     @writes
-    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
-        """Extend a lock that is still held."""
-        check_lease(ttl)
+    def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
         row = self._lock_under(grant)
         if row is None:
             return False
@@ -137,7 +131,7 @@ class SessionVerbs(Handle):
         return True
 
     @writes
-    def unlock(self, grant: LockGrant) -> bool:
+    def _unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held."""
         row = self._lock_under(grant)
         if row is None:
@@ -147,7 +141,7 @@ class SessionVerbs(Handle):
         return True
 
     @writes
-    def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+    def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
         """Free a lock whoever holds it."""
         held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
         for row in held:
@@ -158,11 +152,11 @@ class SessionVerbs(Handle):
         held.sort(key=lambda row: row.place)
         return [LockGrant(name=name, holder=r.holder, token=r.token, place=r.place, session=r.session) for r in held]
 
-    def line(self) -> MemoryLine:
+    def _line(self) -> MemoryLine:
         """Return a way to be told when a lock may be free."""
         return MemoryLine(self._space)
 
-    def call_next(self, name: str) -> None:
+    def _call_next(self, name: str) -> None:
         """Tell the line that has waited longest."""
         with self._changed:
             self._space.call_next(name)

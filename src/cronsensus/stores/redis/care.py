@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from cronsensus.instants import from_micros
-from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import look, require_sound
 from cronsensus.stores.redis.wire import micros
+from cronsensus.stores.values import StoreCapabilities
 
 JOBS_AT_ONCE = 100
 DELETED_AT_ONCE = 200
@@ -28,21 +28,20 @@ class CareVerbs(Handle):
     def capabilities(self) -> StoreCapabilities:
         """Return what this store can do."""
 
-    def migrate(self) -> list[str]:
+    def _migrate(self) -> list[str]:
         """Check the server; there is nothing to migrate: a namespace has its schema from its first write on."""
-        self.check()
+        self._check()
         return []
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
         require_sound(look(self._link), self._link.where)
-        self.now()
+        self._now()
 
-    def now(self) -> datetime:
-        """Return the server's clock."""
+    def _now(self) -> datetime:
         return from_micros(int(self._read("now")))
 
-    def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
+    def _prune(self, before: datetime | None, limit: int) -> int:
         """Delete what is over and raise horizons, some of it in each step: a job's deletions and its horizon in one."""
         jobs: list[str] = self._read("prunable", before is not None)
         deleted = position = batches = 0
@@ -55,8 +54,7 @@ class CareVerbs(Handle):
             if deleted >= limit or not (jobs or (more and batches < MOST_BATCHES)):
                 return deleted
 
-    def describe(self) -> dict[str, Any]:
-        """Return what ``doctor`` shows."""
+    def _describe(self) -> dict[str, Any]:
         health = look(self._link)
         return {
             "store": self.capabilities.name,

@@ -16,15 +16,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronsensus.codec import clean, dumps, write_payload
-from cronsensus.errors import DuplicateJob, StoreBusy, StoreCorrupt
+from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.planning import next_nominal, undecided_until
-from cronsensus.stores.base import AT_ONCE, PutResult
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_eras, write_json, write_range
 from cronsensus.stores.unreadable import sound
+from cronsensus.stores.values import AT_ONCE, PutResult
 
 MOST_AT_ONCE = 5000
 """Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
@@ -96,14 +96,8 @@ class Declared:
 class DefiningVerbs(Handle):
     """What changes a job's definition."""
 
-    def put_jobs(
-        self,
-        specs: Sequence[JobSpec],
-        *,
-        release: str,
-        complete: bool = False,
-        by: str = "",
-        retire_after: timedelta = AT_ONCE,
+    def _put_jobs(
+        self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
     ) -> PutResult:
         """Define jobs; everything is checked before anything is written."""
         declared = _declare(specs)
@@ -168,7 +162,7 @@ class DefiningVerbs(Handle):
             return did
         raise _busy(f"definitions of release {release!r}")
 
-    def retire(self, job: str, *, by: str, why: str) -> bool:
+    def _retire(self, job: str, *, by: str, why: str) -> bool:
         """Stop a job for good."""
         for _ in range(MOST_TRIES):
             look = self._look_at("", [job])
@@ -233,13 +227,10 @@ def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
     """Check definitions.
 
     Raises:
-        DuplicateJob: two of them have one name.
         InvalidPayload: arguments are not JSON, or too large.
     """
     declared: dict[str, Declared] = {}
     for spec in specs:
-        if spec.name in declared:
-            raise DuplicateJob(f"two jobs are called {spec.name!r}; give one of them name=…")
         payload = write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}")
         declared[spec.name] = Declared(spec, spec.digest, payload)
     return declared

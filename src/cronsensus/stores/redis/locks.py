@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from cronsensus.codec import clean
 from cronsensus.errors import StoreError
-from cronsensus.model.session import LockGrant, LockView, check_lease, check_lock
+from cronsensus.model.session import LockGrant, LockView
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.line import QueueLine
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -21,11 +21,8 @@ from cronsensus.stores.redis.wire import Row, length, lock_view, unpack
 class LockVerbs(Handle):
     """What takes, keeps and frees a lock."""
 
-    def lock(
-        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
-    ) -> LockGrant | None:
+    def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take the first place of a lock that is free or overdue; look and take in one script."""
-        check_lock(name, holder, ttl)
         try:
             taken = self._decide("lock", name, holder, length(ttl), session, limit)
         except TooFewReplicas as short:
@@ -43,18 +40,16 @@ class LockVerbs(Handle):
         with contextlib.suppress(StoreError):
             self._write("unlock", *_granted(grant))
 
-    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
-        """Extend a lock that is still held."""
-        check_lease(ttl)
+    def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
         extended: bool = self._write("extend", *_granted(grant), length(ttl))
         return extended
 
-    def unlock(self, grant: LockGrant) -> bool:
+    def _unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held, and tell the first in its queue."""
         freed: bool = self._write("unlock", *_granted(grant))
         return freed
 
-    def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
+    def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
         """Free a lock whoever holds it, and tell the first in its queue."""
         rows: Sequence[Row] = self._write("break_lock", name, clean(by), clean(why))
         return [
@@ -62,17 +57,15 @@ class LockVerbs(Handle):
             for place, token, holder, session in rows
         ]
 
-    def line(self) -> QueueLine:
-        """Return a way to be told when a lock may be free."""
+    def _line(self) -> QueueLine:
         return QueueLine(self._url, self._space)
 
-    def call_next(self, name: str) -> None:
+    def _call_next(self, name: str) -> None:
         """Tell the first in a lock's queue."""
         with contextlib.suppress(StoreError):
             self._write("call_next", name)
 
-    def locks(self, *, name: str | None = None, limit: int = 200) -> list[LockView]:
-        """Return held locks by name, or the held places of one."""
+    def _locks(self, name: str | None, limit: int) -> list[LockView]:
         rows: Sequence[Row] = self._read("locks", name, limit)
         return self._unreadable.readable(rows, lock_view, lambda row: f"lock {row[0]!r}")
 

@@ -8,13 +8,11 @@ from typing import Any
 
 from cronsensus.codec import LARGEST, clean, dumps
 from cronsensus.errors import InvalidPayload, InvalidTransition
-from cronsensus.instants import LATEST_MICROS, as_utc, from_micros, within_stores
+from cronsensus.instants import LATEST_MICROS, from_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import (
     Enqueued,
     Item,
-    check_forgettable,
-    check_key,
     scheduled_key,
     still_running,
     too_old,
@@ -29,13 +27,7 @@ from cronsensus.stores.redis.wire import length, micros, occurrence_id
 class OperatingVerbs(Handle):
     """What creates and cancels occurrences from outside the schedule."""
 
-    def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences by key; everything is checked before anything is written."""
-        for item in items:
-            if item.key is not None:
-                check_key(item.key)
-        if not items:
-            return []
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
         keys = [new_id() if item.key is None else item.key for item in items]
         rows = [_item_row(item, key) for item, key in zip(items, keys, strict=True)]
         try:
@@ -51,23 +43,21 @@ class OperatingVerbs(Handle):
             for item, key, (number, created, state) in zip(items, keys, answers, strict=True)
         ]
 
-    def trigger(self, job: str, *, by: str, why: str = "") -> Enqueued:
+    def _trigger(self, job: str, *, by: str, why: str) -> Enqueued:
         """Run a job now, beside its schedule."""
         key = new_id()
         number = self._decide("trigger", job, key, clean(by), clean(why))
         return Enqueued(int(number), job, key, created=True, state=State.PENDING)
 
-    def pause(self, job: str, *, by: str, why: str) -> bool:
-        """Stop firing a job."""
+    def _pause(self, job: str, *, by: str, why: str) -> bool:
         paused: bool = self._decide("pause", job, clean(by), clean(why))
         return paused
 
-    def resume(self, job: str, *, by: str, why: str = "") -> bool:
-        """End a pause."""
+    def _resume(self, job: str, *, by: str, why: str) -> bool:
         resumed: bool = self._decide("resume", job, clean(by), clean(why))
         return resumed
 
-    def cancel(self, occurrence: int, *, by: str, why: str) -> State:
+    def _cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence, or ask a running one to stop."""
         reason = f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR
         try:
@@ -77,7 +67,7 @@ class OperatingVerbs(Handle):
                 raise InvalidTransition(f"occurrence {occurrence} is {refused.rest} and cannot be cancelled") from None
             raise _not_there(occurrence) from None
 
-    def retry(self, occurrence: int, *, by: str, why: str = "") -> Enqueued:
+    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued:
         """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand."""
         key = new_id()
         try:
@@ -90,11 +80,7 @@ class OperatingVerbs(Handle):
             raise _not_there(occurrence) from None
         return Enqueued(int(number), job, key, created=True, state=State.PENDING)
 
-    def forget(
-        self, job: str, key: str, *, by: str, why: str = "", running: bool = False, only: int | None = None
-    ) -> State | None:
-        """Delete the occurrence with a key."""
-        check_forgettable(key)
+    def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
         try:
             was = self._decide(
                 "forget", job, key, clean(by), clean(why), running, dumps(key, what="the key"),
@@ -104,9 +90,7 @@ class OperatingVerbs(Handle):
             raise still_running(job, key) from None
         return State(was) if was else None
 
-    def backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str = "") -> list[Enqueued]:
-        """Create occurrences for nominal times that need one."""
-        times = [as_utc(time, what="times") for time in times]
+    def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]:
         rows = [[micros(time), scheduled_key(time), new_id()] for time in times]
         try:
             answers = self._decide("backfill", job, rows, clean(by), clean(why))

@@ -37,12 +37,12 @@ RUNS_AT_ONCE = 200
 class Reads(Handle):
     """What only looks."""
 
-    def job(self, name: str) -> JobView | None:
+    def _job(self, name: str) -> JobView | None:
         """Return one job."""
         row = self._read("job", name)
         return None if row is False else read_one(row, lambda row: job_view(self._space, row), f"job {name!r}")
 
-    def jobs(self, *, after: str = "", limit: int = 100, retired: bool = False) -> list[JobView]:
+    def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
         rows = self._read("jobs", after, limit, retired)
         views = self._unreadable.readable(
@@ -50,24 +50,24 @@ class Reads(Handle):
         )
         return sorted(views, key=lambda view: view.spec.name)[:limit]
 
-    def eras(self, job: str) -> list[Era]:
+    def _eras(self, job: str) -> list[Era]:
         """Return a job's eras."""
         texts, _, _ = self._read("history", job)
         return [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in texts]
 
-    def pauses(self, job: str) -> list[Stretch]:
+    def _pauses(self, job: str) -> list[Stretch]:
         """Return a job's paused stretches."""
         _, texts, paused_at = self._read("history", job)
         over = [read_one(text, stretch, f"a pause of job {job!r}") for text in texts]
         return over if paused_at is False else [*over, Stretch(from_micros(int(paused_at)), None)]
 
-    def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
+    def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""
-        found = self._read("occurrence", occurrence_id(id))
-        return None if found is False else read_one(found, lambda found: occurrence(*found), f"run {id}")
+        found = self._read("occurrence", occurrence_id(number))
+        return None if found is False else read_one(found, lambda found: occurrence(*found), f"run {number}")
 
-    def occurrences(
-        self, where: OccurrenceFilter, *, after: int | None = None, limit: int = 100, newest_first: bool = True
+    def _occurrences(
+        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
     ) -> list[Occurrence]:
         """Return occurrences by id; a filter that matches little is asked again from where the last look stopped."""
         conditions = [
@@ -94,27 +94,23 @@ class Reads(Handle):
             position = last
         return found
 
-    def runs(self, occurrence: int) -> list[RunView]:
-        """Return the attempts of an occurrence."""
-        return self.runs_of([occurrence])[occurrence]
-
-    def runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
+    def _runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
         """Return the attempts of several occurrences, some hundred a step."""
         views: dict[int, list[RunView]] = {}
         for start in range(0, len(occurrences), RUNS_AT_ONCE):
             some = occurrences[start : start + RUNS_AT_ONCE]
             found = self._read("runs", [occurrence_id(number) for number in some])
             for number, row in zip(some, found, strict=True):
-                views[number] = [] if row is False else self._runs(number, row)
+                views[number] = [] if row is False else self._attempts(number, row)
         return views
 
-    def _runs(self, number: int, row: Any) -> list[RunView]:
+    def _attempts(self, number: int, row: Any) -> list[RunView]:
         found = self._unreadable.readable(
             [row], lambda row: runs(number, *row), lambda _: f"the attempts of run {number}"
         )
         return found[0] if found else []
 
-    def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
+    def _logs(self, occurrence: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""
         after = max(after, 0)
         texts = self._read("logs", occurrence_id(occurrence), after, limit)
@@ -122,14 +118,8 @@ class Reads(Handle):
             enumerate(texts, after + 1), lambda one: log_line(*one), lambda one: f"line {one[0]} of run {occurrence}"
         )
 
-    def ranges(
-        self,
-        job: str,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: int = 0,
-        limit: int = 1000,
+    def _ranges(
+        self, job: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
     ) -> list[LedgerRange]:
         """Return verdict ranges."""
         texts = self._read("ranges", job, micros(since), micros(until), str(max(after, 0)), limit)
@@ -137,16 +127,16 @@ class Reads(Handle):
             texts, lambda text: ledger_range(job, text), lambda text: f"a verdict of job {job!r} ({text[:40]})"
         )
 
-    def sessions(self, *, ended: bool = False, limit: int = 200) -> list[SessionView]:
+    def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]:
         """Return sessions."""
         return session_views(self._unreadable, self._read("sessions", ended, limit))
 
-    def counts(self, *, limit: int = 10_000) -> Counts:
+    def _counts(self, limit: int) -> Counts:
         """Return bounded counts."""
         jobs, paused, pending, running, sessions = (min(limit, count) for count in self._read("counts"))
         return Counts(jobs=jobs, paused=paused, pending=pending, running=running, sessions=sessions, limit=limit)
 
-    def pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
+    def _pending_of(self, jobs: Sequence[str]) -> dict[str, int]:
         """Return how many occurrences of each job are pending; their lines are counted by the server."""
         found: dict[str, int] = {}
         for start in range(0, len(jobs), _JOBS_AT_ONCE):
@@ -154,16 +144,16 @@ class Reads(Handle):
             found |= {name: count for name, count in zip(some, self._read("pending_of", some), strict=True) if count}
         return found
 
-    def identity(self) -> Identity | None:
+    def _identity(self) -> Identity | None:
         """Return which store this is; there is none before its first session."""
         found, born = self._read("identity")
         return None if found is False else Identity(found, instant(born))
 
-    def note_loss(self, loss: Loss, *, by: str) -> None:
+    def _note_loss(self, loss: Loss, by: str) -> None:
         """Write into the trail what was lost."""
         self._write("note_loss", [clean(by), loss.action, "", clean(loss.why), dumps(loss.details, what="details")])
 
-    def trail(self, *, target: str | None = None, after: int | None = None, limit: int = 100) -> list[TrailEntry]:
+    def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]:
         """Return the audit trail."""
         texts = self._read("trail", target, None if after is None else str(max(after, 0)), limit)
         return self._unreadable.readable(texts, trail_entry, lambda text: f"an entry of the audit trail ({text[:40]})")

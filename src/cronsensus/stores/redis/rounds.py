@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from cronsensus.clock import SystemClock
@@ -20,17 +20,16 @@ from cronsensus.model.occurrence import (
     Claim,
     Cut,
     LogLine,
+    Named,
     Note,
     Outcome,
     Settled,
-    name_of,
     scheduled_key,
     too_early,
     too_old,
 )
 from cronsensus.model.plan import Plan
-from cronsensus.model.states import State, require_transition
-from cronsensus.stores.base import AT_ONCE, Share, View, check_ahead, newest_of
+from cronsensus.model.states import State
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -49,6 +48,7 @@ from cronsensus.stores.redis.wire import (
     write_range,
 )
 from cronsensus.stores.unreadable import READING_RAISES
+from cronsensus.stores.values import Share, View, newest_of
 
 _log = Logger("cronsensus.stores")
 _PATIENCE = SystemClock()
@@ -104,17 +104,17 @@ class RoundVerbs(Handle):
 
     # --- fire and claim -----------------------------------------------------------------------------------------------
 
-    def fire(self, plans: Sequence[Plan]) -> list[bool]:
+    def _fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out, one after the other in one script."""
-        won: list[bool] = self._decide("fire", self._plans(plans)) if plans else []
+        won: list[bool] = self._decide("fire", self._plans(plans))
         return won
 
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+    def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
         """Choose and take in one script."""
         taken = self._take("claim", (), Wanted(session, limit, functions, lease))
         return self._claims(session, taken)
 
-    def fire_and_claim(
+    def _fire_and_claim(
         self,
         plans: Sequence[Plan],
         session: str,
@@ -122,28 +122,17 @@ class RoundVerbs(Handle):
         functions: Collection[str],
         *,
         lease: timedelta,
-        ahead: timedelta = AT_ONCE,
+        ahead: timedelta,
     ) -> tuple[list[bool], list[Claim]]:
         """Carry plans out and take work in one script; whether the session lives is asked before any write."""
-        further = check_ahead(ahead)
-        if not plans:
-            return [], []
         wanted = Wanted(session, limit, functions, lease)
-        won, *taken = self._take("fire_and_claim", (further, self._plans(plans)), wanted)
+        won, *taken = self._take("fire_and_claim", (length(ahead), self._plans(plans)), wanted)
         return won, self._claims(session, taken)
 
-    def acquire(
-        self,
-        session: str,
-        job: str,
-        *,
-        scheduled_for: datetime | None = None,
-        key: str | None = None,
-        lease: timedelta,
-        fingerprint: str | None = None,
+    def _acquire(
+        self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it; look, create and take in one script."""
-        named = name_of(scheduled_for, key)
         self._link.require_replicas()
         try:
             taken = self._decide(
@@ -253,12 +242,7 @@ class RoundVerbs(Handle):
 
     # --- finish -------------------------------------------------------------------------------------------------------
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Record how attempts ended; impossible states are refused before anything is written."""
-        for outcome in outcomes:
-            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
-        if not outcomes:
-            return []
+    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         answers = self._decide(
             "finish",
             [
@@ -280,19 +264,15 @@ class RoundVerbs(Handle):
             for one, (accepted, state) in zip(outcomes, answers, strict=True)
         ]
 
-    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
+    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
         """Give claims back, each only if it is still current."""
-        if not claims:
-            return []
         rows = [[occurrence_id(one.id), str(one.token), one.session] for one in claims]
         why = False if cut is None else CUT_WORDS[cut]
         answers: list[bool] = self._write("release", rows, why, cut == "crashed")
         return answers
 
-    def note(self, notes: Sequence[Note]) -> list[bool]:
+    def _note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines, each only under a current token."""
-        if not notes:
-            return []
         answers: list[bool] = self._write(
             "note",
             [

@@ -22,17 +22,17 @@ class SessionVerbs(Handle):
 
     _policy: PolicyWatch
 
-    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
-        """Begin a session; said again while it lives, it only sets the lease."""
+    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         text = write_session_spec(session).decode()
         release = None if session.guest else session.release
         now = self._write("open_session", session.id, session.node, text, release, length(lease))
         return from_micros(int(now))
 
-    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+    def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
         """Set the lease, if there still is one; the script looks whether the session holds runs."""
-        idle = lease if idle_lease is None else idle_lease
-        now, set_to, cancel, drain, held, beats, store = self._write("renew", session, length(lease), length(idle))
+        now, set_to, cancel, drain, held, beats, store = self._write(
+            "renew", session, length(lease), length(idle_lease)
+        )
         self._policy.look()
         # A token that is none is that of no run here: it is stopped, for the store takes no result of it.
         runs = self._unreadable.readable(
@@ -49,14 +49,13 @@ class SessionVerbs(Handle):
             held=tuple(runs) if set_to is not False else None,
         )
 
-    def close_session(self, session: str) -> list[Takeover]:
-        """End a session in order."""
+    def _close_session(self, session: str) -> list[Takeover]:
         return self._taken(self._write("close_session", session))
 
     def _taken(self, rows: Sequence[Row]) -> list[Takeover]:
         return self._unreadable.readable(rows, takeover, lambda row: f"run {row[0]} of a session that ended")
 
-    def reclaim(self, presumed_dead: Collection[str] = ()) -> list[Takeover]:
+    def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End the sessions that are dead, some hundred runs a step."""
         taken: list[Takeover] = []
         more = True
@@ -65,7 +64,6 @@ class SessionVerbs(Handle):
             taken += self._taken(rows)
         return taken
 
-    def drain(self, session: str, *, by: str, why: str) -> bool:
-        """Ask a node to take nothing new."""
+    def _drain(self, session: str, *, by: str, why: str) -> bool:
         asked: bool = self._write("drain", session, clean(by), clean(why))
         return asked

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.model.job import check_name
-from cronsensus.stores.base import Store, StoreCapabilities
+from cronsensus.stores.base import Store
 from cronsensus.stores.redis.care import CareVerbs
 from cronsensus.stores.redis.defining import DefiningVerbs
 from cronsensus.stores.redis.health import PolicyWatch
@@ -18,6 +20,7 @@ from cronsensus.stores.redis.sessions import SessionVerbs
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import read_url
 from cronsensus.stores.redis.wake import Wake
+from cronsensus.stores.values import StoreCapabilities
 
 _CAPABILITIES = StoreCapabilities(
     name="redis",
@@ -64,20 +67,16 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         """Return what this store can do."""
         return _CAPABILITIES
 
-    def sibling(self) -> RedisStore:
-        """Return a handle with connections of its own."""
+    def _sibling(self) -> Self:
         url, clock = self._given
         return type(self)(url, namespace=self.namespace, clock=clock)
 
-    def close(self) -> None:
-        """Let go of all connections."""
+    def _close(self) -> None:
         self._wake.close()
         self._link.close()
 
-    def wait(self, timeout: float) -> bool:
-        """Wait for a hint."""
+    def _wait(self, timeout: float) -> bool:
         return self._wake.wait(timeout)
 
-    def notify(self) -> None:
-        """Wake the other handles of this namespace."""
+    def _notify(self) -> None:
         self._wake.notify()

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.errors import CronsensusError, StoreBusy, UnsupportedTransaction
-from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import Dialect, Reading
+from cronsensus.stores.values import StoreCapabilities
 
 
 @contextmanager

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, exists, literal_column, select, union_all, update
 
 from cronsensus.codec import write_payload
-from cronsensus.errors import DuplicateJob, StoreUnavailable
+from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS
 from cronsensus.planning import next_nominal
-from cronsensus.stores.base import PutResult
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import INSERT_ERAS, NAMES_OF_DEFINITION, era_row, last_eras, readable_eras
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, LISTED_RUNNING, OF_JOBS, micros
@@ -27,6 +26,7 @@ from cronsensus.stores.sql.sessions import TAKES_TURNS, know_release, one_at_a_t
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
+from cronsensus.stores.values import PutResult
 
 _j, _o, _s = jobs.c, occurrences.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -115,15 +115,11 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, 
     """Check definitions, before anything is begun.
 
     Raises:
-        DuplicateJob: two of them have one name.
         InvalidPayload: arguments are not JSON, or too large.
     """
-    by_name: dict[str, JobSpec] = {}
     for spec in specs:
-        if spec.name in by_name:
-            raise DuplicateJob(f"two jobs are called {spec.name!r}; give one of them name=…")
         write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}")
-        by_name[spec.name] = spec
+    by_name = {spec.name: spec for spec in specs}
     digests = {name: spec.digest for name, spec in by_name.items()}
     return Declared(by_name, digests, release, complete, by, retire_after)
 

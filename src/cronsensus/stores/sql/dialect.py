@@ -19,8 +19,8 @@ from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
-from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.values import StoreCapabilities
 
 Arrange = Callable[[Sequence[Any]], Any]
 AnyRow = Row[Any]

@@ -12,12 +12,12 @@ from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import to_micros, within_stores
 from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
-from cronsensus.model.states import State, require_transition
-from cronsensus.stores.base import MOST_AHEAD
+from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import logs, occurrences, runs
 from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, give_up, run_of
 from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.values import MOST_AHEAD
 
 _o = occurrences.c
 _MICROSECOND = timedelta(microseconds=1)
@@ -97,12 +97,6 @@ _LAST_LINES = (
     .group_by(logs.c.occurrence_id)
 )
 _INSERT_LINES = insert(logs)
-
-
-def refuse_impossible(outcomes: Sequence[Outcome]) -> None:
-    """Raise ``InvalidTransition`` if an outcome names a state that no attempt can end in."""
-    for outcome in outcomes:
-        require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
 
 
 def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:

@@ -18,7 +18,7 @@ from cronsensus.instants import from_micros
 from cronsensus.interrupts import Event
 from cronsensus.model.job import check_name
 from cronsensus.model.ledger import CLOCK_SET_BACK
-from cronsensus.stores.base import Store, StoreCapabilities
+from cronsensus.stores.base import Store
 from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
 from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.connections import Connections
@@ -29,6 +29,7 @@ from cronsensus.stores.sql.lending import Lending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import is_of_values
+from cronsensus.stores.values import StoreCapabilities
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -108,8 +109,7 @@ class SqlHandle(Store):
         """Return what this store can do."""
         return self._dialect.capabilities
 
-    def sibling(self) -> Self:
-        """Return a handle with connections and wake-ups of its own."""
+    def _sibling(self) -> Self:
         url, clock = self._given
         made: Self = cast("Any", type(self))(url, namespace=self.namespace, clock=clock)
         return made
@@ -194,7 +194,7 @@ class SqlHandle(Store):
             try:
                 with ExitStack() as transaction:
                     under_way[thread] = connection
-                    transaction.enter_context(self._transaction(connection))
+                    transaction.enter_context(self._committed(connection))
                     begin(connection)
                     connection.info["was_good"] = True
                     return connection, transaction.pop_all()
@@ -204,7 +204,7 @@ class SqlHandle(Store):
                 self._connections.forget_idle()
 
     @contextmanager
-    def _transaction(self, connection: Connection) -> Iterator[None]:
+    def _committed(self, connection: Connection) -> Iterator[None]:
         try:
             with connection.begin():
                 yield
@@ -257,8 +257,6 @@ class SqlHandle(Store):
 
         That one is told, and answered for as if it was not there: what belongs to the others must not wait for it.
         """
-        if not items:
-            return []
         try:
             return act(items)
         except Exception as error:
@@ -286,7 +284,7 @@ class SqlHandle(Store):
 
     # --- set-up -------------------------------------------------------------------------------------------------------
 
-    def migrate(self) -> list[str]:
+    def _migrate(self) -> list[str]:
         """Bring the schema up to date.
 
         Safe when several processes start at once: each step reads the version again under the migration lock.
@@ -304,7 +302,7 @@ class SqlHandle(Store):
                 migrations.take(step, tx.connection, tx.now)
             applied.append(step[1])
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
         with self._reading() as tx:
             version = migrations.version_of(tx.connection)
@@ -315,14 +313,12 @@ class SqlHandle(Store):
     def _check_writable(self) -> None:
         """Raise if a write would fail; by default nothing is tried."""
 
-    def close(self) -> None:
-        """Let go of all connections."""
+    def _close(self) -> None:
         self._ended.set()
         self._connections.close()
         self._lending.close()
 
-    def now(self) -> datetime:
-        """Return the store's clock."""
+    def _now(self) -> datetime:
         with self._reading() as tx:
             return from_micros(tx.now)
 

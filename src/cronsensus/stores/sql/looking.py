@@ -26,7 +26,6 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import JobState, Stretch
 from cronsensus.model.session import SessionView
-from cronsensus.stores.base import Share, View, newest_of
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, eras_after, specs_of
 from cronsensus.stores.sql.occurrencerows import ACTIVE, LISTED_PENDING, LISTED_RUNNING, SERIAL, instant
@@ -34,6 +33,7 @@ from cronsensus.stores.sql.schema import NAMESPACE_OF_TURNING, along, jobs, lock
 from cronsensus.stores.sql.sessions import HELD_BY_SESSION, OPEN
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, whole
+from cronsensus.stores.values import Share, View, newest_of
 
 _o, _j, _s = occurrences.c, jobs.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)

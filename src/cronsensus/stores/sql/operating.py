@@ -13,7 +13,7 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
 from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued, Item, check_key, scheduled_key, still_running, when_due
+from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_running, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.dialect import AnyRow
@@ -73,13 +73,6 @@ _STANDING_AT = (
     )
     .order_by(_o.id)
 )
-
-
-def check_items(items: Sequence[Item]) -> None:
-    """Refuse keys that cannot be, before anything is begun."""
-    for item in items:
-        if item.key is not None:
-            check_key(item.key)
 
 
 def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:

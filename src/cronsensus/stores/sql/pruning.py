@@ -25,11 +25,11 @@ from sqlalchemy import (
 )
 
 from cronsensus.instants import LATEST_MICROS, to_micros
-from cronsensus.stores.base import REMEMBERED
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, trail, verdicts
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import sound
+from cronsensus.stores.values import REMEMBERED
 
 _o, _j, _v, _s, _t = occurrences.c, jobs.c, verdicts.c, sessions.c, trail.c
 _MICROSECOND = timedelta(microseconds=1)

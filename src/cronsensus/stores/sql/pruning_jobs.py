@@ -28,12 +28,12 @@ from sqlalchemy import (
 )
 
 from cronsensus.instants import LATEST_MICROS, to_micros
-from cronsensus.stores.base import HISTORY_KEPT, REMEMBERED
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import eras, jobs, locks, occurrences, pauses, releases, sessions, verdicts
 from cronsensus.stores.sql.sessions import one_at_a_time
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import sound
+from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED
 
 _j, _e, _p, _r, _s = jobs.c, eras.c, pauses.c, releases.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)

@@ -12,7 +12,6 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.states import Reason
 from cronsensus.planning import undecided_until
-from cronsensus.stores.base import AT_ONCE
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
 from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, find_locked, last_eras, readable_eras
@@ -21,6 +20,7 @@ from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
+from cronsensus.stores.values import AT_ONCE
 
 _j, _o = jobs.c, occurrences.c
 _MICROSECOND = timedelta(microseconds=1)

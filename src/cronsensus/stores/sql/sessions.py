@@ -18,7 +18,6 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
-from cronsensus.stores.base import MOST_AHEAD
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
 from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
@@ -26,6 +25,7 @@ from cronsensus.stores.sql.schema import along, counters, jobs, locks, occurrenc
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
+from cronsensus.stores.values import MOST_AHEAD
 
 _s, _o = sessions.c, occurrences.c
 _MICROSECOND = timedelta(microseconds=1)

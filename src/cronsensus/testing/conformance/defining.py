@@ -11,7 +11,7 @@ import pytest
 
 from cronsensus.errors import DuplicateJob, InvalidOption, InvalidPayload
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.stores.base import PutResult
+from cronsensus.stores.values import PutResult
 from cronsensus.testing.conformance.scene import (
     DAY,
     EVERY_MINUTE,

@@ -13,7 +13,7 @@ import pytest
 from cronsensus.errors import InvalidTransition
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError, Settled
 from cronsensus.model.states import Reason, State
-from cronsensus.stores.base import MOST_AHEAD
+from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene
 
 ENDS = {

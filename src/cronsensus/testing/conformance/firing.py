@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import Claim, OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.base import AT_ONCE, MOST_AHEAD, Share
+from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Share
 from cronsensus.testing.conformance.scene import (
     DAY,
     EVERY_MINUTE,

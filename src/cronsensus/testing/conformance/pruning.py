@@ -11,7 +11,7 @@ from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.base import REMEMBERED
+from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
 from cronsensus.triggers import cron, every
 

@@ -30,7 +30,8 @@ from cronsensus.model.plan import Plan, PlannedOccurrence, VerdictRange
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
-from cronsensus.stores.base import PutResult, Store
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import PutResult
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

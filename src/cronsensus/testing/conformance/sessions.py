@@ -14,7 +14,7 @@ from cronsensus.model.ledger import LOST_MOMENT, STORE_EMPTIED, Loss
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
-from cronsensus.stores.base import MOST_AHEAD
+from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, a_session, minute
 
 

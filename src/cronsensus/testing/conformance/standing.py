@@ -15,7 +15,7 @@ from cronsensus.instants import parse_instant
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
-from cronsensus.stores.base import StoreCapabilities
+from cronsensus.stores.values import StoreCapabilities
 from cronsensus.testing.conformance.scene import (
     DAY,
     HOSTILE,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cronsensus.model.states import ACTIVE, State
-from cronsensus.stores.base import MOST_AHEAD
+from cronsensus.stores.values import MOST_AHEAD
 from tests.simulation.cluster.judge.books import JobBook, Record, SessionBook
 from tests.simulation.cluster.stage import Stage
 

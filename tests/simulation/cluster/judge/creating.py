@@ -8,7 +8,7 @@ from typing import Any
 from cronsensus.model.occurrence import Enqueued, scheduled_key
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import ACTIVE, Origin, State
-from cronsensus.stores.base import AT_ONCE
+from cronsensus.stores.values import AT_ONCE
 from tests.simulation.cluster.judge.bench import Bench, Seen
 from tests.simulation.cluster.judge.books import JobBook, Record
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from cronsensus.model.ending import EndingKind
 from cronsensus.model.occurrence import Claim, Outcome, Settled, scheduled_key
 from cronsensus.model.states import State
-from cronsensus.stores.base import AT_ONCE
+from cronsensus.stores.values import AT_ONCE
 from tests.simulation.cluster.clocks import SECOND
 from tests.simulation.cluster.judge.bench import Seen
 from tests.simulation.cluster.judge.books import EARLY, FUZZ, Record, SessionBook, to_micros

@@ -13,13 +13,13 @@ from sqlalchemy.sql.base import Executable
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.instants import to_micros
-from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.mysql import errors
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.statements import Expression, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.values import StoreCapabilities
 
 _NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""

@@ -81,22 +81,22 @@ class MysqlStore(SqlStore):
             lend=lambda: _wrapped(open_for_jobs(self._url), self._url.database),
         )
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Let go of connections; ends a ``wait`` in another thread."""
         self._closing.set()
-        super().close()
+        super()._close()
 
-    def wait(self, timeout: float) -> bool:
+    def _wait(self, timeout: float) -> bool:
         """Sleep: there are no hints here, so a node looks by itself as often as it must."""
         self._closing.wait(max(0.0, timeout))
         return False
 
-    def notify(self) -> None:
+    def _notify(self) -> None:
         """Do nothing: nobody could be told."""
 
     # --- the schema ---------------------------------------------------------------------------------------------------
 
-    def migrate(self) -> list[str]:
+    def _migrate(self) -> list[str]:
         """Bring the schema up to date.
 
         Safe when several processes start at once: each step reads the version again under a lock of the server. Safe
@@ -146,9 +146,9 @@ class MysqlStore(SqlStore):
         finally:
             connection.close()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise unless the store can be used as it is; also if somebody has changed what its tables are made of."""
-        super().check()
+        super()._check()
         with self._reading() as tx:
             driver = driver_of(tx.connection)
             tables, words = run(driver, _STRANGE_TABLES), run(driver, _STRANGE_WORDS)

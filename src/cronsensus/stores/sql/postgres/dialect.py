@@ -13,7 +13,6 @@ from sqlalchemy.sql.base import Executable
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
-from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.postgres import errors
@@ -23,6 +22,7 @@ from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.stores.sql.postgres.tokens import take, taking
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 from cronsensus.stores.sql.transaction import pieces
+from cronsensus.stores.values import StoreCapabilities
 
 _CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The time of this very moment; ``now()`` would be that of the transaction's beginning."""

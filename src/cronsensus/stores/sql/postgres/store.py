@@ -16,8 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.model.session import LockGrant, Renewal, SessionSpec, check_lease, check_lock
-from cronsensus.stores.base import Share, View
+from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks, looking
 from cronsensus.stores.sql.connections import each_for_itself
@@ -33,6 +32,7 @@ from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.values import Share, View
 
 _NO_TIME = timedelta(0)
 _MICROSECOND = timedelta(microseconds=1)
@@ -83,31 +83,31 @@ class PostgresStore(SqlStore):
         self._place = (self._url.schema, namespace)
         self._wake = Wake(self._open, self._place)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Let go of connections."""
         self._wake.close()
-        super().close()
+        super()._close()
 
     # --- wake-ups and signs of life -----------------------------------------------------------------------------------
 
-    def wait(self, timeout: float) -> bool:
+    def _wait(self, timeout: float) -> bool:
         """Wait for a hint."""
         with self._errors_explained():
             return self._wake.wait(timeout)
 
-    def attend(self, session: str | None) -> None:
+    def _attend(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while somebody waits on this handle, and from its next renewal here."""
         self._attended = session
         self._wake.attend(session)
 
-    def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
+    def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
         """Set the lease, if it has not run out; show a sign of life of a session that is attended."""
-        renewal = super().renew(session, lease=lease, idle_lease=idle_lease)
+        renewal = super()._renew(session, lease, idle_lease)
         if session == self._attended and renewal.alive and not self._postgres.pooled:
             self._on_idle(lambda connection: show(driver_of(connection), connection.info, self._place, session))
         return renewal
 
-    def notify(self) -> None:
+    def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
         self._tell(self._wake.tell)
 
@@ -125,10 +125,9 @@ class PostgresStore(SqlStore):
                 raise
             self._connections.give_back(connection)
 
-    def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
-        """Begin a session."""
+    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         self._own_session = session.id
-        return super().open_session(session, lease=lease)
+        return super()._open_session(session, lease)
 
     @repeated
     def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
@@ -145,11 +144,8 @@ class PostgresStore(SqlStore):
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    def lock(
-        self, name: str, holder: str, *, ttl: timedelta, session: str | None = None, limit: int = 1
-    ) -> LockGrant | None:
+    def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock, in one statement unless something strange is met; see ``postgres.locks``."""
-        check_lock(name, holder, ttl)
         wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
         turn = one_statement.turn_of(*self._place, name)
         if self._is_pooled():  # it wants each statement to bring its settings
@@ -178,15 +174,14 @@ class PostgresStore(SqlStore):
             return locks.lock(tx, wanted)
 
     @repeated
-    def extend(self, grant: LockGrant, *, ttl: timedelta) -> bool:
+    def _extend(self, grant: LockGrant, ttl: timedelta) -> bool:
         """Extend a lock that is still held, in one statement."""
-        check_lease(ttl)
         if self._is_pooled():
-            return super().extend(grant, ttl=ttl)
+            return super()._extend(grant, ttl)
         given = (*self._granted(grant), ttl // _MICROSECOND)
         return self._run(self._statements.extend, *given).rowcount == 1
 
-    def unlock(self, grant: LockGrant) -> bool:
+    def _unlock(self, grant: LockGrant) -> bool:
         """Free a lock that is still held, in one statement, and then tell who waits for it.
 
         Raises:
@@ -194,7 +189,7 @@ class PostgresStore(SqlStore):
                 freed or had run out, the store cannot tell.
         """
         if self._is_pooled():
-            return super().unlock(grant)
+            return super()._unlock(grant)
         given = self._granted(grant)
         cut: TryAgain | None = None
         try:
@@ -203,7 +198,7 @@ class PostgresStore(SqlStore):
             cut = error
             freed = self._run(self._statements.free, *given).rowcount == 1
         if freed or cut is not None:
-            self.call_next(grant.name)
+            self._call_next(grant.name)
         if not freed and cut is not None:
             raise StoreUnavailable(
                 f"{self._where}: the connection was lost while the lock {grant.name!r} was freed; it is not held under "
@@ -230,13 +225,13 @@ class PostgresStore(SqlStore):
     def _statements(self) -> one_statement.Statements:
         return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
 
-    def line(self) -> Line:
+    def _line(self) -> Line:
         """Return a way to be told when a lock may be free; through a pooler nobody can be told."""
         if self._postgres.pooled:
             return Line()
         return NotificationLine(self._open, channel_of(*self._place), explained=self._errors_explained)
 
-    def call_next(self, name: str) -> None:
+    def _call_next(self, name: str) -> None:
         """Tell all who wait for a lock, wherever they are."""
         if not self._postgres.pooled:
             self._tell(lambda driver: tell(driver, channel_of(*self._place), name))

@@ -16,7 +16,6 @@ from sqlalchemy.sql.base import Executable
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.instants import to_micros
-from cronsensus.stores.base import StoreCapabilities
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
@@ -26,6 +25,7 @@ from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.handover import Handover
 from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, shape_of
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
+from cronsensus.stores.values import StoreCapabilities
 
 PATIENCE = SystemClock()
 """What patience is measured by: the host's own clock, also where a test moves the store's by hand."""

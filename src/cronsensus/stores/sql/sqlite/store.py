@@ -74,38 +74,38 @@ class SqliteStore(SqlStore):
         self._wake = Wake(self._url.path, namespace)
         dialect.wakes = self._wake.supported
 
-    def migrate(self) -> list[str]:
+    def _migrate(self) -> list[str]:
         """Create the file if there is none, and bring its schema up to date."""
         self._may_create = True
         try:
             self._connections.forget_idle()
-            return super().migrate()
+            return super()._migrate()
         finally:
             self._may_create = False
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Let go of connections and of the wake-up pipe."""
         self._closing.set()
         self._wake.close()
-        super().close()
+        super()._close()
         if self._sqlite.epoch is not None:
             self._sqlite.epoch.leave()
 
-    def wait(self, timeout: float) -> bool:
+    def _wait(self, timeout: float) -> bool:
         """Wait for a hint."""
         hinted = self._wake.wait(timeout)
         self._sqlite.wakes = self._wake.supported
         return hinted
 
-    def notify(self) -> None:
+    def _notify(self) -> None:
         """Wake the other handles of this namespace on this host."""
         self._wake.notify()
 
-    def line(self) -> Line:
+    def _line(self) -> Line:
         """Return a way to be told when a lock may be free."""
         return PipeLine(self._url.path, self.namespace)
 
-    def call_next(self, name: str) -> None:
+    def _call_next(self, name: str) -> None:
         """Tell the process on this host that has waited longest for a lock."""
         call_next(self._url.path, self.namespace, name)
 

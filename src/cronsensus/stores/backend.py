@@ -1,0 +1,204 @@
+"""What a store's back end implements: for each verb of ``Store`` the one with an underscore.
+
+The contracts stand in ``base``. Arguments are checked, and there is something to do, when one of these is called.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from cronsensus.model.job import Era, JobSpec, JobView, Stretch
+from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
+from cronsensus.model.occurrence import (
+    Claim,
+    Cut,
+    Enqueued,
+    Item,
+    LogLine,
+    Named,
+    Note,
+    Occurrence,
+    OccurrenceFilter,
+    Outcome,
+    RunView,
+    Settled,
+    Takeover,
+)
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
+from cronsensus.model.states import State
+from cronsensus.stores.lines import Line
+from cronsensus.stores.transacting import RunTransaction, no_transactions
+from cronsensus.stores.values import PutResult, Share, StoreCapabilities, View
+
+
+class Backend(ABC):
+    """The verbs of one kind of store."""
+
+    namespace: str
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> StoreCapabilities:
+        """Return what this store can do."""
+
+    # --- set-up ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _migrate(self) -> list[str]: ...
+    @abstractmethod
+    def _check(self) -> None: ...
+    @abstractmethod
+    def _close(self) -> None: ...
+    @abstractmethod
+    def _sibling(self) -> Self: ...
+    @abstractmethod
+    def _now(self) -> datetime: ...
+
+    # --- jobs ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _put_jobs(
+        self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
+    ) -> PutResult: ...
+    @abstractmethod
+    def _retire(self, job: str, *, by: str, why: str) -> bool: ...
+
+    # --- the scheduling round --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View: ...
+    @abstractmethod
+    def _fire(self, plans: Sequence[Plan]) -> list[bool]: ...
+    @abstractmethod
+    def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]: ...
+    @abstractmethod
+    def _fire_and_claim(
+        self,
+        plans: Sequence[Plan],
+        session: str,
+        limit: int,
+        functions: Collection[str],
+        *,
+        lease: timedelta,
+        ahead: timedelta,
+    ) -> tuple[list[bool], list[Claim]]: ...
+    @abstractmethod
+    def _acquire(
+        self, session: str, job: str, wanted: Named, lease: timedelta, *, fingerprint: str | None
+    ) -> Claim | None: ...
+    @abstractmethod
+    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]: ...
+    @abstractmethod
+    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]: ...
+    @abstractmethod
+    def _note(self, notes: Sequence[Note]) -> list[bool]: ...
+
+    def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:  # noqa: ARG002
+        raise no_transactions(self.capabilities.name)
+
+    def _complete_in(self, connection: Any, claim: Claim, result: str | None, notes: Sequence[Note]) -> None:  # noqa: ARG002
+        raise no_transactions(self.capabilities.name)
+
+    # --- sessions --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime: ...
+    @abstractmethod
+    def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal: ...
+    @abstractmethod
+    def _close_session(self, session: str) -> list[Takeover]: ...
+    @abstractmethod
+    def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]: ...
+    @abstractmethod
+    def _drain(self, session: str, *, by: str, why: str) -> bool: ...
+
+    # --- locks -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None: ...
+    @abstractmethod
+    def _extend(self, grant: LockGrant, ttl: timedelta) -> bool: ...
+    @abstractmethod
+    def _unlock(self, grant: LockGrant) -> bool: ...
+    @abstractmethod
+    def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]: ...
+
+    def _line(self) -> Line:
+        return Line()
+
+    def _call_next(self, name: str) -> None: ...  # noqa: B027 - most stores cannot
+
+    # --- people and programs ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]: ...
+    @abstractmethod
+    def _trigger(self, job: str, *, by: str, why: str) -> Enqueued: ...
+    @abstractmethod
+    def _pause(self, job: str, *, by: str, why: str) -> bool: ...
+    @abstractmethod
+    def _resume(self, job: str, *, by: str, why: str) -> bool: ...
+    @abstractmethod
+    def _cancel(self, occurrence: int, *, by: str, why: str) -> State: ...
+    @abstractmethod
+    def _retry(self, occurrence: int, *, by: str, why: str) -> Enqueued: ...
+    @abstractmethod
+    def _forget(self, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None: ...
+    @abstractmethod
+    def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]: ...
+
+    # --- care ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _prune(self, before: datetime | None, limit: int) -> int: ...
+    @abstractmethod
+    def _wait(self, timeout: float) -> bool: ...
+    def _attend(self, session: str | None) -> None: ...  # noqa: B027 - most stores cannot
+    @abstractmethod
+    def _notify(self) -> None: ...
+
+    # --- reads -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _job(self, name: str) -> JobView | None: ...
+    @abstractmethod
+    def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]: ...
+    @abstractmethod
+    def _eras(self, name: str) -> list[Era]: ...
+    @abstractmethod
+    def _pauses(self, name: str) -> list[Stretch]: ...
+    @abstractmethod
+    def _occurrence(self, number: int) -> Occurrence | None: ...
+    @abstractmethod
+    def _occurrences(
+        self, where: OccurrenceFilter, after: int | None, limit: int, *, newest_first: bool
+    ) -> list[Occurrence]: ...
+    @abstractmethod
+    def _runs_of(self, numbers: Sequence[int]) -> dict[int, list[RunView]]: ...
+    @abstractmethod
+    def _logs(self, number: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]: ...
+    @abstractmethod
+    def _ranges(
+        self, name: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
+    ) -> list[LedgerRange]: ...
+    @abstractmethod
+    def _sessions(self, limit: int, *, ended: bool) -> list[SessionView]: ...
+    @abstractmethod
+    def _locks(self, name: str | None, limit: int) -> list[LockView]: ...
+    @abstractmethod
+    def _counts(self, limit: int) -> Counts: ...
+    @abstractmethod
+    def _pending_of(self, names: Sequence[str]) -> dict[str, int]: ...
+    @abstractmethod
+    def _trail(self, target: str | None, after: int | None, limit: int) -> list[TrailEntry]: ...
+    @abstractmethod
+    def _identity(self) -> Identity | None: ...
+    @abstractmethod
+    def _note_loss(self, loss: Loss, by: str) -> None: ...
+    @abstractmethod
+    def _describe(self) -> dict[str, Any]: ...

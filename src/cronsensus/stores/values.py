@@ -1,0 +1,117 @@
+"""What a store's verbs take and return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from cronsensus.errors import InvalidOption
+from cronsensus.model.job import JobState
+from cronsensus.model.session import SessionView
+
+AT_ONCE = timedelta(0)
+REMEMBERED = timedelta(days=366)
+"""For how long ``prune`` leaves retired jobs, releases that were replaced, and entries of the trail."""
+HISTORY_KEPT = timedelta(days=1)
+"""For how long at least ``prune`` leaves eras and pauses that are over, however short the job's ``keep`` is."""
+MOST_AHEAD = timedelta(seconds=1)
+"""The furthest that ``fire_and_claim`` looks ahead. What comes back is due when it was, and within this at the latest,
+where the clock was set back meanwhile."""
+
+
+def check_ahead(ahead: timedelta) -> None:
+    """Raise ``InvalidOption`` unless ``ahead`` lies between zero and ``MOST_AHEAD``."""
+    if not AT_ONCE <= ahead <= MOST_AHEAD:
+        raise InvalidOption(
+            f"ahead={ahead!r}: work is decided at most {MOST_AHEAD.total_seconds():g} s before its due time, and never "
+            "after it by this option; pass a timedelta between 0 and that"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCapabilities:
+    """What a store can do, as data: printed in the documentation, read by the conformance suite.
+
+    Attributes:
+        name: as people call it.
+        clock: whose clock judges due times: ``"server"``, ``"host"`` or ``"process"``.
+        lease_clock: whose clock judges leases; ``"monotonic"`` is immune to a stepping wall clock.
+        hosts: ``"one"`` or ``"many"``.
+        notify: wake-ups reach other processes.
+        transactional_finish: a run's effects may commit together with its result (G5).
+        survives: what an acknowledged write outlives, in words.
+    """
+
+    name: str
+    clock: str
+    lease_clock: str
+    hosts: str
+    notify: bool
+    transactional_finish: bool
+    survives: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """What ``put_jobs`` did, by job name.
+
+    Attributes:
+        superseded: a newer release that is alive defines it otherwise; left alone.
+        kept: not declared any more, but a session of another release is alive that may still declare it; left alone.
+            With either of the two, say it again later.
+    """
+
+    created: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+class Share(NamedTuple):
+    """One of ``of`` parts of all jobs: part ``place``, counted from 0. Which job is in which part, the store says."""
+
+    place: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What ``look`` saw in one moment.
+
+    Attributes:
+        now: the store's clock.
+        jobs: jobs whose next due time has come, or comes within ``ahead``: at most ``limit``, most overdue first. Where
+            there are more of them, a quarter of ``limit`` are those that came last of what is due: they do not wait
+            until those before are done.
+        more: there are more of them than ``limit``.
+        next_job: the earliest due time still to come of any job, of ``jobs`` too; ``None``: there is none.
+        backlog: pending occurrences are due now, claimable or not.
+        next_pending: the earliest due time still to come of a pending occurrence.
+        holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
+        sessions: ids of live sessions that take turns (guests do not), sorted, at most 64.
+        absent: ids of live sessions whose process showed a sign of life when looked at before (``attend``), and shows
+            none now: it is gone, or its connection was cut off just now. Evidence, not proof: look again first.
+    """
+
+    now: datetime
+    jobs: tuple[JobState, ...]
+    more: bool
+    next_job: datetime | None
+    backlog: bool
+    next_pending: datetime | None
+    holders: tuple[SessionView, ...]
+    sessions: tuple[str, ...]
+    absent: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> list[JobState]:
+        """Return the jobs that are due by now, without those that come due soon."""
+        return [job for job in self.jobs if job.due_at is None or job.due_at <= self.now]
+
+
+def newest_of(limit: int) -> int:
+    """Return how many of ``limit`` due jobs are those that came last, where there are more."""
+    return limit // 4

@@ -1,0 +1,206 @@
+"""The one seam around all verbs: what is entered for each of them, and when it is not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from inspect import isfunction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, InvalidTransition
+from cronsensus.model.job import JobSpec
+from cronsensus.model.ledger import Loss
+from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import LockGrant
+from cronsensus.model.states import State
+from cronsensus.stores import Store, open_store
+from cronsensus.stores.backend import Backend
+from cronsensus.stores.values import MOST_AHEAD
+from cronsensus.testing.conformance.scene import a_session
+
+LEASE = timedelta(seconds=60)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+WHO: dict[str, Any] = {"by": "ada", "why": "test"}
+SPEC = JobSpec(name="job", function="f")
+PLAN = Plan(
+    job_id=4711, job="gone", revision=1, watermark_seen=NOON, active_seen=0, occurrences=(), verdicts=(),
+    cancel_previous=False, watermark=NOON, next_due=None,
+)  # fmt: skip
+GRANT = LockGrant(name="lock", holder="holder", token=1)
+VERBS = sorted(name for name, member in vars(Store).items() if isfunction(member) and not name.startswith("_"))
+
+Calls = dict[str, Callable[[], Any]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = open_store("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/spans.db")
+    made.migrate()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def entered(store: Store) -> list[str]:
+    """The spans of a store, and of its siblings, in the order in which they were entered."""
+    names: list[str] = []
+
+    @contextlib.contextmanager
+    def span(verb: str) -> Iterator[None]:
+        names.append(verb)
+        yield
+
+    store.span = span
+    return names
+
+
+def calls_on(store: Store) -> Calls:
+    """Calls of every verb, each with something to do."""
+    store.put_jobs([SPEC], release="r1")
+    store.open_session(a_session("s"), lease=LEASE)
+    store.enqueue([Item(job="job")])
+    [claim] = store.claim("s", 1, ["f"], lease=LEASE)
+
+    def transaction() -> None:
+        with store.transaction(claim):
+            pass
+
+    return {
+        "acquire": lambda: store.acquire("s", "job", key="k", lease=LEASE),
+        "attend": lambda: store.attend("s"),
+        "backfill": lambda: store.backfill("job", [NOON], **WHO),
+        "break_lock": lambda: store.break_lock("lock", **WHO),
+        "call_next": lambda: store.call_next("lock"),
+        "cancel": lambda: store.cancel(1, **WHO),
+        "check": store.check,
+        "claim": lambda: store.claim("s", 1, ["f"], lease=LEASE),
+        "close": store.close,
+        "close_session": lambda: store.close_session("other"),
+        "complete_in": lambda: store.complete_in(object(), claim),
+        "counts": store.counts,
+        "describe": store.describe,
+        "drain": lambda: store.drain("s", **WHO),
+        "enqueue": lambda: store.enqueue([Item(job="job")]),
+        "eras": lambda: store.eras("job"),
+        "extend": lambda: store.extend(GRANT, ttl=LEASE),
+        "finish": lambda: store.finish([Outcome(id=1, token=1, state=State.SUCCEEDED)]),
+        "fire": lambda: store.fire([PLAN]),
+        "fire_and_claim": lambda: store.fire_and_claim([PLAN], "s", 1, ["f"], lease=LEASE),
+        "forget": lambda: store.forget("job", "k", **WHO),
+        "identity": store.identity,
+        "job": lambda: store.job("job"),
+        "jobs": store.jobs,
+        "line": lambda: store.line().close(),
+        "lock": lambda: store.lock("lock", "holder", ttl=LEASE),
+        "locks": store.locks,
+        "logs": lambda: store.logs(1),
+        "look": store.look,
+        "migrate": store.migrate,
+        "note": lambda: store.note([Note(id=1, token=1)]),
+        "note_loss": lambda: store.note_loss(Loss(None, NOON, emptied=False, why="test"), by="ada"),
+        "notify": store.notify,
+        "now": store.now,
+        "occurrence": lambda: store.occurrence(1),
+        "occurrences": lambda: store.occurrences(OccurrenceFilter()),
+        "open_session": lambda: store.open_session(a_session("another"), lease=LEASE),
+        "pause": lambda: store.pause("job", **WHO),
+        "pauses": lambda: store.pauses("job"),
+        "pending_of": lambda: store.pending_of(["job"]),
+        "prune": store.prune,
+        "put_jobs": lambda: store.put_jobs([SPEC], release="r1"),
+        "ranges": lambda: store.ranges("job"),
+        "reclaim": store.reclaim,
+        "release": lambda: store.release([claim]),
+        "renew": lambda: store.renew("s", lease=LEASE),
+        "resume": lambda: store.resume("job", **WHO),
+        "retire": lambda: store.retire("job", **WHO),
+        "retry": lambda: store.retry(1, **WHO),
+        "runs": lambda: store.runs(1),
+        "runs_of": lambda: store.runs_of([1]),
+        "sessions": store.sessions,
+        "sibling": store.sibling,
+        "trail": store.trail,
+        "transaction": transaction,
+        "trigger": lambda: store.trigger("job", **WHO),
+        "unlock": lambda: store.unlock(GRANT),
+        "wait": lambda: store.wait(0),
+    }
+
+
+def test_each_verb_enters_its_span_once_under_its_name(store, entered):
+    calls = calls_on(store)
+    assert sorted(calls) == VERBS, "a verb is called here once; a new one too"
+    found = {}
+    for verb in sorted(VERBS, key=lambda verb: verb == "close"):
+        entered.clear()
+        with contextlib.suppress(CronsensusError):  # a refusal by the back end comes from within the span
+            made = calls[verb]()
+            if isinstance(made, Store):
+                made.span = None
+                made.close()
+        found[verb] = list(entered)
+    assert found == {verb: [verb] for verb in VERBS}
+
+
+def test_each_verb_of_a_back_end_is_that_of_a_public_one():
+    hooks = {name for name, member in vars(Backend).items() if isfunction(member)}
+    assert hooks == {f"_{verb}" for verb in VERBS} - {"_runs"}, "runs is runs_of of one occurrence"
+
+
+def test_no_store_overrides_a_public_verb(store):
+    kinds = [kind for kind in type(store).__mro__ if kind not in Store.__mro__]
+    assert not {verb for kind in kinds for verb in VERBS if verb in vars(kind)}
+
+
+def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
+    assert store.fire([]) == store.finish([]) == store.release([]) == store.note([]) == store.enqueue([]) == []
+    assert store.fire_and_claim([], "s", 1, ["f"], lease=LEASE) == ([], [])
+    assert store.runs_of([]) == store.pending_of([]) == {}
+    assert entered == []
+
+
+def test_an_argument_that_is_refused_enters_no_span(store, entered):
+    refused: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: store.put_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
+        (lambda: store.fire_and_claim([], "s", 1, [], lease=LEASE, ahead=2 * MOST_AHEAD), InvalidOption),
+        (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),
+        (lambda: store.finish([Outcome(id=1, token=1, state=State.MISSED)]), InvalidTransition),
+        (lambda: store.lock("", "holder", ttl=LEASE), InvalidOption),
+        (lambda: store.extend(GRANT, ttl=timedelta.max), InvalidOption),
+        (lambda: store.enqueue([Item(job="job", key="@key")]), InvalidOption),
+        (lambda: store.forget("job", "@key", **WHO), InvalidOption),
+        (lambda: store.backfill("job", [NOON.replace(tzinfo=None)], **WHO), InvalidOption),
+    ]
+    for call, error in refused:
+        with pytest.raises(error):
+            call()
+    assert entered == []
+
+
+def test_a_sibling_inherits_the_span(store, entered):
+    sibling = store.sibling()
+    sibling.now()
+    sibling.close()
+    assert entered == ["sibling", "now", "close"]
+
+
+def test_an_error_of_a_verb_passes_through_its_span(store):
+    seen = []
+
+    @contextlib.contextmanager
+    def span(verb):
+        try:
+            yield
+        except LookupError as error:
+            seen.append((verb, str(error)))
+            raise
+
+    store.span = span
+    with pytest.raises(LookupError, match="no occurrence 7"):
+        store.cancel(7, **WHO)
+    assert seen == [("cancel", "there is no occurrence 7")]
