@@ -1,0 +1,61 @@
+"""Links between the pages: what they name is there."""
+
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+HOME = PROJECT["urls"]["Source"]
+READMES = sorted(ROOT.glob("README*.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+INLINE = re.compile(r"\]\(([^)\s]+)\)")
+REFERENCE = re.compile(r"^\[[^\]]+\]: (\S+)$", re.MULTILINE)
+COMING = {
+    f"docs/{name}.md"
+    for name in ("changing-things-safely", "integrations", "operations", "troubleshooting", "where-it-stops")
+}
+"""Pages that the READMEs link before they land; empty this when they are here."""
+FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    return INLINE.findall(text) + REFERENCE.findall(text)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    missing = []
+    for link in links(page):
+        if link.startswith(HOME):
+            place, _, anchor = link.removeprefix(HOME).partition("#")
+            target = ROOT / re.sub(r"^/?(blob|tree)/main/", "", place)
+        elif "://" in link or link.startswith("mailto:"):
+            continue
+        else:
+            place, _, anchor = link.partition("#")
+            target = page.parent / unquote(place) if place else page
+        if not target.exists() and str(target.relative_to(ROOT)) in COMING:
+            continue
+        if not target.exists() or (anchor and target.suffix == ".md" and unquote(anchor) not in anchors(target)):
+            missing.append(link)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_links_of_a_readme_are_absolute_since_pypi_shows_it(page: Path) -> None:
+    assert [link for link in links(page) if "://" not in link and not link.startswith("#")] == []
+
+
+def test_urls_of_the_project_are_in_one_place() -> None:
+    assert [url for url in PROJECT["urls"].values() if not url.startswith(HOME)] == []
