@@ -206,7 +206,7 @@ def test_a_verb_that_waited_for_its_session_until_the_lease_ran_out_finds_it_dea
         "open_session": lambda: other.open_session(brief, lease=LEASE),
         "claim": lambda: other.claim("brief", 1, ("job",), lease=LEASE),
         "acquire": lambda: other.acquire("brief", "job", key="new", lease=LEASE),
-        "lock": lambda: SqlStore.lock(other, "lock", "holder", ttl=LEASE, session="brief"),
+        "lock": lambda: SqlStore._lock(other, "lock", "holder", ttl=LEASE, session="brief", limit=1),
     }
 
     def outcome() -> object:
