@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cronsensus.cli.group import Invocation
+
 Command = Callable[..., Any]
 Write = Callable[[str, str], Path]
 
@@ -245,3 +247,8 @@ def test_the_default_file_that_lies_here_is_used_and_named(command: Command) -> 
     answer = command("db", "check")
     assert answer.code == 0
     assert "using sqlite:///cronsensus.db (it lies here)" in answer.err
+
+
+def test_a_password_in_the_url_is_not_shown_in_what_to_type_next() -> None:
+    shown = Invocation(url="redis://shop:hush@shop.example.com/0").typed("cronsensus jobs list")
+    assert shown == "cronsensus --url 'redis://shop:***@shop.example.com/0' jobs list"

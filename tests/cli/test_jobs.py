@@ -369,11 +369,14 @@ def test_a_key_that_was_cut_off_waits_for_its_next_call(cluster: Any) -> None:
 
 def test_work_that_waits_of_a_retired_job_is_named_by_doctor_jobs_and_runs(cluster: Any) -> None:
     cluster.declare("mail")
+    cluster.declare("idle")
     cluster.join(release="r2")
     made = cluster("jobs", "enqueue", "mail", "-o", "json").data
     cluster.store.put_jobs([], release="r2", complete=True, retire_after=timedelta(days=1))
     assert "retired; what waits is kept until 2026-11-21 12:00:00Z" in cluster("jobs", "list", "--retired").text
-    assert "no running release declares mail, and work of it waits" in cluster("doctor").text
+    told = cluster("doctor").text
+    assert "no running release declares mail, and 1 run of it waiting; kept until 2026-11-21 12:00:00Z" in told
+    assert "idle" not in told
     cluster.advance(3600)
     assert (
         f"run {made['id']} of mail was due 1h ago. No running release declares the job 'mail'" in cluster("doctor").text

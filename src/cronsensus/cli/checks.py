@@ -305,12 +305,16 @@ def _jobs(store: Store) -> Iterator[Check]:
 
 def _retired(store: Store) -> Iterator[Check]:
     """Find retired jobs of which something waits: a release lacks them, perhaps for an import that was forgotten."""
-    for view in islice(every_job(store, retired=True), _LOOKED_AT):
-        if view.waiting_until is not None:
-            name = view.spec.name
-            text = f"no running release declares {name}, and work of it waits; kept until {exact(view.waiting_until)}"
-            then = f"declare it again, or cancel what waits: scheduler.remove_job({name!r})"
-            yield Check("retired", WARN, text, then)
+    kept = {
+        view.spec.name: view.waiting_until
+        for view in islice(every_job(store, retired=True), _LOOKED_AT)
+        if view.waiting_until is not None
+    }
+    for name, waits in sorted(store.pending_of(list(kept)).items()):
+        until = exact(kept[name])
+        text = f"no running release declares {name}, and {counted(waits, 'run')} of it waiting; kept until {until}"
+        then = f"declare it again, or cancel what waits: scheduler.remove_job({name!r})"
+        yield Check("retired", WARN, text, then)
 
 
 def _failing(store: Store) -> Iterator[Check]:

@@ -21,6 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cronsensus.cli.errors import PIPE_CLOSED, CommandError, report
+from cronsensus.masking import mask
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
@@ -67,9 +68,9 @@ class Invocation:
     def typed(self, text: str) -> str:
         """Return ``text`` with the application and store that were typed in each of our commands that it tells to type.
 
-        Without them the next command would look at another store than this one.
+        Without them the next command would look at another store than this one. A password is not shown.
         """
-        given = [("--app", self.app), ("--url", self.url), ("--namespace", self.namespace)]
+        given = [("--app", self.app), ("--url", self.url and mask(self.url)), ("--namespace", self.namespace)]
         options = " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
         if not options or text.endswith("--help"):
             return text
