@@ -3,6 +3,7 @@
 import threading
 
 from cronsensus.stores.connecting import connecting
+from tests.quiet import only_these_run
 
 FOREVER = 60.0
 
@@ -22,8 +23,8 @@ def test_slow_answer_is_said_once_without_the_password():
 
 def test_quick_answer_is_not_worth_a_word():
     said: list[str] = []
+    before = set(threading.enumerate())
     with connecting("sqlite:///jobs.db", said.append, after=FOREVER):
         pass
-    while any(thread.name == "cronsensus-connecting" for thread in threading.enumerate()):
-        threading.Event().wait(0.01)
+    only_these_run(before)
     assert said == []

@@ -199,9 +199,10 @@ class Conductor:
         self.reconciling.look(lease, view)
         not_yet = self._waking.left_to_others(lease.session, view)
         fired = Fired()
-        if not view.due:
+        due = view.due
+        if not due:
             self._waking.lost_in_a_row = 0
-        if (view.due or self._firing.share) and not_yet <= timedelta(0):
+        if (due or self._firing.share) and not_yet <= timedelta(0):
             fired = self._firing.fire(lease, view)
         claimed = fired.claimed
         if view.backlog and not fired.created and not_yet <= timedelta(0):

@@ -117,7 +117,8 @@ class Firing:
             if len(view.sessions) > ALERT:
                 self._store.notify()  # those who rest have a share, too
             return Fired(again=True)
-        fired = self._carry_out(lease, self._plans(view.due, view.now), view) if view.due else Fired()
+        due = view.due
+        fired = self._carry_out(lease, self._plans(due, view.now), view) if due else Fired()
         self._fired_at = self._clock.monotonic()
         self._waits = view.backlog or fired.created > fired.claimed
         return fired._replace(again=self._sharing.fired(view, fired.won, fired.lost) or fired.again)
