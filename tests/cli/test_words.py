@@ -21,7 +21,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("2026-11-20", datetime(2026, 11, 20, tzinfo=UTC)),
         ("2h", NOW - timedelta(hours=2)),
         ("1h30m ago", NOW - timedelta(minutes=90)),
-        ("90", NOW - timedelta(seconds=90)),
+        ("90s", NOW - timedelta(seconds=90)),
     ],
 )
 def test_a_time_may_be_written_in_several_ways(typed: str, instant: datetime) -> None:
@@ -33,7 +33,8 @@ def test_a_time_without_an_offset_is_in_the_zone_that_the_command_says() -> None
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "yesterday", "25:00", "2026-13-01", "1e400", "-5m", "9" * 500, "0001-01-01T00:00:00+14:00"]
+    "typed",
+    ["", "yesterday", "25:00", "2026-13-01", "2026", "90 ago", "1e400", "-5m", "9" * 500, "0001-01-01T00:00:00+14:00"],
 )
 def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
     with pytest.raises(InvalidOption, match="is not a time; write 2026-11-20T21:00:00Z"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -101,7 +102,7 @@ def offset_text(local: datetime) -> str:
 def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time") -> datetime:
     """Return the instant that somebody typed: ISO 8601, ``now``, or a duration such as ``2h`` (that long ago).
 
-    A time without an offset is in ``tz``.
+    A time without an offset is in ``tz``. A number alone is refused: ``2026`` may be meant as a year.
 
     Raises:
         InvalidOption: it is none of these.
@@ -113,12 +114,12 @@ def read_time(text: str, now: datetime, *, tz: tzinfo = UTC, what: str = "time")
         return _iso(typed, tz, what)
     except (InvalidOption, OverflowError):
         pass
-    try:
-        return now - parse_duration(typed.removesuffix("ago"), what=what)
-    except (InvalidDuration, OverflowError):
-        raise InvalidOption(
-            f"{what}={shorten(text, 60)!r} is not a time; write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 2h (ago), now"
-        ) from None
+    with contextlib.suppress(InvalidDuration, OverflowError):
+        if not typed.removesuffix("ago").strip().isdecimal():
+            return now - parse_duration(typed.removesuffix("ago"), what=what)
+    raise InvalidOption(
+        f"{what}={shorten(text, 60)!r} is not a time; write 2026-11-20T21:00:00Z, '2026-11-20 21:00', 2h (ago), now"
+    )
 
 
 def _iso(typed: str, tz: tzinfo, what: str) -> datetime:

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeVar
 
+from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
 from cronsensus.model.job import Era, JobSpec, JobView, Stretch, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
@@ -182,7 +183,12 @@ class Store(Backend):
         different shares do not plan the same. Each job is in exactly one of the shares of a number, always the same.
 
         One statement when no job is due, so that looking is cheap.
+
+        Raises:
+            InvalidOption: ``ahead`` is negative.
         """
+        if ahead < AT_ONCE:
+            raise InvalidOption(f"ahead={ahead!r}: a look goes forward; pass a timedelta that is not negative")
         return self._within("look", self._look, limit, share, ahead)
 
     def fire(self, plans: Sequence[Plan]) -> list[bool]:

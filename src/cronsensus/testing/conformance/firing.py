@@ -589,6 +589,8 @@ class Looking(Scene):
         assert [minute(1), minute(2)] == [job.due_at for job in view.jobs]
         assert ["first"] == [job.spec.name for job in view.due]
         assert minute(2) == view.next_job
+        with pytest.raises(InvalidOption, match="a look goes forward"):
+            self.store.look(ahead=-MINUTE)
 
     def test_of_many_due_jobs_a_look_ahead_shows_the_last_that_are_due_and_not_the_next(self) -> None:
         for number in range(1, 9):
