@@ -1,5 +1,6 @@
 """What goes wrong with a server: each has a cause and the next thing to type, and nothing hangs for ever."""
 
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import a_session
@@ -185,10 +187,28 @@ def test_a_transaction_that_is_left_idle_holds_nobody_up(open_postgres):
     """As of a process that is stopped in the middle of a verb."""
     stopped, other = open_postgres(), open_postgres("timeout=6s")
     work_with(stopped)
-    with pytest.raises(StoreUnavailable), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
+    said = "stood still in a transaction"
+    with pytest.raises(TryAgain, match=said), stopped._writing() as tx:  # noqa: PT012 - the end of the block is the point
         tx.connection.exec_driver_sql(f"SELECT 1 FROM {stopped._url.schema}.cronsensus_jobs FOR UPDATE")
         assert other.enqueue([Item(job="job")])[0].created  # waits for less than its patience
         tx.connection.exec_driver_sql("SELECT 1")
+
+
+def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres, monkeypatch):
+    store = open_postgres()
+    work_with(store)
+    begin, begun = store._dialect.begin_write, []
+
+    def stand_still_once(connection):
+        begin(connection)
+        begun.append(connection)
+        if len(begun) == 1:
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+            select.select([driver_of(connection)], [], [], 30)  # until the server hangs up
+
+    monkeypatch.setattr(store._dialect, "begin_write", stand_still_once)
+    assert store.enqueue([Item(job="job")])[0].created
+    assert len(begun) == 2
 
 
 def test_who_migrates_may_stand_still_for_longer(open_postgres, monkeypatch):

@@ -26,6 +26,14 @@ _GONE = {"08", "53", "57", "58"}
 
 _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "40P01": (TryAgain, "two transactions stood in each other's way, again and again ({said}); try later"),
+    # The server ended it before it had the COMMIT, if one was on its way: nothing of it was written.
+    "25P03": (
+        TryAgain,
+        (
+            "this process stood still in a transaction, and the server ended it ({said}), again and again: look what "
+            "holds the process up, such as the load of this machine"
+        ),
+    ),
     "55P03": (
         StoreBusy,
         (
