@@ -9,14 +9,14 @@ import pytest
 
 from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
 from cronsensus.clock import ManualClock
+from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.keeper import Keeper
-from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
@@ -57,7 +57,7 @@ class Bench:
         self.hands = Hands()
         self.specs = list(specs)
         self.lost: list[SessionLease] = []
-        self.keeper = Keeper(
+        self.keeper = SessionRenewer(
             self.store,
             self.clock,
             lease=LEASE,
@@ -347,7 +347,7 @@ def test_a_mistake_in_a_renewal_does_not_end_the_keeper(monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.setattr(bench.keeper, "step", broken)
-    monkeypatch.setattr("cronsensus.node.keeper.AFTER_A_BUG", 0.0)
+    monkeypatch.setattr("cronsensus.membership.renewer.AFTER_A_BUG", 0.0)
     thread = threading.Thread(target=bench.keeper.run)
     thread.start()
     assert called.acquire(timeout=60)

@@ -4,13 +4,13 @@ import asyncio
 import os
 import time
 
-import cronsensus.node.evidence
+import cronsensus.membership.liveness
 from cronsensus import Run, Scheduler
 
 known = os.environ.get("EVIDENCE_OF_DEATH", "pid")
 if known == "server":
     # As on a host of its own: no pid of the others means anything here.
-    cronsensus.node.evidence.host_identity = lambda: f"host of {os.getpid()}"  # type: ignore[assignment,attr-defined]
+    cronsensus.membership.liveness.host_identity = lambda: f"host of {os.getpid()}"  # type: ignore[assignment,attr-defined]
 scheduler = Scheduler(fast_evidence=known != "none")
 evidence = os.open(os.environ["EVIDENCE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 

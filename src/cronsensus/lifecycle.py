@@ -216,7 +216,7 @@ class Lifecycle:
     def _new_session(self) -> SessionSpec:
         from importlib.metadata import version
 
-        from cronsensus.node.evidence import own_start
+        from cronsensus.membership.liveness import own_start
         from cronsensus.stores.boot import host_identity
 
         return SessionSpec(

@@ -9,9 +9,9 @@ import pytest
 
 from cronsensus import Run, Scheduler
 from cronsensus.lock import opening
+from cronsensus.membership.leaving import LEAVING, within
+from cronsensus.membership.session_host import LEAVE_WITHIN
 from cronsensus.model.occurrence import Item
-from cronsensus.node.guest import LEAVE_WITHIN
-from cronsensus.node.leaving import LEAVING, within
 from cronsensus.stores import open_store
 from tests.servers.proxy import Proxy
 

@@ -13,7 +13,7 @@ from cronsensus.interrupts import Event
 from cronsensus.lock import lease as module
 from cronsensus.lock.lease import LONG, SOONEST, Lease, Place, Tended
 from cronsensus.lock.working import _pool
-from cronsensus.node.lease import MARGIN
+from cronsensus.membership.lease import MARGIN
 from cronsensus.stores.base import Store
 
 TTL = timedelta(seconds=10)

@@ -72,7 +72,7 @@ class Scene:
 
     def keep(self) -> float:
         """Turn the keeper of ours by hand."""
-        return self.gates[0]._guest._step()
+        return self.gates[0]._host._step()
 
     def close(self) -> None:
         self.orders.clear()
@@ -113,12 +113,12 @@ def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
 
     waits = threading.Thread(target=wait)
     waits.start()
-    asked = len(scene.gates[0]._guest.store.asked)
+    asked = len(scene.gates[0]._host.store.asked)
     scene.clock.advance(9.5)
-    scene.gates[0]._watch.deadlines.wake()
+    scene.gates[0]._monitor.timer.wake()
     assert heard.wait(PATIENCE)
     waits.join(PATIENCE)
-    assert len(scene.gates[0]._guest.store.asked) == asked
+    assert len(scene.gates[0]._host.store.asked) == asked
 
 
 def test_a_renewed_lease_lasts(scene):
@@ -261,8 +261,8 @@ def test_all_locks_of_a_process_have_one_session_which_ends_when_nobody_needs_it
         assert sessions(scene) == [session]
     gate = scene.gates[0]
     scene.clock.advance(61)
-    thread = gate._guest._thread
-    gate._guest._wake.set()
+    thread = gate._host._thread
+    gate._host._wake.set()
     thread.join(PATIENCE)
     assert sessions(scene) == []
     with first:
@@ -327,8 +327,8 @@ def test_an_idle_process_asks_the_store_nothing(scene):
         pass
     scene.clock.advance(timedelta(seconds=5))
     scene.keep()
-    asked = list(scene.gates[0]._guest.store.asked)
+    asked = list(scene.gates[0]._host.store.asked)
     assert asked.count("identity") == 1  # so that it notices an emptied store
     scene.clock.advance(timedelta(seconds=30))
     assert scene.keep() > 10
-    assert scene.gates[0]._guest.store.asked == asked
+    assert scene.gates[0]._host.store.asked == asked

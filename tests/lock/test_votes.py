@@ -16,7 +16,7 @@ from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, 
 from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
 from cronsensus.lock.gate import Trying, Wanted
 from cronsensus.lock.lease import Lease
-from cronsensus.node.evidence import started_at
+from cronsensus.membership.liveness import started_at
 
 TTL = timedelta(seconds=10)
 NAMES = {
@@ -65,7 +65,7 @@ class Noted:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.timers: list[Any] = []
-        self.deadlines = self
+        self.timer = self
 
     def begin(self, lease: object) -> None:
         self.told.append("begin")
@@ -88,7 +88,7 @@ class Scene:
         self.voters = Voters()
         self.watch = Noted()
         self.gate._masters = self.voters  # type: ignore[assignment]
-        self.gate._watch = self.watch  # type: ignore[assignment]
+        self.gate._monitor = self.watch  # type: ignore[assignment]
 
     def wanted(self, *, renew: bool = True) -> Wanted:
         return Wanted(name="name", ttl=TTL, limit=1, renew=renew, bound=False, trying=Trying())

@@ -56,6 +56,7 @@ ONCE = [
     "tests/once/test_trouble_with_the_session.py",
 ]
 NODE = [
+    "tests/membership/test_*",
     "tests/node/test_*",
     "tests/test_node.py",
     "tests/test_node_crank.py",
@@ -108,8 +109,8 @@ SAFETY: dict[str, list[str]] = {
     "lock/lease.py": LOCKS,
     "once/claims.py": ONCE,
     "once/winning.py": ONCE,
-    "node/lease.py": NODE,
-    "node/evidence.py": NODE,
+    "membership/lease.py": NODE,
+    "membership/liveness.py": NODE,
     "node/care.py": NODE,
     "node/claiming.py": NODE,
     "node/holding.py": NODE,
@@ -217,7 +218,7 @@ ARGUED: dict[str, str] = {
     'not path.strip("/") → (not rest.startswith("//") or host not in {"", "localhost"} or not path.strip("/"))': (
         "without a slash there is no path"
     ),
-    "node/evidence.py: is_gone: seen is None or seen != started → (seen != started)": (
+    "membership/liveness.py: is_gone: seen is None or seen != started → (seen != started)": (
         "started is a number there, and None is none"
     ),
     "once/claims.py: Claims.bury: session is not None and gone → (gone)": (

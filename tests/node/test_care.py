@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.node.care import HOUSEKEEPING, TIDY, Care
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
 from cronsensus.node.telling import Telling

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.clock import Clock, ManualClock, SystemClock
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item
@@ -15,7 +16,6 @@ from cronsensus.node.executors.base import Call, Done, Executor, Registered
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.run import Run
 from tests.test_node_crank import LEASE, Bench
 

@@ -11,9 +11,9 @@ import pytest
 from cronsensus import LeaseLost, Lock, Scheduler, SchemaMismatch, StoreEmptied
 from cronsensus.errors import InvalidOption
 from cronsensus.lock import opening
+from cronsensus.membership import session_host
 from cronsensus.model.ids import new_id
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
-from cronsensus.node import guest
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.snapshots import Snapshot, restore
@@ -41,7 +41,7 @@ class Place:
 
     def known(self) -> None:
         """Wait until what locks here knows which store it is in."""
-        until(lambda: self.scheduler._opened.gate()._guest._loss.session)
+        until(lambda: self.scheduler._opened.gate()._host._loss.session)
 
     def empty(self) -> None:
         empty(self.store)
@@ -72,7 +72,7 @@ def until(happened: Callable[[], object]) -> None:
 def place(
     request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Place]:
-    monkeypatch.setattr(guest, "KNOWS_AFTER", 0.0)
+    monkeypatch.setattr(session_host, "KNOWS_AFTER", 0.0)
     caplog.set_level(logging.WARNING, "cronsensus")
     made = Place(request.param, caplog)
     yield made
@@ -143,7 +143,7 @@ def test_who_waits_for_a_lock_is_refused_when_the_store_is_emptied(place):
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    until(lambda: place.scheduler._opened._gate is not None and place.scheduler._opened._gate._guest._loss.session)
+    until(lambda: place.scheduler._opened._gate is not None and place.scheduler._opened._gate._host._loss.session)
     place.empty()
     waiter.join(PATIENCE)
     assert len(found) == 1

@@ -9,13 +9,13 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.holding import Holding
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.said import Back
 from cronsensus.testing.conformance.scene import LEASE, START
 

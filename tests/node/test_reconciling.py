@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from cronsensus.errors import StoreUnavailable
+from cronsensus.membership.lease import IDLE_LEASE
+from cronsensus.membership.loss import ENDS_KEPT
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, LogLine, Occurrence
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call
-from cronsensus.node.lease import IDLE_LEASE
 from cronsensus.node.reconciling import LET_IT_WORK
-from cronsensus.node.said import KEPT, Said
+from cronsensus.node.said import Said
 from cronsensus.node.session import SAY_AGAIN
 from cronsensus.stores.memory.snapshots import restore, take
 from cronsensus.triggers import every
@@ -184,7 +185,7 @@ def test_an_end_that_is_known_no_more_means_that_the_run_is_run_again():
     bench.step()
     before = take(bench.store)
     bench.finish()
-    bench.go_on(KEPT + 1)
+    bench.go_on(ENDS_KEPT + 1)
     bench.enqueue()
     bench.step()
     bench.finish()
@@ -202,7 +203,7 @@ def test_an_at_most_once_run_whose_end_is_known_no_more_is_closed_and_not_run_ag
     bench.step()
     before = take(bench.store)
     bench.finish()
-    bench.go_on(KEPT + 1)
+    bench.go_on(ENDS_KEPT + 1)
     bench.enqueue()
     bench.step()
     bench.finish()
@@ -499,7 +500,7 @@ def test_ends_are_kept_for_a_minute_and_no_longer():
     bench.step()
     bench.finish()
     (key,) = said.keys()
-    bench.go_on(KEPT - 2)
+    bench.go_on(ENDS_KEPT - 2)
     bench.enqueue()
     bench.step()
     bench.finish()

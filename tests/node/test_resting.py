@@ -11,13 +11,13 @@ import pytest
 
 from cronsensus import JobSpec, Policies, every
 from cronsensus.clock import ManualClock
+from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.keeper import Keeper
 from cronsensus.node.resting import HINTED
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.standing import ALERT, LAST_PLACE, STAGGER, TERM, head_start, is_alert, rests_until
@@ -108,8 +108,8 @@ class Crowd:
             evidence=lambda view: view.host == f"host-{number % self.hosts}" and int(view.node) in self.dead,
         )
 
-    def _keeper(self, number: int) -> Keeper:
-        return Keeper(
+    def _keeper(self, number: int) -> SessionRenewer:
+        return SessionRenewer(
             self.store,
             self.clock,
             lease=LEASE,

@@ -8,10 +8,10 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.logger import flush
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.renewer import MEASURED, SessionRenewer
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.keeper import MEASURED, Keeper
-from cronsensus.node.lease import SessionLease
 from cronsensus.stores.memory import MemoryStore
 
 
@@ -34,7 +34,7 @@ def told(caplog: pytest.LogCaptureFixture, takes: list[float]) -> list[str]:
     store = FarAway(clock=clock)
     store.migrate()
     store._clock_here, store.takes = clock, list(takes)
-    keeper = Keeper(
+    keeper = SessionRenewer(
         store,
         clock,
         lease=timedelta(seconds=2),

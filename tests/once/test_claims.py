@@ -18,11 +18,11 @@ from cronsensus.errors import (
     StoreUnavailable,
     UnknownJob,
 )
+from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, scheduled_key
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.node.guest import Guest
 from cronsensus.once import claims as module
 from cronsensus.once.claims import CARE, FREED, MOST_PRUNED, NOT_ASKED_FOR, Claims, mismatch
 from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Ticket, Wanted
@@ -70,9 +70,9 @@ def store(clock: ManualClock) -> MemoryStore:
 @pytest.fixture
 def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Claims:
     """Return claims whose threads do nothing, so that only the test does."""
-    monkeypatch.setattr(Guest, "_turn", lambda self: None)
+    monkeypatch.setattr(SessionHost, "_turn", lambda self: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
-    made._watch = Noted()  # type: ignore[assignment]
+    made._monitor = Noted()  # type: ignore[assignment]
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 
@@ -98,7 +98,7 @@ def recorded(claims: Claims) -> list[Occurrence]:
 
 
 def kept(claims: Claims) -> set[object]:
-    return set(claims._guest._kept)
+    return set(claims._host._kept)
 
 
 def away(monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, times: int = 1000) -> list[object]:
@@ -134,7 +134,7 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     held, _ = taken(claims)
     assert not claims.idle
     assert kept(claims) == {held, claims._sweep}
-    assert claims._watch.told == [("begin", held)]
+    assert claims._monitor.told == [("begin", held)]
     claims.settle(held, outcome(held))
     assert claims.idle
     claims._asked[Asked(WANTED, Ticket())] = None
@@ -153,7 +153,7 @@ def test_what_is_settled_is_held_no_more_and_those_who_wait_are_told(claims, clo
     assert held.is_over
     assert not holds(ticket)
     assert kept(claims) == {claims._sweep}
-    watched: Any = claims._watch
+    watched: Any = claims._monitor
     assert watched.told == [("begin", held), ("end", held)]
     number = held.claim.id
     assert claims.waiters.told == [("ring", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
@@ -162,7 +162,7 @@ def test_what_is_settled_is_held_no_more_and_those_who_wait_are_told(claims, clo
 
 def test_a_process_that_closes_gives_everything_back_and_watches_nothing(claims, store):
     held, _ = taken(claims)
-    watch, waiters = claims._watch, claims.waiters
+    watch, waiters = claims._monitor, claims.waiters
     claims.close()
     assert watch.told[-1] == ("close",)
     assert waiters.told[-1] == ("close",)
@@ -173,12 +173,12 @@ def test_a_process_that_closes_gives_everything_back_and_watches_nothing(claims,
 
 def test_the_session_stays_while_a_call_needs_it_and_no_longer(claims):
     held, _ = taken(claims)
-    assert claims._guest._present == 0
+    assert claims._host._present == 0
     assert claims.take(WANTED, Ticket()).state is State.RUNNING
-    assert claims._guest._present == 0
+    assert claims._host._present == 0
     claims.settle(held, outcome(held))
     claims.sweep()
-    assert claims._guest.idle
+    assert claims._host.idle
 
 
 def test_a_definition_is_put_once(claims, monkeypatch):
@@ -201,10 +201,10 @@ def test_a_job_that_the_store_forgot_is_defined_again(claims, monkeypatch):
 
 
 def test_into_a_store_that_was_emptied_nothing_is_written(claims, monkeypatch):
-    def refuse(_: Guest) -> NoReturn:
+    def refuse(_: SessionHost) -> NoReturn:
         raise StoreEmptied("it was emptied")
 
-    monkeypatch.setattr(Guest, "refuse_if_emptied", refuse)
+    monkeypatch.setattr(SessionHost, "refuse_if_emptied", refuse)
     calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
     with pytest.raises(StoreEmptied):
         claims.take(WANTED, Ticket())
@@ -213,13 +213,13 @@ def test_into_a_store_that_was_emptied_nothing_is_written(claims, monkeypatch):
 
 def test_an_answer_that_is_lost_leaves_a_short_lease_and_is_told(claims, monkeypatch):
     told: list[Exception] = []
-    monkeypatch.setattr(Guest, "trouble", lambda _, error: told.append(error))
+    monkeypatch.setattr(SessionHost, "trouble", lambda _, error: told.append(error))
     lost = StoreUnavailable("the answer is lost")
     away(monkeypatch, "acquire", lost, times=1)
     with pytest.raises(StoreUnavailable):
         claims.take(WANTED, Ticket())
     assert told == [lost]
-    assert claims._guest._lease.length == LEASE
+    assert claims._host._lease.length == LEASE
 
 
 # --- winning ----------------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_a_store_that_is_busy_is_asked_three_times(claims, monkeypatch, busy, wi
 
 def test_a_session_that_the_store_calls_dead_is_left_for_a_new_one(claims, monkeypatch):
     first, _ = taken(claims)
-    assert claims._guest._lease.trusted_for <= LEASE.total_seconds()
+    assert claims._host._lease.trusted_for <= LEASE.total_seconds()
     away(monkeypatch, "acquire", LeaseLost("dead"), times=1)
     second, _ = taken(claims, Wanted(SPEC, "other"))
     assert first.session != second.session
@@ -251,7 +251,7 @@ def test_a_session_that_is_dead_twice_is_an_error_and_nobody_asks_any_more(claim
     with pytest.raises(LeaseLost):
         claims.take(WANTED, Ticket())
     assert claims.idle
-    assert claims._guest._present == 0
+    assert claims._host._present == 0
 
 
 def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claims, monkeypatch):
@@ -410,7 +410,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
         assert claims._was_left(seen) is given
         assert [one.state for one in finished] == [State.PENDING] * given
         monkeypatch.undo()
-    assert claims._guest._present == 0
+    assert claims._host._present == 0
     assert not claims._was_left(replace(seen, session="another's"))
     assert not claims._was_left(replace(seen, session=None))
 
@@ -465,7 +465,7 @@ def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(
     held.outcome_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
     if not reached:
         away(monkeypatch, "finish" if begun else "release", StoreUnavailable("away"), times=1)
-        claims._guest.forget(held)
+        claims._host.forget(held)
     claims.leave(ticket)
     assert ticket.over
     assert held.is_over is reached
@@ -512,7 +512,7 @@ def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_by_the_kee
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
     away(monkeypatch, "finish", StoreUnavailable("away"))
-    claims._guest.forget(held)
+    claims._host.forget(held)
     with pytest.raises(StoreUnavailable):
         claims.settle(held, outcome(held))
     assert waited[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, AGAIN, AGAIN]

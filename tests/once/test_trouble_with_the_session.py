@@ -7,9 +7,9 @@ import pytest
 
 from cronsensus import Scheduler, StoreUnavailable
 from cronsensus.errors import LeaseLost
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.node.lease import SessionLease
 from cronsensus.once import claims
 from cronsensus.stores.memory import MemoryStore
 from tests.once.test_forgotten import wait_for

@@ -6,6 +6,8 @@ from typing import Any
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
+from cronsensus.membership.lease import MARGIN, SessionLease
+from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Settled
 from cronsensus.model.states import State
@@ -14,8 +16,6 @@ from cronsensus.node.claiming import Claiming
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.firing import Firing
 from cronsensus.node.holding import Holding
-from cronsensus.node.keeper import Keeper
-from cronsensus.node.lease import MARGIN, SessionLease
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.cluster import Parts
 
@@ -346,7 +346,7 @@ class BlindWhileFull(Conductor):
         return wait
 
 
-class NeverRenews(Keeper):
+class NeverRenews(SessionRenewer):
     """Lets the lease run out."""
 
     def _renew(self, lease):

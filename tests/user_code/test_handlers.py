@@ -68,7 +68,7 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
     blocked, go = threading.Event(), threading.Event()
 
     def emit(record):
-        if record.threadName in {"cronsensus-keeper", "cronsensus-deadlines"}:
+        if record.threadName in {"cronsensus-keeper", "cronsensus-timer"}:
             blocked.set()
             assert go.wait(60)
 

@@ -37,11 +37,11 @@ from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease, Tended
 from cronsensus.lock.seat import Seat
 from cronsensus.lock.waiting import Room, RoomSeat
-from cronsensus.lock.watching import Watch
 from cronsensus.lock.working import submit
+from cronsensus.membership.lease_monitor import LeaseMonitor
+from cronsensus.membership.liveness import is_gone, started_at
+from cronsensus.membership.timer import Deadline
 from cronsensus.model.job import check_name
-from cronsensus.node.evidence import is_gone, started_at
-from cronsensus.node.executors.deadlines import Deadline
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.lines import Line
@@ -116,7 +116,7 @@ class RedlockGate(Gate):
         self._space = f"{{{self._masters.urls[0].prefix}:redlock:{digest}}}"
         self._process = f"{host_identity()} {os.getpid()} {started_at(os.getpid()) or 0}"
         self._numbers = itertools.count(1)
-        self._watch = Watch(self.clock)
+        self._monitor = LeaseMonitor(self.clock)
         self._renewals: dict[Tended, Deadline] = {}
         self._lines = itertools.count()
         self._room = Room(lambda: self)
@@ -124,7 +124,7 @@ class RedlockGate(Gate):
     def close(self) -> None:
         """Let go of connections."""
         self._room.close()
-        self._watch.close()
+        self._monitor.close()
         self._masters.close()
 
     # --- taking -------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class RedlockGate(Gate):
             bound=wanted.bound,
             grant=me,
         )
-        lease.tend(self._watch.begin)
+        lease.tend(self._monitor.begin)
         if wanted.renew:
             lease.tend(lambda tended: self._renew_in(tended, wanted.ttl.total_seconds() / RENEWALS))
         return lease
@@ -202,7 +202,7 @@ class RedlockGate(Gate):
                     self._renew_in(lease, wait)
 
         # The watch must not wait for servers, so it only says that it is time.
-        self._renewals[lease] = self._watch.deadlines.after(seconds, lambda: submit(step))
+        self._renewals[lease] = self._monitor.timer.after(seconds, lambda: submit(step))
 
     def _bury(self, name: str, holders: Counter[str]) -> bool:
         """Free what processes of this host held that are gone; ``True``: there was one."""
@@ -246,11 +246,11 @@ class RedlockGate(Gate):
 
     def watch(self, lease: Tended) -> None:
         """See to it that its end is noticed."""
-        self._watch.begin(lease)
+        self._monitor.begin(lease)
 
     def forget(self, lease: Tended) -> None:
         """Renew and watch this no more."""
-        self._watch.end(lease)
+        self._monitor.end(lease)
         renewal = self._renewals.pop(lease, None)
         if renewal is not None:
             renewal.cancel()

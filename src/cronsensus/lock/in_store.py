@@ -16,11 +16,11 @@ from cronsensus.lock.gate import Gate, Wanted
 from cronsensus.lock.lease import RENEWALS, Lease, Tended
 from cronsensus.lock.seat import PollingSeat, Seat
 from cronsensus.lock.waiting import Room, RoomSeat, tells
-from cronsensus.lock.watching import Watch
 from cronsensus.lock.working import submit
+from cronsensus.membership.lease_monitor import LeaseMonitor
+from cronsensus.membership.liveness import is_dead
+from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.session import LockGrant, LockView
-from cronsensus.node.evidence import is_dead
-from cronsensus.node.guest import Guest
 from cronsensus.stores.base import Store
 
 AGAIN_WITHIN = 3.0
@@ -50,21 +50,21 @@ class StoreGate(Gate):
         self._numbers = itertools.count(1)
         self._store = store
         self._is_ready = False
-        self._guest = Guest(store, clock, name=self._name, stop=stop)
-        self._room = Room(lambda: self._guest.store)
-        self._watch = Watch(clock)
+        self._host = SessionHost(store, clock, name=self._name, stop=stop)
+        self._room = Room(lambda: self._host.store)
+        self._monitor = LeaseMonitor(clock)
         self._tells = tells(store)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is held here."""
-        return self._guest.idle
+        return self._host.idle
 
     def close(self) -> None:
         """Free all that is held, and let go of connections."""
         self._room.close()
-        self._guest.close()
-        self._watch.close()
+        self._host.close()
+        self._monitor.close()
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class StoreGate(Gate):
             if not again:
                 raise
         except StoreError as error:
-            self._guest.trouble(error)
+            self._host.trouble(error)
             # Most often the connection was cut off while it lay idle, and the store is there.
             if not (self._undo(wanted.name, holder, asked) and error.retryable and again):
                 raise
@@ -102,19 +102,19 @@ class StoreGate(Gate):
         return self._try(wanted, again=False)
 
     def _ask(self, wanted: Wanted, holder: str, asked: list[str]) -> Lease | None:
-        session = self._guest.come()
+        session = self._host.come()
         try:
             asked.append(session.session)
             asked_at = self.clock.monotonic()
-            grant = self._guest.store.lock(
+            grant = self._host.store.lock(
                 wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit
             )
             return None if grant is None else self._held(wanted, grant, session.session, asked_at)
         except LeaseLost:
-            self._guest.mistrust(session)
+            self._host.mistrust(session)
             raise
         finally:
-            self._guest.go()
+            self._host.go()
 
     def _undo(self, name: str, holder: str, asked: list[str]) -> bool:
         """Free what may have been granted although the answer was lost, or all would wait until its TTL ends.
@@ -129,7 +129,7 @@ class StoreGate(Gate):
                     grant = LockGrant(
                         name=name, holder=holder, token=view.token, place=view.place, session=view.session
                     )
-                    self._guest.store.unlock(grant)
+                    self._host.store.unlock(grant)
         except StoreError:
             return False
         return True
@@ -158,8 +158,8 @@ class StoreGate(Gate):
 
         def keep(tended: Tended) -> None:
             # Also what is not renewed: it is lost with the session.
-            self._guest.keep(tended, wanted.ttl.total_seconds() / RENEWALS)
-            self._watch.begin(tended)
+            self._host.keep(tended, wanted.ttl.total_seconds() / RENEWALS)
+            self._monitor.begin(tended)
 
         lease.tend(keep)
         return lease
@@ -168,7 +168,7 @@ class StoreGate(Gate):
         """End the sessions of holders whose process is gone; ``True``: there was one, and the lock may be free."""
         dead = {view.session for view in holders if view.session is not None and is_dead(view)}
         if dead:
-            self._guest.store.reclaim(dead)
+            self._host.store.reclaim(dead)
         return bool(dead)
 
     # --- holding ------------------------------------------------------------------------------------------------------
@@ -182,15 +182,15 @@ class StoreGate(Gate):
         grant, asked_at = _grant(lease), self.clock.monotonic()
         was_held = lease.trusted_at(asked_at)
         try:
-            return self._known(self._guest.store.unlock(grant))
+            return self._known(self._host.store.unlock(grant))
         except StoreError as error:
             if not self._asks_again(error, asked_at):
                 raise
-        return self._guest.store.unlock(grant) or was_held
+        return self._host.store.unlock(grant) or was_held
 
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
         """Let a lock last longer; asked once more where the answer was lost, as it only sets the time anew."""
-        store, grant, asked_at = by or self._guest.store, _grant(lease), self.clock.monotonic()
+        store, grant, asked_at = by or self._host.store, _grant(lease), self.clock.monotonic()
         try:
             return self._known(store.extend(grant, ttl=ttl))
         except StoreError as error:
@@ -201,22 +201,22 @@ class StoreGate(Gate):
     def _known(self, was_held: bool) -> bool:  # noqa: FBT001 - the answer, which is passed on
         """Look soon whether this is still the same store where it does not know what is held here."""
         if not was_held:
-            self._guest.doubt()
+            self._host.doubt()
         return was_held
 
     def _asks_again(self, error: StoreError, asked_at: float) -> bool:
         """Whether it is worth to ask a second time at once: where the connection broke, not where nobody answers."""
-        self._guest.trouble(error)
+        self._host.trouble(error)
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
     def forget(self, lease: Tended) -> None:
         """Renew and watch this no more."""
-        self._guest.forget(lease)
-        self._watch.end(lease)
+        self._host.forget(lease)
+        self._monitor.end(lease)
 
     def watch(self, lease: Tended) -> None:
         """See to it that its end is noticed."""
-        self._watch.begin(lease)
+        self._monitor.begin(lease)
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the lock is held under this lease."""
@@ -227,7 +227,7 @@ class StoreGate(Gate):
         return len(self._views(name))
 
     def _views(self, name: str) -> list[LockView]:
-        return self._guest.store.locks(name=name, limit=10_000)
+        return self._host.store.locks(name=name, limit=10_000)
 
     def seat(self, name: str) -> Seat:
         """Return a place to wait in."""

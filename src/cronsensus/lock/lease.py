@@ -22,7 +22,7 @@ from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreErr
 from cronsensus.interrupts import Event
 from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker, submit, surely, when_gone
 from cronsensus.logger import Logger
-from cronsensus.node.lease import MARGIN
+from cronsensus.membership.lease import MARGIN
 from cronsensus.stores.base import Store
 from cronsensus.this_process import this_process
 

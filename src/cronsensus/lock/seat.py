@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from cronsensus.clock import Clock
 from cronsensus.interrupts import Event
+from cronsensus.membership.liveness import is_dead
 from cronsensus.model.session import LockView
-from cronsensus.node.evidence import is_dead
 
 SEEN_FOR = 0.5
 """Seconds for which it is not asked again who holds the lock: those who wait may be many, and tried often."""

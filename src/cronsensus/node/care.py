@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from cronsensus.clock import Clock
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.liveness import Absence
 from cronsensus.model.session import SessionView
-from cronsensus.node.evidence import Absence
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
 from cronsensus.stores.base import Store

@@ -13,6 +13,7 @@ from datetime import timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.plan import Plan
@@ -21,7 +22,6 @@ from cronsensus.model.states import State
 from cronsensus.node.ahead import Reading
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
-from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling

@@ -26,16 +26,16 @@ from datetime import datetime, timedelta
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.liveness import is_dead
+from cronsensus.membership.loss import StoreWatch
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.ahead import Reading
 from cronsensus.node.care import Care
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.firing import Fired, Firing
 from cronsensus.node.holding import Holding
-from cronsensus.node.lease import SessionLease
-from cronsensus.node.loss import StoreWatch
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.resting import Resting
 from cronsensus.node.session import OwnSession

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.node.ahead import SLACK, Lead, Reading
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.sharing import Sharing
 from cronsensus.node.standing import ALERT
 from cronsensus.node.telling import Telling

@@ -22,13 +22,13 @@ from typing import NamedTuple
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
 from cronsensus.node.said import Back, Key, Said

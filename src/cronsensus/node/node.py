@@ -12,20 +12,20 @@ from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger, flush, say_aloud
+from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.leaving import LEAVING, within
+from cronsensus.membership.liveness import is_dead
+from cronsensus.membership.renewer import SOONEST, SessionRenewer
+from cronsensus.membership.timer import Deadline, Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
 from cronsensus.node.conductor import Conductor
-from cronsensus.node.evidence import is_dead
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.logs import RunLogHandler
 from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.result import stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
-from cronsensus.node.keeper import SOONEST, Keeper
-from cronsensus.node.lease import Asked, SessionLease
-from cronsensus.node.leaving import LEAVING, within
 from cronsensus.node.listener import Listener
 from cronsensus.node.run import Run
 from cronsensus.node.settings import NodeSettings
@@ -86,7 +86,7 @@ class Node:
         self._stopping = Event()
         self._drained = Event()
         self._enough = Event()
-        self._deadlines = self._watchdog()
+        self._timer = self._watchdog()
         self._executors = self._hands(loop)
         self.conductor = Conductor(
             self._store,
@@ -103,7 +103,7 @@ class Node:
             evidence=evidence,
         )
         self._keeper_store = store.sibling()
-        self._keeper = Keeper(
+        self._keeper = SessionRenewer(
             self._keeper_store,
             clock,
             lease=settings.lease,
@@ -129,15 +129,15 @@ class Node:
         """Return what a thread of the node sleeps on."""
         return Event()
 
-    def _watchdog(self) -> Deadlines:
-        return Deadlines(self._clock)
+    def _watchdog(self) -> Timer:
+        return Timer(self._clock)
 
     def _hands(self, loop: asyncio.AbstractEventLoop | None) -> Mapping[str, Executor]:
-        done, clock, deadlines = self._ended, self._clock, self._deadlines
+        done, clock, timer = self._ended, self._clock, self._timer
         return {
-            "thread": ThreadExecutor(done, clock, deadlines),
-            "async": LoopExecutor(done, clock, deadlines, loop=loop),
-            "process": ProcessExecutor(done, clock, deadlines, most=self._settings.concurrency),
+            "thread": ThreadExecutor(done, clock, timer),
+            "async": LoopExecutor(done, clock, timer, loop=loop),
+            "process": ProcessExecutor(done, clock, timer, most=self._settings.concurrency),
         }
 
     # --- from start to stop ------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Node:
             thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
-        self._deadlines.after(STUCK_LOOK, self._look_at_rounds)
+        self._timer.after(STUCK_LOOK, self._look_at_rounds)
 
     def runs(self, run: Run | None) -> bool:
         """Whether ``run`` is one of those that this node runs now."""
@@ -230,7 +230,7 @@ class Node:
         self._listener.stop()
         for executor in self._executors.values():
             executor.close()
-        self._deadlines.close()
+        self._timer.close()
         for thread in self._threads[1:]:
             thread.join(max(SOONEST, self._left_to_leave))
         flush(min(LAST_WORDS, max(SOONEST, self._left_to_leave)))
@@ -304,7 +304,7 @@ class Node:
             why = f"a round has not come to its end for {STUCK_LOOK * STUCK_LOOKS:.0f} seconds; it is at:\n{where}"
             self._fail(why, stuck=True)
             return
-        self._deadlines.after(STUCK_LOOK, self._look_at_rounds)
+        self._timer.after(STUCK_LOOK, self._look_at_rounds)
 
     def _fail(self, why: str, *, stuck: bool) -> None:
         """Renew no more, say so, and have the node stopped. What runs is for others to take over.
@@ -395,7 +395,7 @@ class Node:
                     return
                 self._trust_watch.cancel()
             self._trust_until = until
-            self._trust_watch = self._deadlines.after(max(left, SOONEST), self._look_at_trust)
+            self._trust_watch = self._timer.after(max(left, SOONEST), self._look_at_trust)
 
     def _look_at_trust(self) -> None:
         with self._trust_lock:
@@ -411,7 +411,7 @@ class Node:
             if self._trust_watch is None:
                 again = self._settings.lease.total_seconds() / 2
                 self._trust_until = self._clock.monotonic() + again
-                self._trust_watch = self._deadlines.after(again, self._look_at_trust)
+                self._trust_watch = self._timer.after(again, self._look_at_trust)
 
 
 # --- one handler for all nodes of the process, or each line would be kept once for each of them ----------------------

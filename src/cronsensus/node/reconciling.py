@@ -25,9 +25,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
+from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.holding import Holding
-from cronsensus.node.lease import Asked, SessionLease
 from cronsensus.node.said import Key
 from cronsensus.stores.values import View
 

@@ -10,10 +10,9 @@ from collections import deque
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
+from cronsensus.membership.loss import ENDS_KEPT
 from cronsensus.model.occurrence import Claim, Cut, Outcome
 
-KEPT = 60.0
-"""Seconds for which an end is kept after the store has answered."""
 MOST_TEXT = 32_000_000
 """Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""
 
@@ -65,7 +64,7 @@ class Said:
             self._over[key[0]] = what
         self._order.append((now, key))
         self._text += said.text
-        while self._order and (now - self._order[0][0] > KEPT or self._text > MOST_TEXT):
+        while self._order and (now - self._order[0][0] > ENDS_KEPT or self._text > MOST_TEXT):
             at, oldest = self._order.popleft()
             found = self._ends.get(oldest)
             if found is not None and found.at == at:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cronsensus.clock import Clock
+from cronsensus.membership.lease import IDLE_LEASE, SessionLease
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.lease import IDLE_LEASE, SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
 

@@ -31,15 +31,15 @@ from cronsensus.errors import (
     UnknownJob,
 )
 from cronsensus.interrupts import Event
-from cronsensus.lock.watching import Watch
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.lease_monitor import LeaseMonitor
+from cronsensus.membership.liveness import is_dead
+from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.node.evidence import is_dead
-from cronsensus.node.guest import Guest
-from cronsensus.node.lease import SessionLease
 from cronsensus.once.forgotten import Forgotten
 from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Sweep, Ticket, Wanted, given_back
 from cronsensus.once.payloads import Difference
@@ -94,9 +94,9 @@ class Claims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self._forgotten = Forgotten(clock, lambda: self.store, self._keys)
-        self._guest = Guest(store, clock, name=name, lease=lease, stop=stop, on_listed=self._forgotten.listed)
-        self._watch = Watch(clock)
-        self.waiters = Waiters(clock, lambda: self._guest.store)
+        self._host = SessionHost(store, clock, name=name, lease=lease, stop=stop, on_listed=self._forgotten.listed)
+        self._monitor = LeaseMonitor(clock)
+        self.waiters = Waiters(clock, lambda: self._host.store)
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Held] = {}
         self._asked: dict[Asked, None] = {}
@@ -110,7 +110,7 @@ class Claims:
     @property
     def store(self) -> Store:
         """The handle for verbs of the caller's own threads."""
-        return self._guest.store
+        return self._host.store
 
     @property
     def idle(self) -> bool:
@@ -126,8 +126,8 @@ class Claims:
     def close(self) -> None:
         """Let go of the session and of connections; what is still held goes back for others to take."""
         self.waiters.close()
-        self._guest.close()
-        self._watch.close()
+        self._host.close()
+        self._monitor.close()
 
     # --- winning ------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Claims:
         raise AssertionError
 
     def _take(self, wanted: Wanted, ticket: Ticket) -> Held | Occurrence | None:
-        self._guest.refuse_if_emptied()
+        self._host.refuse_if_emptied()
         self._define(wanted.spec)
         former = self._former(wanted)
         if former is not None:
@@ -233,8 +233,8 @@ class Claims:
             return True
         if asked or seen.session is None:
             return False
-        session = self._guest.come()
-        self._guest.go()
+        session = self._host.come()
+        self._host.go()
         if seen.session != session.session:
             return False
         # The answer to an ``acquire`` of ours was lost, and nobody works on it.
@@ -262,7 +262,7 @@ class Claims:
         with self._lock:
             if not self._asked:
                 self._sweeps = False
-                self._guest.forget(self._sweep)
+                self._host.forget(self._sweep)
             return bool(self._asked)
 
     def _is_paused(self, spec: JobSpec) -> bool:
@@ -274,7 +274,7 @@ class Claims:
         with self._lock:
             self._asked[asked] = None
         if not self._sweeps:
-            self._guest.keep(self._sweep, WATCH)
+            self._host.keep(self._sweep, WATCH)
             self._sweeps = True
         known = False
         try:
@@ -294,11 +294,11 @@ class Claims:
         return held
 
     def _come_and_ask(self, wanted: Wanted, ticket: Ticket) -> Held | None:
-        session = self._guest.come()
+        session = self._host.come()
         try:
             return self._ask(wanted, session, ticket)
         finally:
-            self._guest.go()
+            self._host.go()
 
     def _ask(self, wanted: Wanted, session: SessionLease, ticket: Ticket) -> Held | None:
         asked = session.ask()
@@ -308,11 +308,11 @@ class Claims:
                 session.session, wanted.spec.name, lease=self._lease, fingerprint=wanted.fingerprint, **by_name
             )
         except LeaseLost:
-            self._guest.mistrust(session)
+            self._host.mistrust(session)
             raise
         except StoreError as error:
             session.shorten(asked, self._lease)
-            self._guest.trouble(error)
+            self._host.trouble(error)
             raise
         if claim is None:
             return None
@@ -321,8 +321,8 @@ class Claims:
         with self._lock:
             self._held[claim.id, claim.token] = held
         ticket.held = held
-        self._guest.keep(held, WATCH)
-        self._watch.begin(held)
+        self._host.keep(held, WATCH)
+        self._monitor.begin(held)
         return held
 
     # --- who waits for whom -------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ class Claims:
             except StoreError as error:
                 if not error.retryable or self.clock.monotonic() > until:
                     held.unsettled, held.owed = outcome, True
-                    self._guest.keep(held, AGAIN)
+                    self._host.keep(held, AGAIN)
                     raise
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
@@ -401,7 +401,7 @@ class Claims:
         except StoreError as error:
             _log.debug("%r could not be given back yet: %s", held.run, error)
             held.owed = True
-            self._guest.keep(held, AGAIN)
+            self._host.keep(held, AGAIN)
         else:
             self.done(held)
 
@@ -415,7 +415,7 @@ class Claims:
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", held.run, error)
             held.owed = True
-            self._guest.keep(held, AGAIN)
+            self._host.keep(held, AGAIN)
         else:
             self.done(held)
 
@@ -440,8 +440,8 @@ class Claims:
 
     def forget(self, held: Held) -> None:
         """Hold this no more, and wake those who wait for it here."""
-        self._watch.end(held)
-        self._guest.forget(held)
+        self._monitor.end(held)
+        self._host.forget(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
         self.waiters.ring(held.claim.id)

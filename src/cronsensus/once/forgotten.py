@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import Asked
 from cronsensus.model.occurrence import Claim, Outcome
 from cronsensus.model.states import State
-from cronsensus.node.lease import Asked
 from cronsensus.node.said import Back, Key, Said
 from cronsensus.once.held import given_back
 from cronsensus.stores.base import Store

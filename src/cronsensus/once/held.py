@@ -25,12 +25,12 @@ from typing import Any, Protocol
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.session_host import LONGEST_WAIT
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.node.effects import Effects
-from cronsensus.node.guest import LONGEST_WAIT
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.run import Run
 from cronsensus.once.payloads import Difference, difference
 from cronsensus.stores.base import Store

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from cronsensus.node.evidence import started_at
+from cronsensus.membership.liveness import started_at
 from cronsensus.stores.boot import host_identity
 
 _FURTHEST = 50

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, LogLine
 from cronsensus.model.states import Origin
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.run import Run
 
 HERE = str(Path(__file__).parent)
@@ -142,11 +142,11 @@ class Watch:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.deadlines = Deadlines(self.clock)
+        self.timer = Timer(self.clock)
 
     def let_pass(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.deadlines.wake()
+        self.timer.wake()
 
     def let_pass_until(self, condition: Callable[[], Any]) -> None:
         """Let time fly until something has come of it."""
@@ -162,7 +162,7 @@ class Watch:
 def watch() -> Iterator[Watch]:
     watch = Watch()
     yield watch
-    watch.deadlines.close()
+    watch.timer.close()
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.logger import flush
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.attempt import Attempt, Attempts
-from cronsensus.node.executors.deadlines import Deadlines
 
 
 def test_of_many_who_end_an_attempt_at_once_one_reports_it(bench, clock):
@@ -94,17 +94,17 @@ def test_a_report_may_close(bench, clock):
 
 
 def test_shared_deadlines_outlive_an_executor_that_is_closed(bench, clock):
-    deadlines = Deadlines(clock)
-    attempts: Attempts[Attempt] = Attempts(bench.done, clock, deadlines)
+    timer = Timer(clock)
+    attempts: Attempts[Attempt] = Attempts(bench.done, clock, timer)
     attempt = Attempt(bench.call(lambda: None, timeout=3600))
     attempts.begin(attempt, lambda _: None)
-    assert len(deadlines) == 1
+    assert len(timer) == 1
     attempts.close()
-    assert len(deadlines) == 0
+    assert len(timer) == 0
     fired = threading.Event()
-    deadlines.after(0, fired.set)
+    timer.after(0, fired.set)
     assert fired.wait(bench.patience)
-    deadlines.close()
+    timer.close()
 
 
 def test_one_attempt_cannot_run_twice(bench, clock):

@@ -28,7 +28,7 @@ def executor(bench, clock):
 @pytest.fixture
 def watched(bench, clock, watch):
     """The same, with timeouts that come when the test says so."""
-    executor = LoopExecutor(bench.done, clock, watch.deadlines)
+    executor = LoopExecutor(bench.done, clock, watch.timer)
     yield executor
     executor.close()
     bench.until(lambda: not loops(), "the loop's end")
@@ -51,7 +51,7 @@ def application(bench):
 @pytest.fixture
 def guest(bench, clock, application, watch):
     """An executor on the application's loop, with timeouts that come when the test says so."""
-    executor = LoopExecutor(bench.done, clock, watch.deadlines, loop=application)
+    executor = LoopExecutor(bench.done, clock, watch.timer, loop=application)
     yield executor
     executor.close()
 
@@ -283,7 +283,7 @@ def test_a_task_that_swallows_cancellation_is_cancelled_again_and_then_given_up(
     for times in range(1, CANCELS + 1):
         bench.until(lambda times=times: len(swallowed) == times, "another cancellation")
         assert bench.of(call) == []
-        bench.until(lambda: len(watch.deadlines) == 2, "the next deadline, beside the look for closed loops")
+        bench.until(lambda: len(watch.timer) == 2, "the next deadline, beside the look for closed loops")
         watch.let_pass(GRACE)
     ending = bench.wait(call)
     assert ending.kind == ("timed_out" if way == "timeout" else "cancelled")
@@ -392,7 +392,7 @@ def test_an_own_loop_that_a_job_closes_is_a_failure(bench, clock, monkeypatch):
 def test_a_loop_is_looked_at_only_while_something_runs_there(bench, executor, monkeypatch):
     monkeypatch.setattr("cronsensus.node.executors.loop.LOOK_EVERY", 0.01)
     bench.run(executor, waits, timeout=0.03)
-    bench.until(lambda: len(executor._attempts.deadlines) == 0, "quiet")
+    bench.until(lambda: len(executor._attempts.timer) == 0, "quiet")
     assert executor._looking is False
 
 

@@ -12,8 +12,8 @@ import msgspec
 import psutil
 import pytest
 
+from cronsensus.membership.timer import Timer
 from cronsensus.node.executors import child_process
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.logs import LONGEST_LINE, MOST_LINES
 from cronsensus.node.executors.processes import ProcessExecutor
 
@@ -227,7 +227,7 @@ def test_nonsense_from_a_child_ends_it(bench, executor, jobs):
 
 
 def test_timeout_ends_the_process_and_all_that_it_started(bench, clock, watch, jobs):
-    executor = ProcessExecutor(bench.done, clock, watch.deadlines, grace=10)
+    executor = ProcessExecutor(bench.done, clock, watch.timer, grace=10)
     call = bench.call(jobs.waits, timeout=0.5)
     executor.start(call)
     pids = pids_of(bench)
@@ -333,7 +333,7 @@ def test_calls_run_side_by_side(bench, executor, jobs, tmp_path):
 
 
 def test_end_timeout_stop_and_death_at_the_same_moment_give_one_report(bench, clock, jobs):
-    executor = ProcessExecutor(bench.done, clock, Deadlines(clock), most=4)
+    executor = ProcessExecutor(bench.done, clock, Timer(clock), most=4)
     dice = random.Random(3)
     calls = [
         bench.call(jobs.add, 1, 2, timeout=0.2 * dice.random() + 0.01 if number % 3 else None) for number in range(60)
@@ -354,7 +354,7 @@ def test_end_timeout_stop_and_death_at_the_same_moment_give_one_report(bench, cl
     assert kinds <= {"returned", "timed_out", "cancelled", "raised"}
     assert bench.run(executor, jobs.add, 1, 2).result == "3"
     executor.close()
-    executor._attempts.deadlines.close()
+    executor._attempts.timer.close()
 
 
 def test_close_while_running_reports_nothing_and_leaves_nothing_behind(bench, clock, jobs):

@@ -137,7 +137,7 @@ def test_an_async_function_is_run_to_its_end(bench, executor):
 
 
 def test_a_stuck_job_is_reported_at_its_timeout_and_others_are_served(bench, clock, watch):
-    executor = ThreadExecutor(bench.done, clock, watch.deadlines)
+    executor = ThreadExecutor(bench.done, clock, watch.timer)
     release, threads = threading.Event(), []
     begun = threading.Barrier(4)
 
@@ -173,7 +173,7 @@ def test_a_job_that_ends_in_time_is_not_disturbed_by_its_timeout(bench, executor
     call = bench.call(lambda: 7, timeout=3600)
     executor.start(call)
     assert bench.wait(call).kind == "returned"
-    assert len(executor._attempts.deadlines) == 0
+    assert len(executor._attempts.timer) == 0
     assert not call.run.cancelled.is_set()
 
 

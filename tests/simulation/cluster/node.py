@@ -7,10 +7,10 @@ from typing import Literal, cast
 
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
+from cronsensus.membership.renewer import SOONEST
+from cronsensus.membership.timer import Timer
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor, Registered
-from cronsensus.node.executors.deadlines import Deadlines
-from cronsensus.node.keeper import SOONEST
 from cronsensus.node.node import LAST_WORDS, Node
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
@@ -62,8 +62,8 @@ class SimulatedNode(Node):
     def _event(self, who: Literal["conductor", "keeper"]) -> Event:
         return cast("Event", _Waker(self.turning if who == "conductor" else self.keeping))
 
-    def _watchdog(self) -> Deadlines:
-        return cast("Deadlines", Watchdog(self))
+    def _watchdog(self) -> Timer:
+        return cast("Timer", Watchdog(self))
 
     def _hands(self, _: object) -> Mapping[str, Executor]:
         return dict.fromkeys(("async", "thread", "process"), self.executor)
@@ -186,7 +186,7 @@ class SimulatedNode(Node):
 
 
 class Watchdog:
-    """Stands where a node has its ``Deadlines``: calls back in so many of the node's own seconds."""
+    """Stands where a node has its ``Timer``: calls back in so many of the node's own seconds."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node

@@ -17,14 +17,14 @@ from typing import Any
 from cronsensus import JobSpec, Policies, State, every
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreCorrupt
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome, RunError
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.keeper import Keeper
-from cronsensus.node.lease import SessionLease
 from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
@@ -132,7 +132,7 @@ class Node:
         self.ran: Counter[tuple[str, str]] = Counter()
         self._hands = _Hands()
         settings = NodeSettings(name="node", lease=LEASE, concurrency=20)
-        self._keeper = Keeper(
+        self._keeper = SessionRenewer(
             store,
             clock,
             lease=LEASE,

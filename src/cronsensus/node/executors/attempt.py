@@ -18,9 +18,9 @@ from typing import Any, Generic, TypeVar
 from cronsensus.clock import Clock
 from cronsensus.interrupts import Condition
 from cronsensus.logger import Logger
+from cronsensus.membership.timer import Deadline, Timer
 from cronsensus.model.ending import Ending
 from cronsensus.node.executors.base import Call, Done, Registered, with_run
-from cronsensus.node.executors.deadlines import Deadline, Deadlines
 from cronsensus.node.executors.result import cannot_be_called, raised, returned
 from cronsensus.node.forks import Stepwise, leave_if_forked
 from cronsensus.node.run import Run, enter_run
@@ -62,13 +62,13 @@ class Attempts(Generic[A]):
 
     Args:
         done: told of each end, once, on whatever thread it happens; must not block.
-        deadlines: the watchdog shared with other executors; without one, an own one is made and closed with this.
+        timer: the watchdog shared with other executors; without one, an own one is made and closed with this.
     """
 
-    def __init__(self, done: Done, clock: Clock, deadlines: Deadlines | None) -> None:
+    def __init__(self, done: Done, clock: Clock, timer: Timer | None) -> None:
         self.clock = clock
-        self.deadlines = Deadlines(clock) if deadlines is None else deadlines
-        self._owns_deadlines = deadlines is None
+        self.timer = Timer(clock) if timer is None else timer
+        self._owns_timer = timer is None
         self._done = done
         self._changed = Condition()
         self._open: dict[tuple[int, int], A] = {}
@@ -89,7 +89,7 @@ class Attempts(Generic[A]):
                 raise RuntimeError(f"attempt {attempt.key} of {attempt.call.claim.job!r} is already running here")
             self._open[attempt.key] = attempt
         if attempt.timeout is not None:
-            attempt.deadline = self.deadlines.after(attempt.timeout.total_seconds(), lambda: over_time(attempt))
+            attempt.deadline = self.timer.after(attempt.timeout.total_seconds(), lambda: over_time(attempt))
 
     def find(self, call: Call) -> A | None:
         """Return the open attempt of ``call``; ``None`` if it has ended."""
@@ -139,8 +139,8 @@ class Attempts(Generic[A]):
         for attempt in left:
             if attempt.deadline is not None:
                 attempt.deadline.cancel()
-        if self._owns_deadlines:
-            self.deadlines.close()
+        if self._owns_timer:
+            self.timer.close()
         return left
 
 

@@ -37,11 +37,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from cronsensus.clock import SystemClock
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import LogLine, RunError
 from cronsensus.node.executors.attempt import perform_call
 from cronsensus.node.executors.base import Registered
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.importing import Target, load, mark_child_process
 from cronsensus.node.executors.logs import LineBudget, RunLogHandler
 from cronsensus.node.executors.protocol import (
@@ -79,7 +79,7 @@ class _Reporter:
         self._descriptor = descriptor
         self._clock = clock
         self._lock = threading.Lock()
-        self._deadlines = Deadlines(clock)
+        self._timer = Timer(clock)
         self._latest: Progress | None = None
         self._waiting = False
         self._sent_at = -math.inf
@@ -128,7 +128,7 @@ class _Reporter:
                 return
             self._waiting = left > 0
         if left > 0:
-            self._deadlines.after(left, self.flush)
+            self._timer.after(left, self.flush)
         else:
             self.flush()
 

@@ -31,12 +31,12 @@ from typing import Any
 
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempt, Attempts, arguments
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.daemons import DaemonThreads
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.result import (
     cancelled,
     cannot_be_called,
@@ -204,7 +204,7 @@ class LoopExecutor(Executor):
         done: told of each end, once, on any thread, usually the loop's own; must not block.
         loop: the application's running loop; ``None`` for one of our own, made with the first call.
         clock: measures how long attempts take.
-        deadlines: the watchdog shared with other executors.
+        timer: the watchdog shared with other executors.
         grace: seconds between two cancellations.
     """
 
@@ -212,12 +212,12 @@ class LoopExecutor(Executor):
         self,
         done: Done,
         clock: Clock,
-        deadlines: Deadlines | None = None,
+        timer: Timer | None = None,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         grace: float = GRACE,
     ) -> None:
-        self._attempts: Attempts[_LoopAttempt] = Attempts(done, clock, deadlines)
+        self._attempts: Attempts[_LoopAttempt] = Attempts(done, clock, timer)
         self._grace = grace
         self._lock = threading.Lock()
         self._home = None if loop is None else _Home(loop)
@@ -251,7 +251,7 @@ class LoopExecutor(Executor):
         with self._lock:
             look, self._looking = not self._looking, True
         if look:
-            self._attempts.deadlines.after(LOOK_EVERY, self._look)
+            self._attempts.timer.after(LOOK_EVERY, self._look)
         self._post(attempt, self._begin)
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
@@ -344,7 +344,7 @@ class LoopExecutor(Executor):
                 where = describe(error).traceback
             elif attempt.asked is None and is_task_cancelled(error) and not isinstance(attempt.home, _OwnHome):
                 attempt.held_back = ending
-                self._attempts.deadlines.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+                self._attempts.timer.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
                 return
         else:
             ending = returned(value, call.registered.types)
@@ -369,7 +369,7 @@ class LoopExecutor(Executor):
         if not attempt.home.turns or attempt.home.is_shut_down:
             self._cut_off(attempt)
         elif attempt.looks < LOOKS_AT_AN_END and attempt.home.ends:
-            self._attempts.deadlines.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
+            self._attempts.timer.after(LOOK_EVERY, lambda: self._tell_held_back(attempt))
         else:
             self._attempts.end(attempt, attempt.held_back)
 
@@ -403,7 +403,7 @@ class LoopExecutor(Executor):
         attempt.cancels += 1
         attempt.seen = False
         self._post(attempt, self._cancel)
-        self._attempts.deadlines.after(self._grace, lambda: self._nudge(attempt))
+        self._attempts.timer.after(self._grace, lambda: self._nudge(attempt))
 
     def _cancel(self, attempt: _LoopAttempt) -> None:
         attempt.seen = True
@@ -438,4 +438,4 @@ class LoopExecutor(Executor):
             self._looking = bool(self._attempts.all())
             again = self._looking
         if again:
-            self._attempts.deadlines.after(LOOK_EVERY, self._look)
+            self._attempts.timer.after(LOOK_EVERY, self._look)

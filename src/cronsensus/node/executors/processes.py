@@ -23,12 +23,12 @@ import threading
 from collections import deque
 
 from cronsensus.clock import Clock
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
 from cronsensus.node.executors.child_thread import ChildThread, ProcessAttempt, Why
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.importing import Target, locate
 from cronsensus.node.executors.result import describe, never_begun, timed_out
 
@@ -41,7 +41,7 @@ class ProcessExecutor(Executor):
     Args:
         done: told of each end, once, on a child's thread, the watchdog's or the caller's; must not block.
         clock: measures how long attempts take.
-        deadlines: the watchdog shared with other executors.
+        timer: the watchdog shared with other executors.
         most: children at a time; the number of processors by default.
         python: the interpreter to start; this process's own by default.
         grace: seconds between SIGTERM and SIGKILL.
@@ -51,14 +51,14 @@ class ProcessExecutor(Executor):
         self,
         done: Done,
         clock: Clock,
-        deadlines: Deadlines | None = None,
+        timer: Timer | None = None,
         *,
         most: int | None = None,
         python: str | None = None,
         grace: float = GRACE,
     ) -> None:
         self._clock = clock
-        self._attempts: Attempts[ProcessAttempt] = Attempts(done, clock, deadlines)
+        self._attempts: Attempts[ProcessAttempt] = Attempts(done, clock, timer)
         self._most = most or os.cpu_count() or 1
         self._python = python or sys.executable
         self._grace = grace

@@ -21,10 +21,10 @@ from queue import Empty, SimpleQueue
 
 from cronsensus.clock import Clock
 from cronsensus.logger import Logger
+from cronsensus.membership.timer import Timer
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import Attempt, Attempts, perform_call
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.node.executors.deadlines import Deadlines
 from cronsensus.node.executors.result import failed, never_begun, raised, stack_of, timed_out
 
 _log = Logger("cronsensus.node")
@@ -63,11 +63,11 @@ class ThreadExecutor(Executor):
         done: told of each end, once, on any thread (also on the one that calls ``start``, if no thread can be had);
             must not block.
         clock: measures how long attempts take.
-        deadlines: the watchdog shared with other executors.
+        timer: the watchdog shared with other executors.
     """
 
-    def __init__(self, done: Done, clock: Clock, deadlines: Deadlines | None = None) -> None:
-        self._attempts: Attempts[_ThreadAttempt] = Attempts(done, clock, deadlines)
+    def __init__(self, done: Done, clock: Clock, timer: Timer | None = None) -> None:
+        self._attempts: Attempts[_ThreadAttempt] = Attempts(done, clock, timer)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._abandoned: set[_Worker] = set()

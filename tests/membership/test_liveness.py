@@ -12,9 +12,9 @@ import pytest
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
+from cronsensus.membership import liveness
+from cronsensus.membership.liveness import ABSENT_FOR, Absence, is_dead, is_gone, own_start, started_at
 from cronsensus.model.session import SessionSpec, SessionView
-from cronsensus.node import evidence
-from cronsensus.node.evidence import ABSENT_FOR, Absence, is_dead, is_gone, own_start, started_at
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
 from cronsensus.stores.memory import MemoryStore
@@ -81,7 +81,7 @@ def test_of_a_process_that_could_not_see_itself_nothing_can_be_told(ended):
 def test_a_process_that_does_not_see_itself_judges_nobody(ended, monkeypatch):
     assert own_start() == started_at(os.getpid())
     assert is_gone(host_identity(), ended, 1)
-    monkeypatch.setattr("cronsensus.node.evidence.started_at", lambda pid: None)
+    monkeypatch.setattr("cronsensus.membership.liveness.started_at", lambda pid: None)
     assert own_start() == 0
     assert not is_gone(host_identity(), ended, 1)
 
@@ -119,7 +119,7 @@ def test_a_zombie_is_not_gone_while_a_thread_of_it_is_there():
 
 
 def test_where_there_is_no_proc_a_zombie_is_gone_too(ended, monkeypatch):
-    monkeypatch.setattr(evidence, "_LINUX", False)
+    monkeypatch.setattr(liveness, "_LINUX", False)
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started = started_at(process.pid)
     assert started is not None

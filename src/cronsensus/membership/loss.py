@@ -32,11 +32,12 @@ from cronsensus.model.job import JobState
 from cronsensus.model.ledger import Identity, Loss
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal
-from cronsensus.node.said import KEPT
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
 
+ENDS_KEPT = 60.0
+"""Seconds for which a node remembers the end of a run after the store has accepted it."""
 MOST_BEATS = 64
 MOST_WATERMARKS = 10_000
 BEFORE = timedelta(minutes=1)
@@ -213,7 +214,7 @@ class StoreWatch:
             if not self._beats:
                 return
             until = now or next(reversed(self._beats.values()))
-            at = until - timedelta(seconds=KEPT) if at is None else min(at, until)
+            at = until - timedelta(seconds=ENDS_KEPT) if at is None else min(at, until)
             # Not simply the last one: it may be younger than the loss.
             since = max((beat for beat in self._beats.values() if beat <= at), default=at)
         self._found_lost(since, until, why)

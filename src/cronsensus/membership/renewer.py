@@ -28,8 +28,8 @@ from cronsensus.durations import format_duration
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
 from cronsensus.model.session import Renewal
-from cronsensus.node.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -48,7 +48,7 @@ MEASURED = 5
 """Renewals of which the quickest counts: each may be late, the first one connects."""
 
 
-class Keeper:
+class SessionRenewer:
     """Renews one session. ``step`` does one round; ``run`` turns it until ``stop``."""
 
     def __init__(

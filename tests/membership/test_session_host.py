@@ -4,15 +4,15 @@ import threading
 
 from cronsensus.clock import SystemClock
 from cronsensus.interrupts import Event
-from cronsensus.node import guest as module
-from cronsensus.node.guest import Guest
+from cronsensus.membership import session_host as module
+from cronsensus.membership.session_host import SessionHost
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
 
 PATIENCE = 30.0
 
 
-class Kept:
+class Held:
     """Something that wants to be renewed in a while."""
 
     def __init__(self, session: str) -> None:
@@ -46,18 +46,18 @@ class Counted(Event):
 
 def test_a_lock_that_is_taken_and_released_all_the_time_does_not_wake_the_thread_each_time(monkeypatch):
     monkeypatch.setattr(module, "KNOWS_AFTER", 0.0)  # or the thread looks in a second which store it is in
-    guest = Guest(open_store("memory://woken"), SystemClock(), name="here")
-    guest._wake = wake = Counted()
+    host = SessionHost(open_store("memory://woken"), SystemClock(), name="here")
+    host._wake = wake = Counted()
     try:
-        kept = Kept(guest.come().session)
-        guest._look_at_store(guest.store)
-        guest.go()
+        kept = Held(host.come().session)
+        host._look_at_store(host.store)
+        host.go()
         for turn in range(20):
             assert wake.waited_for.wait(PATIENCE), "the thread does not come to rest"
             if turn == 1:
                 before = wake.times
-            guest.keep(kept, 10.0)
-            guest.forget(kept)
+            host.keep(kept, 10.0)
+            host.forget(kept)
         assert wake.times == before
     finally:
-        guest.close()
+        host.close()

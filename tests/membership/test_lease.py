@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.node.lease import MARGIN, SessionLease
+from cronsensus.membership.lease import MARGIN, SessionLease
 
 SHORT, LONG = timedelta(seconds=10), timedelta(seconds=600)
 SHORT_TRUST, LONG_TRUST = SHORT.total_seconds() * (1 - MARGIN), LONG.total_seconds() * (1 - MARGIN)

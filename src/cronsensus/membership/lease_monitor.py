@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cronsensus.clock import Clock
-from cronsensus.node.executors.deadlines import Deadlines
+from cronsensus.membership.timer import Timer
 
 SOONEST = 0.02
 
@@ -21,7 +21,7 @@ class Trusted(Protocol):
         """Be told that its time is over."""
 
 
-class Watch:
+class LeaseMonitor:
     """One deadline for all that is held in one place, the earliest of theirs. Safe to share between threads.
 
     It takes no lock, because a lock is taken and released thousands of times for each time that one is lost. Whoever
@@ -30,30 +30,30 @@ class Watch:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Watch by ``clock``; a thread is started when there is something to watch."""
+        """LeaseMonitor by ``clock``; a thread is started when there is something to watch."""
         self._clock = clock
         self._watched: dict[Trusted, None] = {}
         self._looks_at = float("inf")
-        self.deadlines = Deadlines(clock)
+        self.timer = Timer(clock)
 
     def begin(self, one: Trusted) -> None:
-        """Watch this; or, if it is watched, take note that its time may be shorter now."""
+        """LeaseMonitor this; or, if it is watched, take note that its time may be shorter now."""
         self._watched[one] = None
         at = self._clock.monotonic() + one.expires_in
         if at < self._looks_at:
             self._look_at(at)
 
     def end(self, one: Trusted) -> None:
-        """Watch this no more."""
+        """LeaseMonitor this no more."""
         self._watched.pop(one, None)
 
     def close(self) -> None:
         """End the thread."""
-        self.deadlines.close()
+        self.timer.close()
 
     def _look_at(self, at: float) -> None:
         self._looks_at = at
-        self.deadlines.after(max(SOONEST, at - self._clock.monotonic()), self._look)
+        self.timer.after(max(SOONEST, at - self._clock.monotonic()), self._look)
 
     def _look(self) -> None:
         self._looks_at = next_at = float("inf")

@@ -42,7 +42,7 @@ class Deadline:
         self._cancel(self)
 
 
-class Deadlines:
+class Timer:
     """Calls things back at their time. Safe to share between threads and executors.
 
     With a clock that is moved by hand, call ``wake`` after each move.
@@ -67,7 +67,7 @@ class Deadlines:
                 return deadline
             heapq.heappush(self._heap, (at, next(self._order), deadline))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="cronsensus-deadlines", daemon=True)
+                self._thread = threading.Thread(target=self._watch, name="cronsensus-timer", daemon=True)
                 self._thread.start()
             elif self._heap[0][2] is deadline:
                 self._changed.notify_all()

@@ -29,13 +29,13 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreEmptied, StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
+from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
+from cronsensus.membership.leaving import within
+from cronsensus.membership.liveness import own_start
+from cronsensus.membership.loss import StoreWatch
+from cronsensus.membership.renewer import AFTER_A_BUG, SOONEST, SessionRenewer
 from cronsensus.model.ids import new_id
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.evidence import own_start
-from cronsensus.node.keeper import AFTER_A_BUG, SOONEST, Keeper
-from cronsensus.node.lease import IDLE_LEASE, Asked, SessionLease
-from cronsensus.node.leaving import within
-from cronsensus.node.loss import StoreWatch
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
 
@@ -66,7 +66,7 @@ class Kept(Protocol):
         """Be told that the session is over."""
 
 
-class Guest:
+class SessionHost:
     """Holds one session at a time, while it is needed. Safe to share between threads; not for a forked child."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Guest:
         self._opening = threading.Lock()
         self._wake = Event()
         self._handles: tuple[Store, Store] | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: SessionRenewer | None = None
         self._lease: SessionLease | None = None
         self._kept: dict[Kept, None] = {}
         self._present = 0
@@ -253,7 +253,7 @@ class Guest:
             with self._lock:
                 old, self._lease = self._lease, lease
                 if self._keeper is None:
-                    self._keeper = Keeper(
+                    self._keeper = SessionRenewer(
                         keepers_own,
                         self._clock,
                         lease=self._short,
@@ -399,7 +399,7 @@ class Guest:
         return True
 
 
-_all: weakref.WeakSet[Guest] = weakref.WeakSet()
+_all: weakref.WeakSet[SessionHost] = weakref.WeakSet()
 _of_the_parent: list[object] = []
 """What a fork brought into this process and only the parent may close."""
 

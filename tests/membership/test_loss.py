@@ -5,10 +5,10 @@ from collections import OrderedDict
 from datetime import datetime
 
 from cronsensus.errors import SchemaMismatch
+from cronsensus.membership.loss import StoreWatch
 from cronsensus.model.ending import Ending
 from cronsensus.model.ledger import LOST_MOMENT
 from cronsensus.model.plan import Plan
-from cronsensus.node.loss import StoreWatch
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.snapshots import take
 from cronsensus.triggers import every

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absence
 from cronsensus.model.session import SessionView
-from cronsensus.node.evidence import ABSENT_FOR, JOURNEYS, Absence
 from cronsensus.stores.values import View
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,137 @@
+import logging
+import queue
+import threading
+
+import pytest
+
+from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.logger import flush
+from cronsensus.membership.timer import COMPACT_FROM, Timer
+
+
+@pytest.fixture
+def manual():
+    return ManualClock()
+
+
+def watching() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "cronsensus-timer"}
+
+
+@pytest.fixture
+def timer(manual):
+    before = watching()  # an idle one of an earlier test ends by itself
+    timer = Timer(manual)
+    yield timer
+    timer.close()
+    assert watching() <= before
+
+
+def test_actions_come_in_the_order_of_their_times_and_not_before(bench, manual, timer):
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+    timer.after(3, lambda: seen.put("third"))
+    timer.after(1, lambda: seen.put("first"))
+    timer.after(2, lambda: seen.put("second"))
+    manual.advance(1.5)
+    timer.wake()
+    assert seen.get(timeout=bench.patience) == "first"
+    assert seen.empty()
+    manual.advance(10)
+    timer.wake()
+    assert [seen.get(timeout=bench.patience) for _ in range(2)] == ["second", "third"]
+    assert len(timer) == 0
+
+
+def test_a_cancelled_action_does_not_come(bench, manual, timer):
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+    early = timer.after(1, lambda: seen.put("cancelled"))
+    timer.after(2, lambda: seen.put("kept"))
+    early.cancel()
+    early.cancel()
+    assert len(timer) == 1
+    manual.advance(5)
+    timer.wake()
+    assert seen.get(timeout=bench.patience) == "kept"
+    assert seen.empty()
+
+
+def test_many_cancelled_deadlines_leave_the_heap_before_their_time(timer):
+    kept = timer.after(7200, lambda: None)
+    for _ in range(50 * COMPACT_FROM):
+        timer.after(3600, lambda: None).cancel()
+        assert len(timer._heap) <= 2 * COMPACT_FROM
+    assert len(timer) == 1
+    kept.cancel()
+    assert len(timer) == 0
+
+
+def test_an_action_that_raises_is_logged_and_the_next_one_comes(bench, manual, timer, caplog):
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def fails():
+        raise ValueError
+
+    with caplog.at_level(logging.ERROR):
+        timer.after(1, fails)
+        timer.after(2, lambda: seen.put("next"))
+        manual.advance(5)
+        timer.wake()
+        assert seen.get(timeout=bench.patience) == "next"
+        flush(bench.patience)
+    assert "a deadline's action failed" in caplog.text
+
+
+def test_an_action_may_set_the_next_deadline_on_the_real_clock(bench):
+    timer = Timer(SystemClock())
+    over = threading.Event()
+
+    def again():
+        timer.after(0.001, over.set)
+
+    timer.after(0.001, again)
+    assert over.wait(bench.patience)
+    timer.close()
+
+
+def test_a_very_distant_deadline_is_no_trouble(timer):
+    timer.after(100 * 366 * 86400.0, lambda: None)
+    assert len(timer) == 1
+
+
+def test_nothing_comes_after_close(bench, manual):
+    timer = Timer(manual)
+    seen: list[str] = []
+    timer.after(1, lambda: seen.append("before"))
+    timer.close()
+    timer.after(1, lambda: seen.append("after")).cancel()
+    manual.advance(5)
+    timer.wake()
+    assert timer._thread is not None
+    assert not timer._thread.is_alive()
+    assert seen == []
+
+
+def test_an_action_may_close(bench, manual):
+    timer = Timer(manual)
+    timer.after(1, timer.close)
+    manual.advance(2)
+    timer.wake()
+    assert timer._thread is not None
+    timer._thread.join(bench.patience)
+    assert not timer._thread.is_alive()
+
+
+def test_the_thread_ends_when_there_is_nothing_to_watch_and_comes_back(bench, clock, monkeypatch):
+    monkeypatch.setattr("cronsensus.membership.timer.IDLE_SECONDS", 0.02)
+    timer = Timer(clock)
+    seen: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(3):
+        timer.after(0.01, lambda number=number: seen.put(number))  # type: ignore[misc]
+        far = timer.after(3600, lambda: None)
+        assert seen.get(timeout=bench.patience) == number
+        assert timer._thread is not None
+        far.cancel()
+        timer.wake()
+        bench.until(lambda: timer._thread is None, "the thread's end")
+        assert len(timer) == 0
+    timer.close()
