@@ -71,7 +71,7 @@ KINDS = {
         psycopg.OperationalError,
     ),
     "mysql": Kind(
-        mysql_or_mariadb, b"\x03COMMIT", {"max-connections": "20"}, mysql_connection, pymysql.OperationalError
+        mysql_or_mariadb, b"COMMIT(?!TED)", {"max-connections": "20"}, mysql_connection, pymysql.OperationalError
     ),
     "redis": Kind(RedisServer, b"EVALSHA", {"maxclients": "20"}, redis_connection, redis.RedisError),
 }

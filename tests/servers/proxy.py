@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import select
 import socket
 import struct
@@ -170,7 +171,7 @@ class Proxy:
             self._left[way] = number
 
     def lose_answer_to(self, request: bytes) -> None:
-        """Pass the next piece with these bytes on to the server; when it has answered, cut instead of telling."""
+        """Pass the next piece that has this pattern on to the server; when it has answered, cut instead of telling."""
         with self._state:
             self._fatal = request
 
@@ -289,7 +290,7 @@ class Proxy:
                 last = left <= len(piece)
                 piece = piece[:left]
                 self._left[way] = None if last else left - len(piece)
-            if way == "up" and self._fatal is not None and self._fatal in piece:
+            if way == "up" and self._fatal is not None and re.search(self._fatal, piece):
                 self._fatal = None
                 link.doomed = True
         send(piece)

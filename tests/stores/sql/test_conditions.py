@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Connection, CursorResult, Table, create_engine, insert, select
+from sqlalchemy import Connection, CursorResult, Table, bindparam, create_engine, insert, select, text
 from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.stores.sql import acquiring, choosing, claiming, completing, finishing, firing, locks, sessions
 from cronsensus.stores.sql import schema as tables
+from cronsensus.stores.sql.queries import LIST, queries_of
 
 NOW = 1000
 Row = dict[str, Any]
@@ -23,7 +25,7 @@ ASKED: Row = {
     "presumed": ["gone"], "occurrence": 1, "ids": [1], "held": 7, "tokens": [7], "job": 5, "name": "name", "time": NOW,
     "seen": 10, "of_revision": 3, "decided": NOW, "lock": "lock", "at": 0, "by": "me", "of_session": "s1",
     "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
-    "became": "failed",
+    "became": "failed", "run": 1, "moment": NOW,
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""
 
@@ -68,10 +70,10 @@ LATER_PAGE = {"due_at": 11, "serial": 0}
 
 
 class Case(NamedTuple):
-    """A statement, the rows that it finds, what each row that it must not find differs in, and its lock."""
+    """A statement or its name, the rows that it finds, what each row that it must not find differs in, and its lock."""
 
     name: str
-    statement: Executable
+    statement: Executable | str
     table: Table
     finds: list[Row]
     not_if: list[Row]
@@ -89,7 +91,8 @@ CASES = [
     Case("turns", select(_s.c.id).where(sessions.TAKES_TURNS), _s, [SESSION], [*NOT_ALIVE, {"concurrency": 0}]),
     Case("alive", sessions._ALIVE_LOCKED, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], FOR_UPDATE),
     Case("set lease", sessions._SET_LEASE, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
-    Case("renew", sessions._RENEW, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
     Case("drain", sessions._DRAIN, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case(
         "dead",
@@ -116,10 +119,10 @@ CASES = [
     Case("free locks", sessions._FREE_LOCKS, _l, [LOCK], [{"namespace": "theirs"}, {"session": "s2"}]),
     Case("oldest release", sessions._OLDEST_RELEASE, tables.releases, [RELEASE], [{"namespace": "theirs"}], FOR_UPDATE),
     Case("release", sessions._RELEASE, tables.releases, [RELEASE], [{"namespace": "theirs"}, {"release": "other"}]),
-    Case("standing", finishing._STANDING, _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
-    Case("ended runs", finishing._ENDED_RUNS, tables.runs, [ENDED_RUN], [{"token": 8}]),
-    Case("finish", finishing._CLOSE, _o, [RUNNING], NOT_CURRENT),
-    Case("retry later", finishing._RETRY_LATER, _o, [RUNNING], NOT_CURRENT),
+    Case("standing", "lock_runs", _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("ended runs", "ended_runs", tables.runs, [ENDED_RUN], [{"token": 8}]),
+    Case("finish", "close_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("retry later", "retry_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give back", finishing._GIVE_BACK, _o, [RUNNING], NOT_CURRENT),
     Case("give up", finishing._GIVE_UP, _o, [RUNNING], NOT_CURRENT),
     Case("progress", finishing._PROGRESS, _o, [RUNNING], NOT_CURRENT),
@@ -270,8 +273,16 @@ def database() -> Iterator[Connection]:
     engine.dispose()
 
 
-def ran(database: Connection, statement: Executable, rows: list[tuple[Table, Row]], more: Row) -> CursorResult[Any]:
+def by_name(name: str) -> Executable:
+    """Return a statement of ``queries/*.sql`` as SQLite gets it."""
+    query = queries_of("sqlite")[name]
+    lists: list[BindParameter[Any]] = [bindparam(one, expanding=True) for one in LIST.findall(query.text)]
+    return text(query.text).bindparams(*lists)
+
+
+def ran(database: Connection, given: Executable | str, rows: list[tuple[Table, Row]], more: Row) -> CursorResult[Any]:
     """Run a statement where there are only these rows."""
+    statement = by_name(given) if isinstance(given, str) else given
     for table, one in rows:
         database.execute(insert(table), one)
     bound = statement.compile().binds  # type: ignore[attr-defined]
@@ -290,7 +301,7 @@ def touched(database: Connection, case: Case, row: Row) -> int:
         database.rollback()
 
 
-def answered(database: Connection, statement: Executable, *rows: tuple[Table, Row], **more: Any) -> Row:
+def answered(database: Connection, statement: Executable | str, *rows: tuple[Table, Row], **more: Any) -> Row:
     """Return the one row that a query answers with, where there are only these."""
     try:
         return dict(ran(database, statement, list(rows), more).mappings().one())
@@ -310,11 +321,24 @@ def test_a_statement_finds_what_it_is_for_and_nothing_that_differs_in_one_thing(
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.locks], ids=lambda case: case.name)
 def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> None:
-    text = str(case.statement.compile(dialect=postgresql()))  # type: ignore[attr-defined]
-    assert text.replace("\n", " ").rpartition(" FOR ")[2] == str(case.locks).removeprefix("FOR ")
+    if isinstance(case.statement, str):
+        sent = queries_of("postgres", schema="s")[case.statement].text
+    else:
+        sent = str(case.statement.compile(dialect=postgresql()))  # type: ignore[attr-defined]
+    assert sent.replace("\n", " ").rpartition(" FOR ")[2] == str(case.locks).removeprefix("FOR ")
 
 
 # --- what a query says of what it finds -------------------------------------------------------------------------------
+
+
+def test_renewing_tells_whether_the_session_lives_and_what_it_runs(database: Connection) -> None:
+    def renewing(session: Row, run: Row) -> tuple[int, int | None]:
+        found = answered(database, "renewing", (_s, {**SESSION, **session}), (_o, {**RUNNING, **run}))
+        return found["alive"], found["id"]
+
+    assert renewing({}, {}) == (1, 1)
+    assert [renewing(differs, {}) for differs in NOT_ALIVE] == [(0, 1)] * len(NOT_ALIVE)
+    assert [renewing({}, differs) for differs in NOT_HELD] == [(1, None)] * len(NOT_HELD)
 
 
 @pytest.mark.parametrize("differs", [{"job_id": 6}, {"serial": 0}, {"finished_at": 1}], ids=str)

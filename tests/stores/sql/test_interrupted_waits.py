@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 from cronsensus import JobSpec
 from cronsensus.stores import open_store
+from cronsensus.testing.conformance.scene import LEASE, a_session
 from tests.servers.fixtures import mysql_connection
 
 PATIENCE = 30.0
@@ -22,9 +23,10 @@ class Soft(Exception):
 
 
 class Blocker:
-    """Keeps the table of jobs to itself, on a connection beside the store."""
+    """Keeps a table to itself, on a connection beside the store."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, table: str) -> None:
+        self._table = f"cronsensus_{table}"
         self._is_postgres = url.startswith("postgresql")
         if self._is_postgres:
             self._schema = make_url(url).query["schema"]
@@ -36,7 +38,7 @@ class Blocker:
             self._connection.begin()
 
     def block(self) -> None:
-        table = f"{self._schema}.cronsensus_jobs" if self._is_postgres else "cronsensus_jobs"
+        table = f"{self._schema}.{self._table}" if self._is_postgres else self._table
         self._ask(
             f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE" if self._is_postgres else f"SELECT * FROM {table} FOR UPDATE"
         )
@@ -45,7 +47,7 @@ class Blocker:
     def is_waited_for(self) -> bool:
         return bool(
             self._ask(
-                f"SELECT 1 FROM pg_locks WHERE NOT granted AND relation = '{self._schema}.cronsensus_jobs'::regclass"
+                f"SELECT 1 FROM pg_locks WHERE NOT granted AND relation = '{self._schema}.{self._table}'::regclass"
                 if self._is_postgres
                 else "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
             )
@@ -96,7 +98,7 @@ def test_an_exception_out_of_a_handler_while_a_verb_waits_is_what_the_caller_get
     store = open_store(url)
     store.migrate()
     store.put_jobs([JobSpec(name="job", function="f")], release="r")
-    blocker = Blocker(url)
+    blocker = Blocker(url, "jobs")
     blocker.block()
     former = signal.signal(signal.SIGUSR1, handler)
     try:
@@ -109,4 +111,27 @@ def test_an_exception_out_of_a_handler_while_a_verb_waits_is_what_the_caller_get
     assert view is not None
     assert view.paused_at is None
     assert store.pause("job", by="ann", why="w")
+    store.close()
+
+
+@pytest.mark.parametrize("raises", [Soft, KeyboardInterrupt])
+def test_an_exception_out_of_a_handler_while_statements_wait_together_is_what_the_caller_gets(url, raises):
+    """The server has all of them, and is told that nobody waits any more; the next verb has a connection that works."""
+
+    def handler(*_: object) -> None:
+        raise raises
+
+    store = open_store(url)
+    store.migrate()
+    store.open_session(a_session("s1"), lease=LEASE)
+    blocker = Blocker(url, "sessions")
+    blocker.block()
+    former = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(raises), signalled_when(lambda: blocker.is_waited_for, signal.SIGUSR1):
+            store.renew("s1", lease=2 * LEASE)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+        blocker.close()
+    assert store.renew("s1", lease=LEASE).beats == 1
     store.close()

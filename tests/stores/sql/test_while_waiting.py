@@ -25,6 +25,7 @@ from cronsensus.stores.sql import choosing, claiming, finishing, firing, locks, 
 from cronsensus.stores.sql.schema import locks as lock_rows
 from cronsensus.stores.sql.schema import sessions as session_rows
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
 from cronsensus.triggers import every
@@ -105,7 +106,9 @@ def test_a_lease_that_ran_out_while_its_row_was_waited_for_has_run_out(
 def test_a_renewal_that_came_too_late_by_the_time_it_had_its_row_renews_nothing(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with when_sent(monkeypatch, "lock_rows", sessions._ALIVE_LOCKED, lambda _, got: (got[0], got[0][0].lease_until)):
+    with monkeypatch.context() as patch:
+        later = SqliteDialect.moment
+        patch.setattr(SqliteDialect, "moment", lambda *given: later(*given) + LEASE_ENDS)
         assert not store.renew("s1", lease=HOUR).alive
     assert store.sessions()[0].expires_in == LEASE
 
@@ -215,11 +218,16 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
     made = [plan(job, store.now()) for job in store.look().jobs]
     outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     acts: dict[Act, Executable] = {
-        lambda store: store.finish([outcome]): finishing._CLOSE,
         lambda store: store.release([claim]): finishing._GIVE_BACK,
         lambda store: store.claim("s2", 1, ["job"], lease=LEASE): claiming._START,
         lambda store: store.fire(made): firing._MOVE_WATERMARK,
     }
+    many = SqliteDialect.run_many
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteDialect, "run_many", lambda *given: many(*given) - 1)
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
+            store.finish([outcome])
+    assert (store.occurrence(claim.id), store.runs(claim.id)) == before
     for act, statement in acts.items():
         with (
             pytest.MonkeyPatch.context() as patch,

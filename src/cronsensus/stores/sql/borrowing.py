@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table
+from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table, bindparam, text
 from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.errors import CronsensusError, StoreBusy, UnsupportedTransaction
 from cronsensus.stores.sql.dialect import Dialect, Reading
+from cronsensus.stores.sql.queries import LIST, Query
+from cronsensus.stores.sql.sending import NONE, Pending
 from cronsensus.stores.values import StoreCapabilities
 
 
@@ -136,6 +139,30 @@ class Borrowed(Dialect):
     def read_clocks(self, connection: Connection) -> Reading:  # noqa: ARG002 - not on this one
         """Return the clocks as they were read."""
         return self._reading
+
+    def query(self, name: str) -> Query:
+        """Return a statement of the dialect's database, for one row at a time."""
+        return self._own.query_alone(name)
+
+    def send(
+        self,
+        connection: Connection,
+        queue: Sequence[Pending],
+        *,
+        begin: bool,  # noqa: ARG002 - the caller begins
+        commit: bool,  # noqa: ARG002 - the caller commits
+    ) -> None:
+        """Run each statement by itself."""
+        for one in queue:
+            lists: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in LIST.findall(one.query.text)]
+            statement = text(one.query.text).bindparams(*lists)
+            if one.given is not None:
+                rows = [dict(zip(one.query.rows, row, strict=True)) for row in one.given]
+                one.answer(NONE, sum(connection.execute(statement, row).rowcount for row in rows))
+            else:
+                found = connection.execute(statement, dict(one.values))
+                one.answer(found.all() if found.returns_rows else NONE, found.rowcount)
+            one.require()
 
     def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
         """Return the dialect's own."""

@@ -42,6 +42,7 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
         finishing.note(tx, notes, after=after)
     outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, result=result)
     finishing.finish(tx, [outcome])
+    tx.flush()
 
 
 def _require(claim: Claim, row: AnyRow | None) -> None:

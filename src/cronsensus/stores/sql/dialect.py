@@ -19,7 +19,9 @@ from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
+from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.values import StoreCapabilities
 
 Arrange = Callable[[Sequence[Any]], Any]
@@ -71,6 +73,12 @@ class Dialect(ABC):
     """Whether a join may have to be made to look up row by row, as LATERAL does, lest it reads the whole table."""
     most_parameters: int = 500
     """How many values one ``IN (…)`` may list."""
+    most_rows: int = 500
+    """How many rows one statement takes."""
+    sends_later: bool = False
+    """Whether statements by name wait for each other, because it costs a trip to send them."""
+    server_epoch: str = ""
+    """The epoch of the lease clock, where it is always the same."""
     execution_options: Mapping[str, Any] = MappingProxyType({})
     """What SQLAlchemy is told with every statement that it runs, on whatever connection."""
 
@@ -129,6 +137,31 @@ class Dialect(ABC):
     def monotonic(self) -> float:
         """Return the seconds of a clock that never steps: this host's, or the one that comes with an injected clock."""
         return _HOST.monotonic()
+
+    # --- statements by name -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def query(self, name: str) -> Query:
+        """Return a statement by its name in ``queries/*.sql``."""
+
+    def query_alone(self, name: str) -> Query:
+        """Return a statement that is run for one row at a time, also where many rows would go together."""
+        return self.query(name)
+
+    @abstractmethod
+    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
+        """Send statements and give each its answer, in one trip where possible.
+
+        Args:
+            connection: where.
+            queue: the statements, in their order.
+            begin: begin a transaction before them, and return what the clocks said then.
+            commit: commit behind them, unless one touched another number of rows than expected.
+        """
+
+    def moment(self, connection: Connection) -> Any:
+        """Return the value of the lease clock for a statement that is sent now; or what lets the server put it in."""
+        return self.read_clocks(connection).lease
 
     # --- statements ---------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from cronsensus.instants import to_micros, within_stores
 from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import logs, occurrences, runs
+from cronsensus.stores.sql.schema import logs, occurrences
 from cronsensus.stores.sql.sessions import CURRENT, INSERT_RUN, RUN, give_up, run_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
@@ -31,37 +31,6 @@ _RUN_ENDS = {
 }
 _ANSWERS = {end: state for state, end in _RUN_ENDS.items()}
 
-_STANDING = (
-    select(
-        _o.id,
-        _o.state,
-        _o.token,
-        _o.attempt,
-        _o.session,
-        _o.node,
-        _o.due_at,
-        _o.started_at,
-        _o.failures,
-        _o.cancel_reason,
-    )
-    .where(_o.id.in_(bindparam("ids", expanding=True)), _o.namespace == bindparam("space"))
-    .order_by(_o.id)
-    .with_for_update()
-)
-_ENDED_RUNS = select(runs.c.token, runs.c.occurrence_id, runs.c.session, runs.c.end).where(
-    runs.c.token.in_(bindparam("tokens", expanding=True))
-)
-_CLOSE = (
-    update(occurrences)
-    .where(CURRENT)
-    .values(
-        state=bindparam("became"),
-        reason=bindparam("because"),
-        result=bindparam("gave"),
-        error=bindparam("wrong"),
-        finished_at=bindparam("now"),
-    )
-)
 _PUT_BACK_VALUES: dict[str, Any] = {
     "state": "pending",
     "due_at": bindparam("due"),
@@ -71,17 +40,6 @@ _PUT_BACK_VALUES: dict[str, Any] = {
     "progress_done": None,
     "progress_total": None,
 }
-_RETRY_LATER = (
-    update(occurrences)
-    .where(CURRENT)
-    .values(
-        **_PUT_BACK_VALUES,
-        failures=_o.failures + 1,
-        fingerprint=None,
-        reason=bindparam("because"),
-        error=bindparam("wrong"),
-    )
-)
 _GIVE_BACK = update(occurrences).where(CURRENT).values(**_PUT_BACK_VALUES, attempt=_o.attempt - 1)
 _GIVE_UP = (
     update(occurrences)
@@ -103,8 +61,8 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     """Record how attempts ended; all in this one transaction.
 
     Safe when a takeover happens at the same instant: the rows are locked, token and session are compared, and the
-    UPDATE writes only where the occurrence is running under that very token; the number of rows that it touched is
-    checked. A result that comes second finds another token.
+    UPDATE writes only where the occurrence is running under that very token; nothing is committed unless it touched as
+    many rows as were found. A result that comes second finds another token.
     """
     found = standing(tx, [outcome.id for outcome in outcomes])
     now = tx.now
@@ -133,11 +91,10 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
         ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))
         became[number] = token, state
         answers.append(Settled(number, token, accepted=True, state=state))
-    written = tx.change_tuples(_CLOSE, ("became", "because", "gave", "wrong", "now", "occurrence", "held"), closed)
-    written += tx.change_tuples(_RETRY_LATER, ("due", "because", "wrong", "occurrence", "held"), later)
-    _require_all(written, len(became))
     again = iter(_answer_again(tx, refused))
-    tx.change_tuples(INSERT_RUN, RUN, ended)
+    tx.send_rows("close_runs", closed, one_each=True)
+    tx.send_rows("retry_runs", later, one_each=True)
+    tx.send_rows("record_runs", ended)
     return [next(again) if answer is None else answer for answer in answers]
 
 
@@ -159,12 +116,12 @@ def _answer_again(tx: Transaction, refused: Sequence[tuple[Outcome, State | None
     """Answer for runs that are not current: as the first time where this token finished it, else no."""
     if not refused:
         return []
-    found = tx.rows_in(_ENDED_RUNS, "tokens", {outcome.token for outcome, _ in refused})
-    ends = {(row.occurrence_id, row.token): row for row in found}
+    sent = tx.send_in("ended_runs", "tokens", {outcome.token for outcome, _ in refused})
+    ends = {(row.occurrence_id, row.token): row for one in sent for row in one.rows}
     answers = []
     for outcome, stands in refused:
         run = ends.get((outcome.id, outcome.token))
-        first = _ANSWERS.get(run.end) if run is not None and outcome.session in {None, run.session} else None
+        first = _ANSWERS.get(run.ending) if run is not None and outcome.session in {None, run.session} else None
         ours = first is not None and stands is not None
         answers.append(Settled(outcome.id, outcome.token, accepted=ours, state=first if ours else stands))
     return answers
@@ -251,7 +208,8 @@ def note(tx: Transaction, notes: Sequence[Note], *, after: int = 0) -> list[bool
 
 def standing(tx: Transaction, ids: Iterable[int]) -> dict[int, AnyRow]:
     """Return occurrences by id, locked."""
-    return {row.id: row for row in tx.rows_in(_STANDING, "ids", sorted(set(ids)), space=tx.namespace)}
+    sent = tx.send_in("lock_runs", "ids", sorted(set(ids)), space=tx.namespace)
+    return {row.id: row for one in sent for row in one.rows}
 
 
 def _is_current(row: AnyRow, token: int, session: str | None) -> bool:

@@ -122,16 +122,24 @@ class SqlHandle(Store):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self) -> Iterator[Transaction]:
+    def _writing(self, *, queued: bool = False) -> Iterator[Transaction]:
+        """Write in one transaction; ``queued``: it begins with the first statements that are sent."""
+        later = queued and self._dialect.sends_later
+        looks: list[Looked] = []
         after = self._dialect.monotonic()
-        with self._step(self._dialect.begin_write, self._dialect.end_write) as tx:
-            look = Looked(tx.now, after, self._dialect.monotonic())
-            back = self._clock_watch.compare(look)
-            if back is not None:
-                record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+        with self._step(None if later else self._dialect.begin_write, self._dialect.end_write) as tx:
+
+            def compare() -> None:
+                looks.append(Looked(tx.now, after, self._dialect.monotonic()))
+                back = self._clock_watch.compare(looks[0])
+                if back is not None:
+                    record(tx, BY_ITSELF, CLOCK_SET_BACK, "", back.why, **back.details)
+
+            tx.on_clocks(compare)
             yield tx
         # Only now is it committed; until then the next transaction has to say it.
-        self._clock_watch.keep(look)
+        for look in looks:
+            self._clock_watch.keep(look)
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
@@ -170,18 +178,32 @@ class SqlHandle(Store):
                 self._connections.give_back(connection)
 
     @contextmanager
-    def _step(self, begin: Callable[[Connection], None], ended: Callable[[], None] | None) -> Iterator[Transaction]:
-        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one."""
+    def _step(
+        self, begin: Callable[[Connection], None] | None, ended: Callable[[], None] | None
+    ) -> Iterator[Transaction]:
+        """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one.
+
+        Without ``begin`` it begins with what is sent first; if the connection was cut off while it lay idle, the verb
+        is repeated on a new one, as nothing is lost by that.
+        """
+        tx = None
         with self._errors_explained():
             try:
                 connection, transaction = self._begin(begin)
                 with transaction:
-                    yield self._transaction_on(connection)
+                    tx = self._transaction_on(connection, begun=begin is not None)
+                    yield tx
+                    tx.commit()
+            except Exception as error:
+                if tx is None or not tx.was_cut:
+                    raise
+                self._connections.forget_idle()
+                raise TryAgain(f"{self._where}: the connection was lost; try again") from error
             finally:
                 if ended is not None:
                     ended()
 
-    def _begin(self, begin: Callable[[Connection], None]) -> tuple[Connection, ExitStack]:
+    def _begin(self, begin: Callable[[Connection], None] | None) -> tuple[Connection, ExitStack]:
         """Begin on a connection; if it was cut off while it lay idle, on a new one, as nothing is lost by that."""
         under_way, thread = self._connections.under_way, threading.get_ident()
         while True:
@@ -195,8 +217,9 @@ class SqlHandle(Store):
                 with ExitStack() as transaction:
                     under_way[thread] = connection
                     transaction.enter_context(self._committed(connection))
-                    begin(connection)
-                    connection.info["was_good"] = True
+                    if begin is not None:
+                        begin(connection)
+                        connection.info["was_good"] = True
                     return connection, transaction.pop_all()
             except Exception as error:
                 if not was_good or not self._dialect.is_cut(error):
@@ -226,9 +249,9 @@ class SqlHandle(Store):
             del under_way[thread]
             put(connection)
 
-    def _transaction_on(self, connection: Connection) -> Transaction:
+    def _transaction_on(self, connection: Connection, *, begun: bool = True) -> Transaction:
         """Read the clocks, and have a transaction to work with."""
-        return Transaction(connection, self._dialect, self.namespace, self._definitions)
+        return Transaction(connection, self._dialect, self.namespace, self._definitions, begun=begun)
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:

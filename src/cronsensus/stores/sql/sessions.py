@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
 
 from cronsensus.errors import LeaseLost, StoreCorrupt
 from cronsensus.instants import from_micros
@@ -21,7 +21,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
 from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
-from cronsensus.stores.sql.schema import along, counters, jobs, locks, occurrences, releases, runs, sessions
+from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, runs, sessions
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
@@ -42,21 +42,6 @@ HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.ses
 MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
 _ALIVE_LOCKED = select(_s.node, _s.lease_until).where(MINE, ALIVE).with_for_update()
 _SET_LEASE = update(sessions).where(MINE, OPEN).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
-_RENEW = (
-    update(sessions)
-    .where(MINE, OPEN)
-    .values(lease_until=bindparam("until"), renewed_at=bindparam("now"), beats=bindparam("beat"))
-)
-_BEATS = func.coalesce(_s.beats, 0)
-_IDENTITY = select(counters.c.value).where(counters.c.name == "identity").scalar_subquery()
-_REMEMBERED = select(_IDENTITY.label("store"), select(_BEATS).where(MINE).scalar_subquery().label("beats"))
-# One row for each run of the session, and one without when it holds none.
-_ASKED = (
-    select(_s.draining, _BEATS.label("beats"), _IDENTITY.label("store"), _o.id, _o.token, _o.cancel_reason)
-    .select_from(sessions.outerjoin(occurrences, HELD_BY_SESSION))
-    .where(MINE)
-    .order_by(_o.id)
-)
 _DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
 _DEAD = (
     select(_s.id)
@@ -248,25 +233,31 @@ def renew(tx: Transaction, session: str, lease: timedelta, idle_lease: timedelta
     what the session holds is asked in a statement after that, which sees what was committed meanwhile. (One UPDATE with
     EXISTS in it would wait too, and then decide by what it saw before.) A reclaim comes before or after as a whole.
     """
+    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **mine)
+    asked = tx.send("renewing", **mine, boot=tx.epoch, moment=tx.moment).rows
     now = from_micros(tx.now)
-    if _lock_if_alive(tx, session) is None:
-        left = tx.rows(_REMEMBERED, session=session, space=tx.namespace)[0]
+    if not asked or not asked[0].alive:
+        beats, store = (asked[0].beats, asked[0].store) if asked else (0, _identity(tx))
         return Renewal(
-            alive=False, lease=timedelta(0), cancel={}, drain=False, now=now,
-            beats=left.beats or 0, store=str(left.store or ""),
+            alive=False, lease=timedelta(0), cancel={}, drain=False, now=now, beats=beats, store=str(store or ""),
         )  # fmt: skip
-    asked = tx.rows(_ASKED, session=session, space=tx.namespace)
     runs = [row for row in asked if row.id is not None]
     given = lease if runs else idle_lease
     beats, store = asked[0].beats + 1, str(asked[0].store or "")
     until = tx.lease_now + given // _MICROSECOND
-    tx.change(_RENEW, session=session, space=tx.namespace, until=until, now=tx.now, beat=beats)
+    tx.send("renew", **mine, until=until, now=tx.now, beat=beats, expect=1)
     cancel = {row.id: row.cancel_reason for row in runs if row.cancel_reason is not None}
     held = tuple((row.id, row.token) for row in runs if isinstance(row.token, int))
     return Renewal(
         alive=True, lease=given, cancel=cancel, drain=bool(asked[0].draining), now=now, held=held,
         beats=beats, store=store,
     )  # fmt: skip
+
+
+def _identity(tx: Transaction) -> Any:
+    rows = tx.send("identity").rows
+    return rows[0].value if rows else None
 
 
 def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
@@ -322,7 +313,7 @@ def _not_at_hand(tx: Transaction, session: str) -> Sequence[int] | None:
 
     With the session locked there will be no more runs of it.
     """
-    mine = {"session": session, "space": tx.namespace}
+    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     if tx.row(_AT_HAND, **mine) is None:
         return None
     locked = {row.id for row in tx.rows(_HELD_AT_HAND, **mine)}

@@ -74,6 +74,17 @@ def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conc
     return whole
 
 
+def sends(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
+    """Make a verb of a function that writes, in one transaction that begins with what it sends first."""
+
+    @repeated
+    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        with self._writing(queued=True) as tx:
+            return verb(tx, *args, **kwargs)
+
+    return whole
+
+
 class SqlStore(SqlHandle):
     """The verbs."""
 
@@ -139,7 +150,7 @@ class SqlStore(SqlHandle):
         return fired, [] if taken is None else taken.claims()
 
     _acquire = writes(acquiring.acquire)
-    _finish_all = writes(finishing.finish)
+    _finish_all = sends(finishing.finish)
 
     def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         return self._each(
@@ -149,7 +160,7 @@ class SqlStore(SqlHandle):
             lambda one: Settled(one.id, one.token, accepted=False, state=None),
         )
 
-    _release_all = writes(finishing.release)
+    _release_all = sends(finishing.release)
 
     def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
         return self._each(
@@ -159,7 +170,7 @@ class SqlStore(SqlHandle):
             lambda _: False,
         )
 
-    _note_all = writes(finishing.note)
+    _note_all = sends(finishing.note)
 
     def _note(self, notes: Sequence[Note]) -> list[bool]:
         return self._each(notes, self._note_all, lambda one: f"what run {one.id} says cannot be kept", lambda _: False)
@@ -188,7 +199,7 @@ class SqlStore(SqlHandle):
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     _open_session = writes(sessions.open_session)
-    _renew = writes(sessions.renew)
+    _renew = sends(sessions.renew)
 
     @repeated
     def _close_session(self, session: str) -> list[Takeover]:

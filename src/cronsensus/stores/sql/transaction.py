@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Select
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.unreadable import Unreadable
 
 Value = TypeVar("Value")
 
 
 class Transaction:
-    """What every verb works with. Its clocks were read once, so one step has one "now".
+    """What every verb works with. Its clocks are read once, so one step has one "now".
+
+    Statements by name wait until an answer is asked for, and then all that wait are sent together; the last of
+    them with the COMMIT. Where nothing crosses a network each is run at once.
 
     Where a transaction waits for a row after that, the reading is too early by then. For what is due, or overdue, that
     only delays. Whether the caller's own session lives is judged by the clock as the store reads it once the session's
@@ -25,19 +29,116 @@ class Transaction:
 
     Attributes:
         definitions: parsed jobs, kept between transactions.
+        was_cut: the connection was gone when it was first used after a rest, so nothing was written.
     """
 
-    __slots__ = ("_reading", "connection", "definitions", "dialect", "namespace")
+    __slots__ = (
+        "_begun",
+        "_on_clocks",
+        "_queue",
+        "_reading",
+        "connection",
+        "definitions",
+        "dialect",
+        "namespace",
+        "was_cut",
+    )
 
     def __init__(
-        self, connection: Connection, dialect: Dialect, namespace: str, definitions: Definitions, *, read: bool = True
+        self,
+        connection: Connection,
+        dialect: Dialect,
+        namespace: str,
+        definitions: Definitions,
+        *,
+        read: bool = True,
+        begun: bool = True,
     ) -> None:
-        """Begin to work; ``read`` the clocks at once, or when they are asked for."""
+        """Begin to work; ``read`` the clocks at once, or when they are asked for; not ``begun``: with what is sent."""
         self.connection = connection
         self.dialect = dialect
         self.namespace = namespace
         self.definitions = definitions
-        self._reading = dialect.read_clocks(connection) if read else None
+        self.was_cut = False
+        self._queue: list[Pending] = []
+        self._begun = begun
+        self._on_clocks: Callable[[], None] | None = None
+        self._reading = dialect.read_clocks(connection) if read and begun else None
+
+    # --- statements by name -------------------------------------------------------------------------------------------
+
+    def send(self, name: str, *, expect: int | None = None, **values: Any) -> Pending:
+        """Send a statement, at the latest with the COMMIT; ``expect``: how many rows it must touch."""
+        pending = Pending(self.dialect.query(name), values, None, expect, self.flush)
+        self._add(pending)
+        return pending
+
+    def send_in(self, name: str, listed: str, values: Iterable[Any], **more: Any) -> list[Pending]:
+        """Send a query with ``IN :listed``, in pieces that the database accepts."""
+        all_pieces = pieces(list(values), self.dialect.most_parameters)
+        return [self.send(name, **cast("Any", {listed: list(piece)}), **more) for piece in all_pieces]
+
+    def send_rows(self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False) -> None:
+        """Send a statement for many rows; ``one_each``: for each of them it must touch one."""
+        query = self.dialect.query(name)
+        for piece in pieces(rows, self.dialect.most_rows):
+            self._add(Pending(query, {}, piece, len(piece) if one_each else None, self.flush))
+
+    def _add(self, pending: Pending) -> None:
+        self._queue.append(pending)
+        if not self.dialect.sends_later:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send all that waits."""
+        self._send(commit=False)
+
+    def commit(self) -> None:
+        """Send what waits together with the COMMIT; if nothing waits, committing is left to the connection."""
+        if self._queue and self._on_clocks is not None:
+            self.flush()  # what the clocks say is written before the end
+        if self._queue:
+            self._send(commit=True)
+
+    def _send(self, *, commit: bool) -> None:
+        queue, self._queue = self._queue, []
+        first, self._begun = not self._begun, True
+        if not queue and not first:
+            return
+        try:
+            reading = self.dialect.send(self.connection, queue, begin=first, commit=commit)
+        except Exception as error:
+            was_good = self.connection.info.get("was_good", False)
+            self.was_cut = first and not commit and was_good and self.dialect.is_cut(error)
+            raise
+        if first:
+            self.connection.info["was_good"] = True
+            self._reading = reading
+            self.tell_clocks()
+
+    def on_clocks(self, act: Callable[[], None]) -> None:
+        """Do something as soon as the clocks are read, before anything is done by them."""
+        self._on_clocks = act
+        if self._begun:
+            self.tell_clocks()
+
+    def tell_clocks(self) -> None:
+        """Do what is to be done when the clocks are read."""
+        act, self._on_clocks = self._on_clocks, None
+        if act is not None:
+            act()
+
+    def _catch_up_with_queue(self) -> None:
+        """Send what waits, before a statement that does not wait."""
+        if self._queue or not self._begun:
+            self.flush()
+
+    @property
+    def moment(self) -> Any:
+        """Return the lease clock as a statement by name will find it: a value, or the server's clock itself."""
+        return self.dialect.moment(self.connection)
+
+    # --- clocks -------------------------------------------------------------------------------------------------------
 
     @property
     def unreadable(self) -> Unreadable:
@@ -47,6 +148,8 @@ class Transaction:
     @property
     def reading(self) -> Reading:
         """Return what the clocks said."""
+        if not self._begun:
+            self.flush()
         if self._reading is None:
             self._reading = self.dialect.read_clocks(self.connection)
         return self._reading
@@ -64,7 +167,7 @@ class Transaction:
     @property
     def epoch(self) -> str:
         """Return the life of that clock."""
-        return self.reading.epoch
+        return self.dialect.server_epoch or self.reading.epoch
 
     @property
     def clocks(self) -> dict[str, Any]:
@@ -91,12 +194,16 @@ class Transaction:
         """
         return self.now + self.passed
 
+    # --- statements of SQLAlchemy, each for itself --------------------------------------------------------------------
+
     def lock_rows(self, statement: Select[Any], **parameters: Any) -> tuple[Sequence[AnyRow], int]:
         """Return the rows that a query locks, and the lease clock as the store read it once it had locked them."""
+        self._catch_up_with_queue()
         return self.dialect.lock_rows(self.connection, statement, parameters)
 
     def look(self, statement: Select[Any], **parameters: Any) -> Sequence[AnyRow]:
         """Return the rows of a query that wants ``now``; if it is the first, the clocks are read with it."""
+        self._catch_up_with_queue()
         if self._reading is not None:
             return self.rows(statement, now=self.now, **parameters)
         self._reading, rows = self.dialect.look(self.connection, statement, parameters)
@@ -104,10 +211,12 @@ class Transaction:
 
     def rows(self, statement: Executable, **parameters: Any) -> Sequence[AnyRow]:
         """Return all rows of a query."""
+        self._catch_up_with_queue()
         return self.dialect.rows(self.connection, statement, parameters)
 
     def row(self, statement: Executable, **parameters: Any) -> AnyRow | None:
         """Return the first row of a query, or ``None``."""
+        self._catch_up_with_queue()
         rows = self.dialect.rows(self.connection, statement, parameters)
         return rows[0] if rows else None
 
@@ -118,6 +227,7 @@ class Transaction:
 
     def change(self, statement: Executable, **parameters: Any) -> int:
         """Run a statement that writes; return how many rows it touched."""
+        self._catch_up_with_queue()
         return self.dialect.change(self.connection, statement, parameters)
 
     def change_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -128,6 +238,7 @@ class Transaction:
 
     def change_tuples(self, statement: Executable, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> int:
         """Do ``change_many`` with rows whose values are in the order of ``names``, for paths that must be fast."""
+        self._catch_up_with_queue()
         return self.dialect.execute_many(self.connection, statement, names, rows) if rows else 0
 
     def rows_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> list[AnyRow]:
@@ -146,6 +257,7 @@ class Transaction:
 
     def next_tokens(self, count: int) -> Sequence[int]:
         """Take fencing tokens, ascending."""
+        self._catch_up_with_queue()
         return self.dialect.next_tokens(self.connection, count, self.now)
 
     def next_token(self) -> int:

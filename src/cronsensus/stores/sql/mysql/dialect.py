@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 from sqlalchemy import BigInteger, Connection, Insert, Select, Table, bindparam, func, insert, update
@@ -14,15 +15,17 @@ from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.instants import to_micros
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
-from cronsensus.stores.sql.mysql import errors
+from cronsensus.stores.sql.mysql import errors, packets
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
-from cronsensus.stores.sql.mysql.statements import Expression, Statements, statements_of
+from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
+from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Expression, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
+from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.sending import MOMENT, NONE, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities
 
-_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-"""The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
+_NOW = CLOCK
 _READ = (
     # For the next transaction only; the session is at READ COMMITTED.
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
@@ -48,12 +51,15 @@ class MysqlDialect(Dialect):
 
     groups_by_seeking = True
     most_parameters = 1000
+    most_rows = MOST_ROWS
+    sends_later = True
 
     def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
         """Make a dialect for one database."""
         super().__init__()
         self.url = url
         self._clock = clock
+        self.server_epoch = _SERVER if clock is None else _INJECTED
         asks = "" if clock is not None else f"; SELECT {_NOW}"
         self._read, self._write = _READ + asks, _WRITE + asks
         self._inserts: dict[str, Insert] = {}
@@ -148,6 +154,73 @@ class MysqlDialect(Dialect):
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return errors.is_cut(errors.cause_of(error))
+
+    # --- statements by name -------------------------------------------------------------------------------------------
+
+    def query(self, name: str) -> Query:
+        """Return a statement by its name."""
+        return packets.query_of(name)
+
+    def query_alone(self, name: str) -> Query:
+        """Return a statement that is run for one row at a time."""
+        return packets.query_alone(name)
+
+    def moment(self, connection: Connection) -> Any:
+        """Let the server put its clock in."""
+        return super().moment(connection) if self._clock is not None else MOMENT
+
+    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
+        """Send statements in one packet, or in as many as their size needs."""
+        driver = driver_of(connection)
+        together = bool(driver.client_flag & CLIENT.MULTI_STATEMENTS)
+        parts: list[Part] = []
+        if begin:
+            parts += [Part(one) for one in packets.statements_in(driver.hold_rows() + self._write)]
+        asks = len(parts) - 1 if begin and self._clock is None else None
+        for pending in queue:
+            parts += packets.parts_of(driver, pending, together=together)
+        if commit:
+            parts += [Part(one) for one in driver.ending("COMMIT")]
+        asked_at, now = self.monotonic(), 0
+        for packet in packets.packets(parts, together=together):
+            answers = self._packet(driver, packet)
+            if asks is not None:
+                now, asks = answers[asks][0][0], None
+        if commit:
+            driver.has_committed()
+        if not begin:
+            return None
+        return self.read_clocks(connection) if self._clock is not None else Reading(now, now, _SERVER, asked_at)
+
+    def _packet(self, driver: BoundedConnection, packet: Sequence[Part]) -> list[Sequence[Any]]:
+        """Send one packet; give each statement its answer, and return the rows of all of them."""
+        found: list[Sequence[Any]] = []
+        with driver.cursor() as cursor:
+            try:
+                cursor.execute("; ".join([part.text for part in packet]))
+                while True:
+                    found.append(self._answer(cursor, packet[len(found)]))
+                    if not cursor.nextset():
+                        break
+            except MySQLError as error:
+                failed = packet[min(len(found), len(packet) - 1)]
+                if failed.guards and failed.pending is not None and errors.code_of(error) == OUT_OF_RANGE:
+                    raise wrong_count(failed.pending) from None
+                again = errors.try_again(error, self.url)
+                if again is None:
+                    raise
+                raise again from error
+        return found
+
+    def _answer(self, cursor: Cursor, part: Part) -> Sequence[Any]:
+        rows: Sequence[Any] = NONE
+        if cursor.description:
+            rows = packets.rows_of(tuple([one[0] for one in cursor.description]), cursor.fetchall())
+        if part.pending is not None and not part.guards:
+            part.pending.answer(rows, cursor.rowcount)
+            if not cursor.connection.client_flag & CLIENT.MULTI_STATEMENTS:
+                part.pending.require()
+        return rows
 
     # --- statements ---------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class BoundedConnection(pymysql.connections.Connection):
     version = ""
     limits: tuple[int, int] | None = None
     _holds_rows = False
+    _committed = False
 
     def hold_rows(self) -> str:
         """Return what to say before a transaction that writes, so that nobody waits for one who stands still in it."""
@@ -95,20 +96,34 @@ class BoundedConnection(pymysql.connections.Connection):
 
     def commit(self) -> None:
         """Commit; from now on the connection may lie idle."""
-        if not self._end("COMMIT"):
+        if self._committed:
+            self._committed = False
+        elif not self._end("COMMIT"):
             super().commit()
+
+    def ending(self, word: str) -> list[str]:
+        """Return what to say to end a transaction; from then on the connection may lie idle."""
+        if not self._holds_rows or self.limits is None:
+            return [word]
+        return [word, f"SET SESSION wait_timeout = {self.limits[1]}"]
+
+    def has_committed(self) -> None:
+        """Be told that the COMMIT went with other statements: the next one has nothing to do."""
+        self._holds_rows, self._committed = False, True
 
     def rollback(self) -> None:
         """Roll back, unless the connection is gone and its transaction with it."""
+        self._committed = False
         if self.open and not self._end("ROLLBACK"):
             super().rollback()
 
     def _end(self, word: str) -> bool:
-        if not self._holds_rows or self.limits is None:
+        words = self.ending(word)
+        if len(words) == 1:
             return False
         self._holds_rows = False
         with self.cursor() as cursor:
-            cursor.execute(f"{word}; SET SESSION wait_timeout = {self.limits[1]}")
+            cursor.execute("; ".join(words))
             while cursor.nextset():
                 pass
         return True

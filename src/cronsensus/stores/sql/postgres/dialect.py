@@ -17,15 +17,27 @@ from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.postgres import errors
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, patience, settings
+from cronsensus.stores.sql.postgres.pipeline import (
+    CLOCK,
+    Part,
+    Text,
+    compiled,
+    has_pipeline,
+    part_of,
+    queries,
+    run_one_by_one,
+)
+from cronsensus.stores.sql.postgres.pipeline import run as run_together
 from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of
 from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.stores.sql.postgres.tokens import take, taking
 from cronsensus.stores.sql.postgres.url import PostgresUrl
+from cronsensus.stores.sql.queries import Query, queries_of
+from cronsensus.stores.sql.sending import MOMENT, Pending
 from cronsensus.stores.sql.transaction import pieces
 from cronsensus.stores.values import StoreCapabilities
 
-_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-"""The time of this very moment; ``now()`` would be that of the transaction's beginning."""
+_CLOCK = f"SELECT {CLOCK}"
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _NOT_IDLE_FOR_EVER = (
@@ -33,6 +45,9 @@ _NOT_IDLE_FOR_EVER = (
     "WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 _SERVER, _INJECTED = "server", "injected"
+_CLOCK_PART = Part(compiled(_CLOCK), [])
+_WRITE_PART = Part(compiled(_WRITE), [])
+_COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # so it can be told apart on the way
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
 
@@ -42,6 +57,8 @@ class PostgresDialect(Dialect):
 
     joins_sideways = True
     most_parameters = 10_000
+    most_rows = MOST_AT_ONCE
+    sends_later = True
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of one schema."""
@@ -49,6 +66,7 @@ class PostgresDialect(Dialect):
         self.url = url
         self.execution_options = MappingProxyType({"schema_translate_map": {None: url.schema}})
         self._clock = clock
+        self.server_epoch = _SERVER if clock is None else _INJECTED
         self._statements = statements_of(url.schema)
         self._take_tokens = taking(url.schema)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
@@ -59,6 +77,7 @@ class PostgresDialect(Dialect):
             for text in (_READ, _WRITE)
             for pooled in (False, True)
         }
+        self._local = [Part(compiled(one), []) for one in settings(url, local=True)]
         self._begin_lent = f"{_WRITE}; {_NOT_IDLE_FOR_EVER}{asks}"
 
     @property
@@ -174,6 +193,40 @@ class PostgresDialect(Dialect):
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return errors.is_cut(getattr(error, "orig", None) or error)
+
+    # --- statements by name -------------------------------------------------------------------------------------------
+
+    def query(self, name: str) -> Query:
+        """Return a statement by its name."""
+        return queries(self.url.schema)[name]
+
+    def query_alone(self, name: str) -> Query:
+        """Return a statement that is run for one row at a time."""
+        return queries_of("postgres", schema=self.url.schema, single=True)[name]
+
+    def moment(self, connection: Connection) -> Any:
+        """Let the server put its clock in."""
+        return super().moment(connection) if self._clock is not None else MOMENT
+
+    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
+        """Send statements in one trip; with a libpq before 14 each goes by itself."""
+        driver = driver_of(connection)
+        parts = [part_of(pending, self.url.schema) for pending in queue]
+        ahead: list[Part] = []
+        if begin:
+            driver.patience = patience(self.url)
+            ahead = [_WRITE_PART, *(self._local if driver.pooled else ())]
+            if self._clock is None:
+                ahead.append(_CLOCK_PART)
+        asked_at = PATIENCE.monotonic()
+        together = run_together if has_pipeline() else run_one_by_one
+        found = together(driver, [*ahead, *parts, *([_COMMIT_PART] if commit else ())])
+        if not begin:
+            return None
+        if self._clock is not None:
+            return self.read_clocks(connection)
+        now = found[len(ahead) - 1][0][0]
+        return Reading(now, now, _SERVER, asked_at)
 
     # --- statements ---------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,9 @@ from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg import generators
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from cronsensus.clock import SystemClock
 from cronsensus.stores.sql.bounds import MOST_PAUSED
@@ -66,10 +68,15 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     Attributes:
         pooled: another client may get the server's end of it between two transactions.
+        names: statements of a pipeline are prepared under names; not on a connection on which other code may say that
+            it forgets them.
+        known: the names of those that are.
     """
 
     patience: float | None = None
     pooled = False
+    names = False
+    known: set[bytes]
 
     def wait(self, gen: Any, interval: float = _INTERVAL, *more: Any, **named: Any) -> Any:
         """Run a conversation with the server; raise ``NoAnswer`` when it takes too long."""
@@ -84,8 +91,11 @@ class BoundedConnection(psycopg.Connection[Any]):
 
         psycopg knows that of Ctrl-C alone. After any other exception nothing more can be said on the connection: what
         would roll back failed, and that was told in place of the user's exception, as if the server was away.
+
+        Of a pipeline the server goes on with what it has, up to the COMMIT, unless it is told to cancel.
         """
-        if self.closed or self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+        between = self.pgconn.transaction_status != TransactionStatus.ACTIVE
+        if self.closed or (between and self.pgconn.pipeline_status == PipelineStatus.OFF):
             return
         try:
             if psycopg.capabilities.has_cancel_safe():
@@ -113,9 +123,20 @@ class BoundedConnection(psycopg.Connection[Any]):
             return cast("Value", end.value)
 
     def rollback(self) -> None:
-        """Roll back, unless the connection is gone and its transaction with it."""
-        if not self.closed:
+        """Roll back, unless the connection is gone and its transaction with it.
+
+        psycopg would have the server forget all prepared statements after that, at some later moment, and not only its
+        own. No verb of ours makes a table in a transaction, so they are as good as before.
+        """
+        if self.closed:
+            return
+        if not self.names:
             super().rollback()
+        elif self.pgconn.transaction_status != TransactionStatus.IDLE:
+            self.pgconn.send_query(b"ROLLBACK")
+            for result in self.wait(generators.execute(self.pgconn)):
+                if result.status != ExecStatus.COMMAND_OK:
+                    raise error_from_result(result, self.info.encoding)
 
 
 def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnection:
@@ -124,6 +145,7 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
     One that is ``lent`` to a job's own code has the server's settings, and may take its time.
     """
     driver = BoundedConnection.connect(**cast("dict[str, Any]", dict(url.connection)), autocommit=True)
+    driver.known = set()
     try:
         driver.patience = None if lent else patience(url)
         driver.prepared_max = MOST_PREPARED
@@ -132,6 +154,7 @@ def open_connection(url: PostgresUrl, *, lent: bool = False) -> BoundedConnectio
             driver.prepare_threshold = None
         else:
             driver.prepare_threshold = 1
+            driver.names = not lent
             wanted = [f"SET {name} = {value}" for name, value in _ON_BOTH_SIDES.items()]
             if driver.info.server_version >= _HAS_IDLE_TIMEOUT:
                 wanted.append("SET idle_session_timeout = 0")

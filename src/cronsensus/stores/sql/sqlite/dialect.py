@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -19,11 +20,13 @@ from cronsensus.instants import to_micros
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
+from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.sending import NONE, Pending
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.handover import Handover
-from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, shape_of
+from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, prepare_query, prepare_rows, shape_of
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
 from cronsensus.stores.values import StoreCapabilities
 
@@ -149,18 +152,46 @@ class SqliteDialect(Dialect):
         last = int(self.rows(connection, _TAKE_TOKENS, {"count": count, "floor": now - 1})[0][0])
         return range(last - count + 1, last + 1)
 
+    def query(self, name: str) -> Query:
+        """Return a statement by its name."""
+        return queries_of("sqlite")[name]
+
+    def send(
+        self,
+        connection: Connection,
+        queue: Sequence[Pending],
+        *,
+        begin: bool,  # noqa: ARG002 - the write lock is taken before anything else
+        commit: bool,  # noqa: ARG002 - nothing waits until the end
+    ) -> None:
+        """Run each statement by itself: nothing crosses a network."""
+        driver = _driver(connection)
+        for one in queue:
+            if one.given is not None:
+                text, pick = prepare_rows(one.query)
+                one.answer(NONE, self.run_many(connection, text, [pick(row) for row in one.given]))
+            elif one.query.text.startswith("SELECT"):
+                read = partial(prepare_query(one.query, one.values).rows, driver, one.values)
+                rows = self._readable(driver, read)
+                one.answer(rows, len(rows))
+            else:
+                one.answer(NONE, prepare_query(one.query, one.values).run(driver, one.values).rowcount)
+            one.require()
+
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""
+        return self._readable(_driver(connection), lambda: self._rows(connection, statement, parameters))
+
+    def _readable(self, driver: sqlite3.Connection, read: Callable[[], Sequence[AnyRow]]) -> Sequence[AnyRow]:
         try:
-            return self._rows(connection, statement, parameters)
+            return read()
         except (sqlite3.OperationalError, OperationalError) as error:
             if _NOT_TEXT not in str(error):
                 raise
         # Rare, and slower: with half characters shown as escapes, so that what stands beside them can be read.
-        driver = _driver(connection)
         driver.text_factory = _as_escapes
         try:
-            return self._rows(connection, statement, parameters)
+            return read()
         finally:
             driver.text_factory = str
 

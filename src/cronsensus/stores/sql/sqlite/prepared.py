@@ -9,19 +9,25 @@ SQLAlchemy.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Boolean
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
+from cronsensus.stores.sql.queries import LIST, VALUE, Query
+
 LONGEST_LIST = 4
 """Longest ``IN`` list that has a text of its own for each length; longer ones are work enough to hide the
 difference."""
+
+_PLACED = re.compile(r"(?<![:\w]):([a-z_]+\d*)")
 
 Shape = tuple[tuple[str, int], ...]
 
@@ -91,3 +97,29 @@ def prepare(dialect: EngineDialect, statement: Executable, parameters: Mapping[s
         given.update(expanded.parameter_expansion.get(name, ()))
     constants = {name: value for name, value in expanded.parameters.items() if name not in given}
     return Prepared(expanded.statement, tuple(expanded.positiontup), constants)
+
+
+@cache
+def prepare_rows(query: Query) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
+    """Return the text of a statement for many rows, and what puts the values of a row into its order."""
+    places = [query.rows.index(name) for name in VALUE.findall(query.text)]
+    return VALUE.sub("?", query.text), lambda row: tuple([row[place] for place in places])
+
+
+def prepare_query(query: Query, values: Mapping[str, Any]) -> Prepared:
+    """Return a statement by name, for lists as long as these."""
+    lengths = tuple(len(values[name]) for name in LIST.findall(query.text))
+    return _prepare_query(query, lengths) if max(lengths, default=0) <= LONGEST_LIST else _compile(query, lengths)
+
+
+def _compile(query: Query, lengths: tuple[int, ...]) -> Prepared:
+    left = iter(lengths)
+
+    def listed(match: re.Match[str]) -> str:
+        return "IN (" + ", ".join(f":{match[1]}_{number}" for number in range(1, next(left) + 1)) + ")"
+
+    text = LIST.sub(listed, query.text)
+    return Prepared(_PLACED.sub("?", text), tuple(_PLACED.findall(text)), {})
+
+
+_prepare_query = cache(_compile)

@@ -1,0 +1,103 @@
+"""Statements that cross the network together: several in one packet, split by size."""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from cronsensus.stores.sql.mysql.driver import BoundedConnection
+from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, Expression, literal
+from cronsensus.stores.sql.queries import ROWS, VALUE, Query, queries_of
+from cronsensus.stores.sql.sending import MOMENT, NONE, Pending
+
+CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+"""The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
+_CLOCK = Expression(CLOCK)
+OUT_OF_RANGE = 1690
+_LARGEST = 18446744073709551615
+
+
+class Part(NamedTuple):
+    """One statement, and what its answer is for.
+
+    Attributes:
+        guards: it fails if the statement before it did not touch what ``pending`` expects.
+    """
+
+    text: str
+    pending: Pending | None = None
+    guards: bool = False
+
+
+def parts_of(driver: BoundedConnection, pending: Pending, *, together: bool) -> Iterator[Part]:
+    """Return a statement with its values written into it and, where it has to touch a number of rows, its guard.
+
+    The guard adds to the largest number that there is, which fails; the server then runs nothing of what follows in
+    the packet. Where each statement goes by itself it is counted on this side.
+    """
+    yield Part(_filled(driver, pending), pending)
+    if pending.expect is not None and together:
+        yield Part(f"SELECT {_LARGEST} + (ROW_COUNT() <> {pending.expect})", pending, guards=True)
+
+
+def packets(parts: Sequence[Part], *, together: bool) -> Iterator[Sequence[Part]]:
+    """Cut statements into packets that a server takes; a statement and its guard stay together."""
+    some: list[Part] = []
+    length = 0
+    for part in parts:
+        full = not together or length + len(part.text) > MOST_CHARACTERS
+        if some and full and not part.guards:
+            yield some
+            some, length = [], 0
+        some.append(part)
+        length += len(part.text)
+    if some:
+        yield some
+
+
+def rows_of(names: tuple[str, ...], found: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Return the rows of an answer, with columns by name and by place."""
+    return list(map(_maker(names), found)) if found else NONE
+
+
+@cache
+def _maker(names: tuple[str, ...]) -> Any:
+    return getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
+
+
+def _filled(driver: BoundedConnection, pending: Pending) -> str:
+    text, row, between = _templates(pending.query)
+    values = {name: literal(driver, _CLOCK if value is MOMENT else value) for name, value in pending.values.items()}
+    if pending.given is None:
+        return text % values
+    names = pending.query.rows
+    rows = [
+        row % {**values, **dict(zip(names, [literal(driver, value) for value in one], strict=True))}
+        for one in pending.given
+    ]
+    before, after = text.split(ROWS)
+    return before % values + between.join(rows) + after % values
+
+
+@cache
+def _templates(query: Query) -> tuple[str, str, str]:
+    text, row = (VALUE.sub(r"%(\1)s", one.replace("%", "%%")) for one in (query.text, query.row))
+    return text, row, " UNION ALL " if query.row.startswith("SELECT") else ", "
+
+
+def query_of(name: str) -> Query:
+    """Return a statement by its name."""
+    return queries_of("mysql")[name]
+
+
+def query_alone(name: str) -> Query:
+    """Return a statement that is run for one row at a time."""
+    return queries_of("mysql", single=True)[name]
+
+
+def statements_in(text: str) -> list[str]:
+    """Return the statements of a text of our own words."""
+    return [one for one in re.split(r"; ?", text) if one]

@@ -1,0 +1,237 @@
+"""Statements that cross the network together: libpq's pipeline.
+
+Each statement is prepared, under a name, in the trip that first uses it; through a pooler it has no name, as the next
+transaction may get another connection of the server's. Values go as text, whose types the statement says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple, cast
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.errors import DivisionByZero, error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.rows import namedtuple_row
+from psycopg.waiting import Ready, Wait
+
+from cronsensus.stores.sql.postgres.driver import BoundedConnection
+from cronsensus.stores.sql.postgres.prepared import array, as_text
+from cronsensus.stores.sql.queries import LIST, VALUE, Query, queries_of
+from cronsensus.stores.sql.sending import MOMENT, NONE, Pending, wrong_count
+
+CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+"""The time of this very moment; ``now()`` would be that of the transaction's beginning."""
+_EXPECTED = "cronsensus_expected"
+_GUARDED = "WITH touched AS ({text} RETURNING 1) SELECT count(*), 1 / (count(*) = :{expected})::int FROM touched"
+_NUMBERS = count(1)
+
+
+@dataclass(slots=True)
+class Text:
+    """A statement as the server gets it.
+
+    Attributes:
+        order: names of the values as the text wants them.
+        name: under which connections prepare it.
+    """
+
+    text: bytes
+    order: tuple[str, ...] = ()
+    name: bytes = field(default_factory=lambda: b"cronsensus_%d" % next(_NUMBERS))
+    _make: Callable[[Sequence[Any]], Any] | None = None
+
+    def rows(self, result: PGresult, transformer: Any) -> Sequence[Any]:
+        """Return the rows of an answer, with columns by name and by place."""
+        if result.ntuples == 0:
+            return NONE
+        if self._make is None:
+            names = [(result.fname(number) or b"").decode() for number in range(result.nfields)]
+            self._make = getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
+        transformer.set_pgresult(result)
+        return cast("Sequence[Any]", transformer.load_rows(0, result.ntuples, self._make))
+
+
+class Part(NamedTuple):
+    """A statement with its values, and who waits for the answer."""
+
+    text: Text
+    values: list[bytes | None]
+    pending: Pending | None = None
+
+
+def part_of(pending: Pending, schema: str) -> Part:
+    """Return a statement with its values."""
+    values: dict[str, Any] = dict(pending.values)
+    if pending.given is not None:
+        columns = zip(*pending.given, strict=True)
+        values |= {name: list(column) for name, column in zip(pending.query.rows, columns, strict=True)}
+    if pending.expect is not None:
+        values[_EXPECTED] = pending.expect
+    timed = frozenset(name for name, value in values.items() if value is MOMENT)
+    text = _text(pending.query, schema, timed, guarded=pending.expect is not None)
+    return Part(text, [encoded(values[name]) for name in text.order], pending)
+
+
+@cache
+def queries(schema: str) -> Mapping[str, Query]:
+    """Return the statements by name, for the tables of a schema."""
+    return queries_of("postgres", schema=schema)
+
+
+_texts: dict[tuple[str, str, frozenset[str], bool], Text] = {}
+
+
+def _text(query: Query, schema: str, timed: frozenset[str], *, guarded: bool) -> Text:
+    key = (query.name, schema, timed, guarded)
+    found = _texts.get(key)
+    if found is None:
+        found = _texts[key] = compiled(query.text, timed, guarded=guarded)
+    return found
+
+
+def compiled(text: str, timed: frozenset[str] = frozenset(), *, guarded: bool = False) -> Text:
+    """Return a statement with numbered values.
+
+    Args:
+        text: with ``:name`` in it.
+        timed: names of values that are the server's clock.
+        guarded: it fails if it touches another number of rows than it is told, so that the COMMIT behind it fails too.
+    """
+    if guarded:
+        text = _GUARDED.format(text=text, expected=_EXPECTED)
+    text = LIST.sub(r"= ANY (:\1)", text)
+    order: list[str] = []
+
+    def numbered(match: re.Match[str]) -> str:
+        if match[1] in timed:
+            return CLOCK
+        if match[1] not in order:
+            order.append(match[1])
+        return f"${order.index(match[1]) + 1}"
+
+    text = VALUE.sub(numbered, text)
+    return Text(text.encode(), tuple(order))
+
+
+def encoded(value: Any) -> bytes | None:
+    """Return a value as the server reads it."""
+    text = array(value) if isinstance(value, (list, tuple)) else as_text(value)
+    if text is None:
+        return None
+    if "\0" in text:  # libpq would end the text there, without a word
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return text.encode()
+
+
+def run(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
+    """Send statements in one trip; give each its answer, and return the rows of all of them.
+
+    Raises:
+        StoreUnavailable: one touched another number of rows than expected; no later one was run.
+        psycopg.Error: the first error; no later statement was run.
+    """
+    steps = _steps(driver, parts)
+    results: list[PGresult] = driver.wait(_sent(driver, steps))
+    transformer = Transformer(driver)
+    found: list[Sequence[Any]] = []
+    for result, (part, prepares) in zip(results, steps, strict=False):
+        if result.status in {ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED}:
+            error = error_from_result(result, driver.info.encoding)
+            pending = part.pending
+            if isinstance(error, DivisionByZero) and pending is not None and pending.expect is not None:
+                raise wrong_count(pending) from None
+            raise error
+        if prepares:
+            driver.known.add(part.text.name)
+            continue
+        rows = part.text.rows(result, transformer)
+        found.append(rows)
+        _answer(part, rows, result.command_tuples or 0)
+    return found
+
+
+def run_one_by_one(driver: BoundedConnection, parts: Sequence[Part]) -> list[Sequence[Any]]:
+    """Do the same with a trip for each statement, where libpq knows no pipelines."""
+    found: list[Sequence[Any]] = []
+    for part in parts:
+        cursor = psycopg.RawCursor(driver, row_factory=namedtuple_row)
+        values = [None if value is None else value.decode() for value in part.values]
+        try:
+            cursor.execute(part.text.text, values, prepare=driver.names and bool(part.pending))
+        except DivisionByZero:
+            if part.pending is None or part.pending.expect is None:
+                raise
+            raise wrong_count(part.pending) from None
+        rows = cursor.fetchall() if cursor.description else NONE
+        found.append(rows)
+        _answer(part, rows, cursor.rowcount)
+    return found
+
+
+def has_pipeline() -> bool:
+    """Whether this libpq knows pipelines: since 14."""
+    return psycopg.capabilities.has_pipeline()
+
+
+def _answer(part: Part, rows: Sequence[Any], touched: int) -> None:
+    if part.pending is not None:
+        guarded = part.pending.expect is not None
+        part.pending.answer(NONE if guarded else rows, rows[0][0] if guarded else touched)
+
+
+def _steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[Part, bool]]:
+    """Return what is sent, in its order: a part, and whether that only prepares it."""
+    steps: list[tuple[Part, bool]] = []
+    new: set[bytes] = set()
+    for part in parts:
+        name = part.text.name
+        if driver.names and name not in driver.known and name not in new:
+            new.add(name)
+            steps.append((part, True))
+        steps.append((part, False))
+    return steps
+
+
+def _sent(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -> Generator[Any, Any, list[PGresult]]:
+    """Send all, reading meanwhile what is answered: both sides may have more to say than the sockets hold."""
+    pgconn: PGconn = driver.pgconn
+    pgconn.enter_pipeline_mode()
+    for part, prepares in steps:
+        if prepares:
+            pgconn.send_prepare(part.text.name, part.text.text)
+        elif driver.names:
+            pgconn.send_query_prepared(part.text.name, part.values)
+        else:
+            pgconn.send_query_params(part.text.text, part.values)
+    pgconn.pipeline_sync()
+    results: list[PGresult] = []
+    sending = True
+    while True:
+        ready = yield (Wait.RW if sending else Wait.R)
+        if not ready:
+            continue
+        if ready & Ready.R:
+            pgconn.consume_input()
+        if sending:
+            sending = pgconn.flush() != 0
+        ended = True  # libpq says None once between two statements, and again where nothing is left
+        while not pgconn.is_busy():
+            result = pgconn.get_result()
+            if result is None:
+                if ended:
+                    break
+                ended = True
+            elif result.status == ExecStatus.PIPELINE_SYNC:
+                pgconn.exit_pipeline_mode()
+                return results
+            else:
+                results.append(result)
+                ended = False

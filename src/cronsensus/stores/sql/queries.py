@@ -1,0 +1,159 @@
+"""Named statements out of the files ``queries/*.sql``, written for one database.
+
+A file holds blocks: a line ``-- name: close_runs``, one sentence with its race, and one statement. A line
+``-- name: x [mysql]`` begins one that replaces ``x`` for one database; ``-- types: a bigint`` says what PostgreSQL
+cannot tell; ``-- rows: a bigint, b text`` that the statement is run for many rows at once, with ``given.a`` and
+``given.b``.
+
+====================== =================================================================================================
+``:name``              a value; ``IN :name`` takes a list of any length
+``{values: …}``        what an INSERT takes from the rows
+``{rows_first}`` …     where an UPDATE joins the rows: before the table (MySQL), or after SET (``{rows_last}``)
+``{for_update}``       a row lock; nothing where there is one writer
+``{by_id}``            along the primary key, where the planner might choose to lock each row that it passes
+``{listed}``           along the index that lists the condition before it (``schema.listed``)
+``{end}``              a column whose name is a word of SQL
+====================== =================================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+Kind = Literal["postgres", "mysql", "sqlite"]
+
+LIST = re.compile(r"\bIN :([a-z_]+)")
+VALUE = re.compile(r"(?<![:\w]):([a-z_]+)")
+_BLOCK = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?\n", re.MULTILINE)
+_PLACE = re.compile(r"\{(\w+)(?:: ([^}]*))?\}")
+_GIVEN = re.compile(r"\bgiven\.([a-z_]+)")
+_FOLDER = files("cronsensus.stores.sql").joinpath("queries")
+ROWS = "{rows}"
+"""Stands in MySQL's texts where the rows belong, which are written into them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block as it stands in its file.
+
+    Attributes:
+        only: the one database that it is for; ``None``: it is for each that has no block of its own.
+        types: of values, for PostgreSQL.
+        rows: names and types of the values of a row; empty: the statement is not for rows.
+    """
+
+    name: str
+    only: str | None
+    sentence: str
+    types: Mapping[str, str]
+    rows: Mapping[str, str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement for one database, with ``:name`` still in it.
+
+    Attributes:
+        rows: names of the values of a row.
+        row: on MySQL, one row of those that stand for ``{rows}``; elsewhere empty.
+    """
+
+    name: str
+    text: str
+    rows: tuple[str, ...]
+    row: str = ""
+
+
+@cache
+def blocks() -> tuple[Block, ...]:
+    """Return all blocks of all files."""
+    texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in _FOLDER.iterdir())
+    return tuple(block for name, text in texts if name.endswith(".sql") for block in parse(text))
+
+
+def parse(text: str) -> list[Block]:
+    """Return the blocks of a file."""
+    parts = _BLOCK.split(text)
+    return [_block(name, only, body) for name, only, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)]
+
+
+def _block(name: str, only: str | None, body: str) -> Block:
+    said: list[str] = []
+    lines: list[str] = []
+    typed: dict[str, dict[str, str]] = {"types": {}, "rows": {}}
+    for line in filter(None, map(str.strip, body.splitlines())):
+        word, _, rest = line.removeprefix("-- ").partition(": ")
+        if line.startswith("-- ") and word in typed:
+            typed[word] = dict(pair.split() for pair in rest.split(","))
+        elif line.startswith("--"):
+            said.append(line.removeprefix("--").strip())
+        else:
+            lines.append(line)
+    return Block(name, only, " ".join(said), typed["types"], typed["rows"], " ".join(lines).removesuffix(";"))
+
+
+@cache
+def queries_of(kind: Kind, *, schema: str = "", single: bool = False) -> Mapping[str, Query]:
+    """Return all statements for a database, by name.
+
+    Args:
+        kind: which database.
+        schema: PostgreSQL's, to be put in front of the tables.
+        single: write those for many rows for one row, whose values are parameters; on SQLite they always are.
+    """
+    single = single or kind == "sqlite"
+    chosen = {block.name: block for block in blocks() if block.only is None}
+    chosen |= {block.name: block for block in blocks() if block.only == kind}
+    return {name: _written(block, kind, schema, single=single) for name, block in chosen.items()}
+
+
+def _written(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:
+    text, row = block.text, ""
+    if single:
+        places = _ONE_ROW
+    else:
+        places = _MANY[kind]
+        if kind == "mysql" and block.rows:
+            values = re.search(r"\{values: ([^}]*)\}", text)
+            chosen = ", ".join(f":{name} AS `{name}`" for name in block.rows)
+            row = _GIVEN.sub(r":\1", f"({values[1]})") if values else f"SELECT {chosen}"
+    names = ", ".join(block.rows)
+    arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in block.rows.items())
+    known = {**_EVERYWHERE[kind], **places}
+
+    def put(match: re.Match[str]) -> str:
+        return known[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS)
+
+    text = _PLACE.sub(put, text)
+    if single:
+        text = _GIVEN.sub(r":\1", text)
+    if kind == "postgres":
+        text = VALUE.sub(lambda at: f"CAST({at[0]} AS {block.types[at[1]]})" if at[1] in block.types else at[0], text)
+        text = re.sub(r"(?<![\w.'])cronsensus_(?=\w)", f'"{schema}".cronsensus_', text)
+    return Query(block.name, re.sub(r"\s+", " ", text).strip(), tuple(block.rows), row)
+
+
+_EVERYWHERE: Mapping[Kind, Mapping[str, str]] = {
+    "postgres": {"for_update": "FOR UPDATE", "by_id": "", "listed": "AND o.id > 0", "end": '"end"'},
+    "mysql": {"for_update": "FOR UPDATE", "by_id": "FORCE INDEX (PRIMARY)", "listed": "", "end": "`end`"},
+    "sqlite": {"for_update": "", "by_id": "", "listed": "", "end": '"end"'},
+}
+_ONE_ROW: Mapping[str, str] = {"rows_first": "", "rows_last": "", "values": "VALUES ({more})"}
+_MANY: Mapping[Kind, Mapping[str, str]] = {
+    "postgres": {
+        "rows_first": "",
+        "rows_last": "FROM unnest({arrays}) AS given ({names})",
+        "values": "SELECT {more} FROM unnest({arrays}) AS given ({names})",
+    },
+    "mysql": {
+        "rows_first": "({rows}) AS given STRAIGHT_JOIN",
+        "rows_last": "",
+        "values": "VALUES {rows}",
+    },
+}

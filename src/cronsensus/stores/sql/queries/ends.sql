@@ -1,0 +1,36 @@
+-- name: lock_runs
+-- Lock occurrences and read them. Race: a takeover or a request to cancel; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other.
+SELECT o.id, o.state, o.token, o.attempt, o.session, o.node, o.due_at, o.started_at, o.failures, o.cancel_reason
+FROM cronsensus_occurrences AS o {by_id}
+WHERE o.id IN :ids AND o.namespace = :space
+ORDER BY o.id
+{for_update};
+
+-- name: ended_runs
+-- Read the records of ended attempts by their tokens. Race: none, a record never changes.
+SELECT r.token, r.occurrence_id, r.session, r.{end} AS ending
+FROM cronsensus_runs AS r
+WHERE r.token IN :tokens;
+
+-- name: record_runs
+-- rows: held bigint, run bigint, number integer, whose text, machine text, begun bigint, ended bigint, ending text, because text, wrong text
+-- Record ended attempts. Race: the same attempt is recorded twice; its occurrence is locked, and the token is the key.
+INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, started_at, finished_at, {end}, reason, error)
+{values: given.held, given.run, given.number, given.whose, given.machine, given.begun, given.ended, given.ending, given.because, given.wrong};
+
+-- name: close_runs
+-- rows: became text, because text, gave text, wrong text, ended bigint, run bigint, held bigint
+-- Close occurrences. Race: a takeover; the condition asks for the token, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = given.became, reason = given.because, result = given.gave, error = given.wrong, finished_at = given.ended
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: retry_runs
+-- rows: due bigint, because text, wrong text, run bigint, held bigint
+-- Put occurrences back to be tried again. Race: a takeover; the condition asks for the token, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
+    progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.because, error = given.wrong
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');

@@ -1,0 +1,80 @@
+"""What waits to be sent, and the answers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cronsensus.errors import StoreUnavailable
+from cronsensus.stores.sql.queries import Query
+
+NONE: Sequence[Any] = ()
+
+
+class Moment:
+    """In the place of a value: the server's clock, read by the statement itself."""
+
+
+MOMENT = Moment()
+
+
+class Pending:
+    """A statement and, once it was sent, its answer. Asking for the answer sends all that waits."""
+
+    __slots__ = ("_count", "_flush", "_rows", "answered", "expect", "given", "query", "values")
+
+    def __init__(
+        self,
+        query: Query,
+        values: Mapping[str, Any],
+        given: Sequence[tuple[Any, ...]] | None,
+        expect: int | None,
+        flush: Callable[[], None],
+    ) -> None:
+        """Wait to be sent.
+
+        Args:
+            query: the statement.
+            values: by their names.
+            given: the rows that the statement is run for; ``None``: it is not for rows.
+            expect: how many rows it must touch, or nothing is committed.
+            flush: sends all that waits.
+        """
+        self.query = query
+        self.values = values
+        self.given = given
+        self.expect = expect
+        self.answered = False
+        self._flush = flush
+        self._rows = NONE
+        self._count = 0
+
+    @property
+    def rows(self) -> Sequence[Any]:
+        """Return the rows of the answer."""
+        if not self.answered:
+            self._flush()
+        return self._rows
+
+    @property
+    def count(self) -> int:
+        """Return how many rows were touched."""
+        if not self.answered:
+            self._flush()
+        return self._count
+
+    def answer(self, rows: Sequence[Any], count: int) -> None:
+        """Be told the answer."""
+        self._rows, self._count, self.answered = rows, count, True
+
+    def require(self) -> None:
+        """Raise if another number of rows was touched than expected, where the server was not told to."""
+        if self.expect is not None and self._count != self.expect:
+            raise wrong_count(self)
+
+
+def wrong_count(pending: Pending) -> StoreUnavailable:
+    """Return the error for a write that did not touch the rows that were locked for it."""
+    return StoreUnavailable(
+        f"{pending.query.name}: a row changed under a lock; nothing was written; please report this"
+    )

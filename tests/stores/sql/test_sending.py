@@ -1,0 +1,89 @@
+"""Statements that are sent together, on each database: nothing is committed if one of them does not do what it must."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from cronsensus.errors import InvalidOption, StoreUnavailable
+from cronsensus.model.job import JobSpec
+from cronsensus.model.occurrence import Claim, Item, Outcome
+from cronsensus.model.states import State
+from cronsensus.stores import open_store
+from cronsensus.stores.sql.schema import occurrences
+from cronsensus.testing.conformance.scene import LEASE, a_session
+
+MANY = 1100
+"""More than one statement takes on MySQL, and more than a socket may hold."""
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
+def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Any]:
+    kind = request.param
+    url = f"sqlite:///{tmp_path}/jobs.db" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
+    made = open_store(url)
+    made.migrate()
+    made.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    made.open_session(a_session("s1"), lease=LEASE)
+    yield made
+    made.close()
+
+
+def claims(store: Any, count: int) -> list[Claim]:
+    store.enqueue([Item(job="job") for _ in range(count)])
+    taken: list[Claim] = store.claim("s1", count, ["f"], lease=LEASE)
+    assert len(taken) == count
+    return taken
+
+
+def row(claim: Claim, token: int) -> tuple[Any, ...]:
+    return ("succeeded", None, None, None, 1, claim.id, token)
+
+
+def test_a_write_that_finds_another_number_of_rows_commits_nothing_and_leaves_the_connection_good(store: Any) -> None:
+    mine, other = claims(store, 2)
+    before = store.occurrence(mine.id), store.occurrence(other.id)
+
+    def close_both() -> None:
+        with store._writing(queued=True) as tx:
+            rows = [row(mine, mine.token), row(other, other.token - 1)]
+            tx.send_rows("close_runs", rows, one_each=True)
+
+    for _ in range(2):  # prepared by then, and on the same connection
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
+            close_both()
+        assert (store.occurrence(mine.id), store.occurrence(other.id)) == before
+    assert len(store._connections._idle) == 1
+
+
+def test_statements_that_wait_are_sent_before_one_that_does_not_and_with_the_end(store: Any) -> None:
+    mine, other = claims(store, 2)
+    with store._writing(queued=True) as tx:
+        closing = tx.send("lock_runs", ids=[mine.id, other.id], space=tx.namespace)
+        tx.send_rows("close_runs", [row(mine, mine.token)], one_each=True)
+        assert tx.value(select(occurrences.c.state).where(occurrences.c.id == mine.id)) == "succeeded"
+        assert [found.state for found in closing.rows] == ["running", "running"]
+        tx.send_rows("close_runs", [row(other, other.token)], one_each=True)
+    assert closing.count == 2
+    assert {store.occurrence(one.id).state for one in (mine, other)} == {State.SUCCEEDED}
+
+
+def test_more_rows_than_one_statement_takes_are_sent(store: Any) -> None:
+    taken = claims(store, MANY)
+    outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result="x" * 2000) for one in taken]
+    assert all(settled.accepted for settled in store.finish(outcomes))
+    assert all(settled.accepted for settled in store.finish(outcomes))
+    assert store.counts().running == 0
+
+
+def test_a_value_that_no_column_takes_is_refused_and_nothing_is_written(store: Any) -> None:
+    if store.capabilities.name == "sqlite":
+        return
+    (mine,) = claims(store, 1)
+    with pytest.raises(InvalidOption), store._writing(queued=True) as tx:
+        tx.send_rows("close_runs", [("succeeded", "half \ud800", None, None, 1, mine.id, mine.token)])
+    if store.capabilities.name == "postgresql":
+        with pytest.raises(InvalidOption, match="NUL"), store._writing(queued=True) as tx:
+            tx.send_rows("close_runs", [("succeeded", "cut\0off", None, None, 1, mine.id, mine.token)])
+    assert store.renew("s1", lease=LEASE).held == ((mine.id, mine.token),)
