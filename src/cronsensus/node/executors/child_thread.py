@@ -30,6 +30,8 @@ logger = Logger(__name__)
 
 IDLE_SECONDS = 300.0
 """How long a child without work stays."""
+DIES_WITHIN = 2.0
+"""Least seconds after SIGKILL after which a process counts as one that hangs; dying takes time on a busy machine."""
 
 ALL = ("stdout", "stderr", "reports")
 
@@ -248,6 +250,7 @@ class ChildThread:
                 self._process.signal(number)
 
     def _time_is_up(self) -> None:
+        self._until = self._now() + self._grace
         if self._stopping is None:
             with self._lock:
                 if self._given is not None:  # in this very moment
@@ -256,10 +259,10 @@ class ChildThread:
             self._process.send(Leave())
         elif not self._killed:
             self._killed = True
+            self._until = self._now() + max(self._grace, DIES_WITHIN)
             self._process.signal(signal.SIGKILL)
         else:  # even SIGKILL does not end it: it hangs in the kernel
             self._part(self._process.close)
-        self._until = self._now() + self._grace
 
     def _part(self, close: Callable[[], None]) -> None:
         with self._lock:

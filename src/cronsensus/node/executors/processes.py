@@ -28,7 +28,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.states import Reason
 from cronsensus.node.executors.attempt import GRACE, Attempts
 from cronsensus.node.executors.base import Call, Done, Executor
-from cronsensus.node.executors.child_thread import ChildThread, ProcessAttempt, Why
+from cronsensus.node.executors.child_thread import DIES_WITHIN, ChildThread, ProcessAttempt, Why
 from cronsensus.node.executors.importing import Target, locate
 from cronsensus.node.executors.result import describe, never_begun, timed_out
 
@@ -100,7 +100,7 @@ class ProcessExecutor(Executor):
             children = [child for child in self._children if not child.gone]
             for child in children:
                 child.close()
-        until = self._clock.monotonic() + 2 * self._grace + 1.0
+        until = self._clock.monotonic() + self._grace + max(self._grace, DIES_WITHIN) + 1.0
         for child in children:
             child.join(until - self._clock.monotonic())
 
