@@ -67,13 +67,13 @@ WITHOUT: dict[str, type[MemoryStore]] = {
 """What the other named tests of the suite fail on."""
 NIGHT = "test_no_promise_is_broken_in_any_night"
 IN_NIGHTS: list[tuple[str, str, str]] = [
-    ("G2", "BelievesWhoeverReturns", "cronsensus.node.conductor"),
-    ("G4", "NeverTakesOver", "cronsensus.node.conductor"),
+    ("G2", "BelievesWhoeverReturns", "cronsensus.node.round"),
+    ("G4", "never_takes_over", "cronsensus.node.decide"),
     ("G7", "TrustsFromTheAnswer", "cronsensus.node.session"),
-    ("G7", "TellsNobody", "cronsensus.node.conductor"),
+    ("G7", "TellsNobody", "cronsensus.node.round"),
 ]
 """Of a promise that nodes keep: what is taken out of them."""
-FOUND_BY = {"BelievesWhoeverReturns": 12, "NeverTakesOver": 3, "TellsNobody": 22}
+FOUND_BY = {"BelievesWhoeverReturns": 12, "never_takes_over": 3, "TellsNobody": 22}
 """The nights in which they were found last, which are looked at first."""
 MOST_NIGHTS = 200
 
@@ -118,7 +118,7 @@ def test_a_named_test_fails_on_a_store_without_the_safeguard(test: str, kind: ty
 @pytest.mark.parametrize(("promise", "name", "module"), IN_NIGHTS, ids=[f"{one[0]} {one[1]}" for one in IN_NIGHTS])
 def test_a_night_fails_with_nodes_without_the_safeguard(promise: str, name: str, module: str, monkeypatch):
     part = next(part for part in ablations.MADE_IN[module] if part.__name__ == name)
-    monkeypatch.setattr(f"{module}.{part.__mro__[1].__name__}", part)
+    monkeypatch.setattr(ablations.place_of(module, part), part)
     first = FOUND_BY.get(name, 0)
     nights = [first, *range(first), *range(first + 1, MOST_NIGHTS)]
     assert any(not simulate(seed, Parts()).ok for seed in nights), f"no night in {MOST_NIGHTS}: {part.__doc__}"

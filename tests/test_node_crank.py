@@ -15,9 +15,9 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.notes import Notes
+from cronsensus.node.round import Round
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 
@@ -61,11 +61,11 @@ class Bench:
             self.store,
             self.clock,
             lease=LEASE,
-            holds=lambda: bool(self.conductor.holding),
+            holds=lambda: bool(self.round.holding),
             on_renewal=self._on_renewal,
             on_trust_lost=self.lost.append,
         )
-        self.conductor = Conductor(
+        self.round = Round(
             self.store,
             self.clock,
             NodeSettings(name="a", lease=LEASE, concurrency=concurrency, stop_on_store_loss=stop),
@@ -83,11 +83,11 @@ class Bench:
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self.conductor.holding.cancel(renewal.cancel, renewal.held)
-        self.conductor.reconciling.heard(lease, renewal.held, asked)
+        self.round.holding.cancel(renewal.cancel, renewal.held)
+        self.round.reconciling.heard(lease, renewal.held, asked)
 
     def end(self, number: int = 0) -> None:
-        self.conductor.holding.ended(self.hands.calls.pop(number), Ending(kind="returned"))
+        self.round.holding.ended(self.hands.calls.pop(number), Ending(kind="returned"))
 
     @property
     def left(self) -> float:
@@ -108,7 +108,7 @@ def test_after_firing_the_node_sleeps_until_that_job_is_due_again():
     started: list[float] = []
     rounds = 0
     while len(started) < 4:
-        bench.clock.advance(bench.conductor.step())
+        bench.clock.advance(bench.round.step())
         bench.keeper.step()
         rounds += 1
         while bench.hands.calls:
@@ -122,7 +122,7 @@ def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
     bench = Bench(job(trigger=every("60s", jitter="20s")))
     late = []
     for _ in range(30):
-        bench.clock.advance(bench.conductor.step())
+        bench.clock.advance(bench.round.step())
         bench.keeper.step()
         for call in bench.hands.calls[:]:
             late.append(call.claim.claimed_at - call.claim.due_at)
@@ -133,35 +133,35 @@ def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
 
 def test_what_one_plan_cannot_hold_is_fired_by_the_next_rounds_at_once():
     bench = Bench(job(trigger=every("1s"), catch_up="all", overlap="allow"), concurrency=1)
-    bench.conductor.step()
+    bench.round.step()
     bench.clock.advance(2500)
     rounds = 0
-    while bench.conductor.step() == 0.0:
+    while bench.round.step() == 0.0:
         rounds += 1
     assert rounds == 2
-    assert bench.conductor.tally.fired == 2500
+    assert bench.round.tally.fired == 2500
 
 
 def test_jobs_that_only_leave_verdicts_do_not_hide_the_jobs_behind_them():
     bench = Bench(*(job(f"job-{number:03}", trigger=every("10s")) for number in range(450)), concurrency=500)
-    bench.conductor.step()
+    bench.round.step()
     bench.clock.advance(10)
-    while bench.conductor.step() == 0.0:
+    while bench.round.step() == 0.0:
         pass
-    assert bench.conductor.tally.fired == 450
+    assert bench.round.tally.fired == 450
     bench.clock.advance(10)
-    while bench.conductor.step() == 0.0:
+    while bench.round.step() == 0.0:
         pass
     assert all(len(bench.store.ranges(f"job-{number:03}")) == 1 for number in range(450))
 
 
 def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     bench.hands.refuse = RuntimeError("can't start new thread")
     (item,) = bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
-    bench.conductor.step()
+    bench.round.step()
+    bench.round.step()
     one = bench.store.occurrence(item.id)
     assert one is not None
     assert one.error is not None
@@ -173,29 +173,29 @@ def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
 
 def test_what_waits_for_a_busy_node_is_claimed_when_it_is_free():
     bench = Bench(job(), concurrency=1)
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work"), Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
     assert len(bench.hands.calls) == 1
     bench.end()
-    bench.conductor.step()
+    bench.round.step()
     assert len(bench.hands.calls) == 1
-    assert bench.conductor.tally.settled == 1
+    assert bench.round.tally.settled == 1
 
 
 def test_old_occurrences_are_pruned_in_slices_that_hold_nothing_up():
     bench = Bench(job(keep="1h"), concurrency=3000)
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work") for _ in range(2500)])
-    bench.conductor.step()
+    bench.round.step()
     for _ in range(2500):
         bench.end()
-    bench.conductor.step()
+    bench.round.step()
     bench.clock.advance(7300)
     bench.keeper.step()
     # The session slept for two hours, so the first of these rounds opens another.
     rounds = 1
-    while bench.conductor.step() == 0.0:
+    while bench.round.step() == 0.0:
         rounds += 1
     assert rounds >= 3
     assert bench.store.occurrences(OccurrenceFilter()) == []
@@ -216,7 +216,7 @@ def turn(bench: Bench, seconds: float) -> list[float]:
 
 def test_an_idle_session_is_renewed_rarely_and_never_runs_out():
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     assert bench.left == IDLE_LEASE.total_seconds()
     left = turn(bench, 3600)
     assert len(left) <= 40
@@ -225,16 +225,16 @@ def test_an_idle_session_is_renewed_rarely_and_never_runs_out():
 
 def test_a_working_session_is_renewed_every_third_of_its_lease_until_it_is_idle():
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work")])
     turn(bench, 200)
-    bench.conductor.step()
+    bench.round.step()
     assert bench.left == LEASE.total_seconds()
     left = turn(bench, 60)
     assert min(left) >= LEASE.total_seconds() * 0.6
     assert max(left) <= LEASE.total_seconds()
     bench.end()
-    bench.conductor.step()
+    bench.round.step()
     left = turn(bench, 3600)
     assert min(left) > 0
     assert max(left) > 100
@@ -242,15 +242,15 @@ def test_a_working_session_is_renewed_every_third_of_its_lease_until_it_is_idle(
 
 def test_a_long_lease_whose_answer_comes_after_that_of_a_claim_is_not_trusted():
     bench = Bench(job())
-    bench.conductor.step()
-    lease = bench.conductor.lease
+    bench.round.step()
+    lease = bench.round.lease
     assert lease is not None
     bench.clock.advance(250)
     asked = lease.ask()
     renewal = bench.store.renew(lease.session, lease=LEASE, idle_lease=IDLE_LEASE)
     assert renewal.lease == IDLE_LEASE
     bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
     lease.confirm(asked, renewal.lease)
     assert lease.length == LEASE
     assert 0 < lease.trusted_for < bench.left == LEASE.total_seconds()
@@ -258,10 +258,10 @@ def test_a_long_lease_whose_answer_comes_after_that_of_a_claim_is_not_trusted():
 
 def test_a_short_lease_counts_whatever_was_answered_meanwhile():
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
-    lease = bench.conductor.lease
+    bench.round.step()
+    lease = bench.round.lease
     assert lease is not None
     slow_claim = lease.ask()
     bench.clock.advance(5)
@@ -276,28 +276,28 @@ def test_a_short_lease_counts_whatever_was_answered_meanwhile():
 
 def test_a_renewal_that_is_carried_out_after_a_claim_leaves_the_lease_short():
     bench = Bench(job())
-    bench.conductor.step()
-    lease = bench.conductor.lease
+    bench.round.step()
+    lease = bench.round.lease
     assert lease is not None
     bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
     bench.store.renew(lease.session, lease=LEASE, idle_lease=IDLE_LEASE)
     assert bench.left == LEASE.total_seconds()
 
 
 def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypatch):
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work")])
 
     def away(*_: object, **__: object) -> list[Claim]:
         raise StoreUnavailable
 
     monkeypatch.setattr(bench.store, "claim", away)
-    bench.conductor.step()
+    bench.round.step()
     bench.clock.advance(5)
     bench.keeper.step()
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
     assert bench.left == IDLE_LEASE.total_seconds()
     assert 0 < lease.trusted_for < LEASE.total_seconds()
@@ -305,9 +305,9 @@ def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypa
 
 def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
     bench.keeper.step()
     bench.keeper.hint()
     bench.keeper.step()
@@ -323,9 +323,9 @@ def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
 
 def test_the_end_of_trust_is_told_once(monkeypatch):
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
 
     def away(*_: object, **__: object) -> Renewal:
         raise StoreUnavailable
@@ -334,12 +334,12 @@ def test_the_end_of_trust_is_told_once(monkeypatch):
     for _ in range(12):
         bench.clock.advance(1)
         bench.keeper.step()
-    assert bench.lost == [bench.conductor.lease]
+    assert bench.lost == [bench.round.lease]
 
 
 def test_a_mistake_in_a_renewal_does_not_end_the_keeper(monkeypatch):
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     called = threading.Semaphore(0)
 
     def broken() -> float:
@@ -362,9 +362,9 @@ def test_a_mistake_in_a_renewal_does_not_end_the_keeper(monkeypatch):
 
 def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeypatch):
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     (item,) = bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
     run = bench.hands.calls[0].run
     woken: list[int] = []
     notes = Notes(bench.clock, lambda: woken.append(1))
@@ -395,20 +395,20 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
 
 def test_what_cannot_be_stopped_keeps_its_slot_until_it_returns():
     bench = Bench(JobSpec(name="work", function="work", trigger=None), concurrency=2)
-    bench.conductor.begin()
+    bench.round.begin()
     bench.store.enqueue([Item(job="work", key=str(number)) for number in range(3)])
     bench.hands.abandoned = 2
-    assert bench.conductor.step() <= WATCH  # nobody tells when a slot comes free
+    assert bench.round.step() <= WATCH  # nobody tells when a slot comes free
     assert bench.hands.calls == []
     bench.hands.abandoned = 1
-    bench.conductor.step()
+    bench.round.step()
     assert len(bench.hands.calls) == 1
 
 
 def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another_and_each_minute(monkeypatch, caplog):
     caplog.set_level("INFO", "cronsensus.node")
     bench = Bench(job())
-    bench.conductor.step()
+    bench.round.step()
     why = "refused"
 
     def away(*_: object, **__: object) -> None:
@@ -417,10 +417,10 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
     monkeypatch.setattr(bench.store, "look", away)
     for second in range(120):
         why = "refused" if second < 70 else "full"
-        bench.conductor.step()
+        bench.round.step()
         bench.clock.advance(1)
     monkeypatch.undo()
-    bench.conductor.step()
+    bench.round.step()
     # Not what a keeper of the test before has logged on a thread of its own.
     messages = [record.message for record in caplog.records if record.message.startswith("the store")]
     told = [text for text in messages if "cannot be used" in text or "again" in text]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absence
+from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absences
 from cronsensus.model.session import SessionView
 from cronsensus.stores.values import View
 
@@ -34,52 +34,59 @@ def view(*absent: str, renewed: timedelta = timedelta(0)) -> View:
     )
 
 
-def looked(absence: Absence, seen: View, asked_at: float, took: float = PROMPT) -> bool:
-    absence.note(seen, asked_at, asked_at + took)
-    return absence.is_gone("a")
+class Looks:
+    """Looks one after the other, and what they tell."""
+
+    def __init__(self) -> None:
+        self.absences = Absences()
+
+
+def looked(looks: Looks, seen: View, asked_at: float, took: float = PROMPT) -> bool:
+    looks.absences = looks.absences.after(seen, asked_at, asked_at + took)
+    return looks.absences.is_gone("a")
 
 
 def test_absent_in_two_looks_far_enough_apart_is_gone() -> None:
-    absence = Absence()
-    assert not looked(absence, view("a"), 0)
-    assert not looked(absence, view("a"), ABSENT_FOR / 2)
-    assert looked(absence, view("a"), ENOUGH)
+    looks = Looks()
+    assert not looked(looks, view("a"), 0)
+    assert not looked(looks, view("a"), ABSENT_FOR / 2)
+    assert looked(looks, view("a"), ENOUGH)
 
 
 def test_one_look_that_took_long_is_no_two_looks() -> None:
-    absence = Absence()
-    assert not looked(absence, view("a"), 0, took=60)
+    looks = Looks()
+    assert not looked(looks, view("a"), 0, took=60)
 
 
 def test_shown_again_in_between_is_counted_anew() -> None:
-    absence = Absence()
-    looked(absence, view("a"), 0)
-    looked(absence, view(), 0.1)
-    assert not looked(absence, view("a"), ENOUGH)
-    assert looked(absence, view("a"), 2 * ENOUGH)
+    looks = Looks()
+    looked(looks, view("a"), 0)
+    looked(looks, view(), 0.1)
+    assert not looked(looks, view("a"), ENOUGH)
+    assert looked(looks, view("a"), 2 * ENOUGH)
 
 
 def test_renewed_since_the_first_look_is_counted_anew() -> None:
-    absence = Absence()
-    looked(absence, view("a"), 0)
+    looks = Looks()
+    looked(looks, view("a"), 0)
     renewed = view("a", renewed=timedelta(microseconds=1))
-    assert not looked(absence, renewed, ENOUGH)
-    assert not looked(absence, renewed, 1.5 * ENOUGH)
-    assert looked(absence, renewed, 2 * ENOUGH)
+    assert not looked(looks, renewed, ENOUGH)
+    assert not looked(looks, renewed, 1.5 * ENOUGH)
+    assert looked(looks, renewed, 2 * ENOUGH)
 
 
 def test_the_way_to_the_store_counts_neither_for_nor_against() -> None:
-    absence = Absence()
-    looked(absence, view("a"), 0, took=0.1)
+    looks = Looks()
+    looked(looks, view("a"), 0, took=0.1)
     # Asked early enough to be sent while the first was under way, answered late.
-    assert not looked(absence, view("a"), 0.1, took=5.0)
+    assert not looked(looks, view("a"), 0.1, took=5.0)
     # Far from the store, a process that comes back needs a while.
-    assert not looked(absence, view("a"), 0.1 + ABSENT_FOR, took=0.1)
-    assert looked(absence, view("a"), 0.2 + ABSENT_FOR + JOURNEYS * 0.1, took=0.1)
+    assert not looked(looks, view("a"), 0.1 + ABSENT_FOR, took=0.1)
+    assert looked(looks, view("a"), 0.2 + ABSENT_FOR + JOURNEYS * 0.1, took=0.1)
 
 
 def test_another_look_is_wanted_as_soon_as_it_can_tell() -> None:
-    absence = Absence()
-    looked(absence, view("a"), 100)
-    assert absence.wants_look_at({"a", "b"}) == pytest.approx(100 + ENOUGH)
-    assert absence.wants_look_at({"b"}) is None
+    looks = Looks()
+    looked(looks, view("a"), 100)
+    assert looks.absences.certain_at(["a", "b"]) == pytest.approx(100 + ENOUGH)
+    assert looks.absences.certain_at(["b"]) is None

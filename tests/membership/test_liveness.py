@@ -13,7 +13,7 @@ import pytest
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.membership import liveness
-from cronsensus.membership.liveness import ABSENT_FOR, Absence, is_dead, is_gone, own_start, started_at
+from cronsensus.membership.liveness import ABSENT_FOR, Absences, is_dead, is_gone, own_start, started_at
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.stores import boot
 from cronsensus.stores.boot import host_identity
@@ -138,18 +138,15 @@ def test_a_holder_that_names_no_process_is_not_dead(ended):
 
 
 def test_just_long_enough_between_two_looks_is_enough():
-    absence, view = Absence(), MemoryStore().look()
-    absent = replace(view, absent=("s",))
-    absence.note(absent, 1.0, 1.0)
-    assert not absence.is_gone("s")
-    assert absence.wants_look_at({"s", "other"}) == 1.0 + ABSENT_FOR
-    assert absence.wants_look_at({"other"}) is None
-    asked_at = 1.0 + ABSENT_FOR
-    absence.note(absent, asked_at, asked_at)
-    assert absence._asked_at - absence._missed["s"].since >= absence._patience - 1e-9
-    absence._patience = absence._asked_at - absence._missed["s"].since
-    assert absence.is_gone("s")
-    assert not absence.is_gone("other")
+    absent = replace(MemoryStore().look(), absent=("s",))
+    once = Absences().after(absent, 1.0, 1.0)
+    assert not once.is_gone("s")
+    assert once.certain_at(["s", "other"]) == 1.0 + ABSENT_FOR
+    assert once.certain_at(["other"]) is None
+    twice = once.after(absent, 1.0 + ABSENT_FOR, 1.0 + ABSENT_FOR)
+    just = replace(twice, patience=twice.asked_at - twice.absent["s"].since)
+    assert just.is_gone("s")
+    assert not just.is_gone("other")
 
 
 # --- namespaces -------------------------------------------------------------------------------------------------------

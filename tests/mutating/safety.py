@@ -111,7 +111,7 @@ SAFETY: dict[str, list[str]] = {
     "once/winning.py": ONCE,
     "membership/lease.py": NODE,
     "membership/liveness.py": NODE,
-    "node/care.py": NODE,
+    "node/decide.py": NODE,
     "node/claiming.py": NODE,
     "node/holding.py": NODE,
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],

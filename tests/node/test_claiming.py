@@ -12,8 +12,8 @@ from cronsensus.errors import LeaseLost, StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
-from cronsensus.node.ahead import Reading
 from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
+from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
@@ -82,34 +82,30 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench()
 
 
-def test_a_node_asks_for_as_much_as_it_has_room_for_and_can_run(bench):
-    assert bench.claiming.free == 4
-    assert bench.claiming.claim(bench.lease) == 0
-    bench.begun(7), bench.begun(8)
+def test_a_node_asks_for_functions_that_it_can_run(bench):
+    bench.claiming.claim(bench.lease, 4)
     bench.thread.can = False
-    assert bench.claiming.claim(bench.lease) == 0
+    bench.claiming.claim(bench.lease, 2)
     assert bench.claims.asked == [(4, ["apart", "work"]), (2, ["apart"])]
-    for number in (9, 10, 11):
-        bench.thread.can = True
+
+
+def test_a_node_has_as_much_room_as_slots_are_free(bench):
+    assert bench.claiming.free == 4
+    for number in (7, 8, 9, 10, 11):
         bench.begun(number)
     assert bench.claiming.free == 0
-    assert bench.claiming.claim(bench.lease) == 0
-    assert len(bench.claims.asked) == 2
 
 
-@pytest.mark.parametrize("why", ["no room", "no trust", "no executor", ""])
-def test_it_asks_only_if_that_makes_sense(bench, why):
-    if why == "no trust":
-        bench.lease.lose()
-    if why == "no executor":
-        bench.thread.can = bench.process.can = False
-    assert bench.claiming.may_claim(bench.lease, 0 if why == "no room" else 1) is (why == "")
+def test_a_node_without_trust_asks_for_nothing(bench):
+    bench.lease.lose()
+    assert bench.claiming.claim(bench.lease, 4) == 0
+    assert bench.claims.asked == []
 
 
 @pytest.mark.parametrize("due_in", [timedelta(0), timedelta(microseconds=1), SOON])
 def test_what_was_won_begins_when_it_is_due(bench, due_in):
     bench.claims.given = [bench.taken(due_in=due_in)]
-    assert bench.claiming.claim(bench.lease) == 1
+    assert bench.claiming.claim(bench.lease, 4) == 1
     assert bench.telling.of("started") == [(bench.claims.given,)]
     if due_in:
         assert bench.waits() == pytest.approx([due_in.total_seconds()])
@@ -119,7 +115,7 @@ def test_what_was_won_begins_when_it_is_due(bench, due_in):
 
 
 def test_the_better_of_two_readings_tells_when_that_is(bench):
-    def fired(seen: Reading | None) -> list[float]:
+    def fired(seen: ClockSample | None) -> list[float]:
         bench.holding._waiting.clear()
         bench.claims.given = [bench.taken(due_in=SOON)]
         assert bench.claiming.fire_and_claim(bench.lease, [], 1, seen=seen) == ([True], 1)
@@ -130,17 +126,17 @@ def test_the_better_of_two_readings_tells_when_that_is(bench):
     assert fired(None) == pytest.approx([late])
     now, here = bench.clock.now(), bench.clock.monotonic()
     # The look said the same some time ago; by it the moment comes sooner than by the claim, which came the longer way.
-    assert fired(Reading(now, here)) == pytest.approx([late - 0.25])
+    assert fired(ClockSample(now, here)) == pytest.approx([late - 0.25])
     now, here = bench.clock.now(), bench.clock.monotonic()
-    assert fired(Reading(now, here + 5)) == pytest.approx([late]), "the other one is the better then"
+    assert fired(ClockSample(now, here + 5)) == pytest.approx([late]), "the other one is the better then"
     now, here = bench.clock.now(), bench.clock.monotonic()
-    long_ago = Reading(now - SECOND, here - SECOND.total_seconds())
+    long_ago = ClockSample(now - SECOND, here - SECOND.total_seconds())
     assert fired(long_ago) == pytest.approx([late]), "a look too long ago tells nothing"
 
 
 def test_nothing_won_is_nothing_told(bench):
     before = bench.lease.trusted_for
-    assert bench.claiming.claim(bench.lease) == 0
+    assert bench.claiming.claim(bench.lease, 4) == 0
     assert bench.telling.told == []
     assert bench.lease.trusted_for == before - 0.25
 
@@ -149,14 +145,14 @@ def test_what_was_won_makes_the_lease_as_long_as_a_claim_does(bench):
     lease = bench.leased("s2")
     lease.confirm(lease.ask(), LEASE * 10)
     bench.claims.given = [bench.taken()]
-    bench.claiming.claim(lease)
+    bench.claiming.claim(lease, 4)
     assert lease.length == LEASE
 
 
 def test_a_session_that_is_lost_has_its_runs_stopped(bench):
     bench.begun(7)
     bench.claims.given = LeaseLost("gone")
-    assert bench.claiming.claim(bench.lease) == 0
+    assert bench.claiming.claim(bench.lease, 4) == 0
     assert bench.lease.lost
     assert bench.thread.stopped == [(7, "lease lost", True)]
     assert not bench.holding.in_doubt
@@ -167,7 +163,7 @@ def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):
     lease.confirm(lease.ask(), LEASE * 10)
     bench.claims.given = StoreUnavailable("lost")
     with pytest.raises(StoreUnavailable):
-        bench.claiming.claim(lease)
+        bench.claiming.claim(lease, 4)
     assert bench.holding.in_doubt
     assert lease.trusted_for < LEASE.total_seconds()
     bench.claiming.begin()
@@ -180,7 +176,7 @@ def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
     bench.claims.given = [bench.taken(1), bench.taken(2)]
     over = Outcome(id=1, token=50, session="s1", state=State.SUCCEEDED)
     bench.holding.said.remember((1, 50), over)
-    bench.claiming.claim(bench.lease)
+    bench.claiming.claim(bench.lease, 4)
     assert len(signs) == 1
     assert "gave occurrence 1 of 'work' again" in signs[0][0]
 
@@ -218,10 +214,8 @@ def test_what_nobody_here_has_heard_of_is_found(bench, running):
 @pytest.mark.parametrize("due_in", [timedelta(0), SOON])
 def test_a_doubt_is_cleared_by_starting_what_was_won_at_its_time(bench, running, due_in):
     bench.claims.running = [replace(running, due_at=START + due_in)]
-    bench.claiming.clear_doubt(bench.lease)
-    assert not bench.holding.known()
     bench.holding.doubt()
-    bench.claiming.clear_doubt(bench.lease)
+    bench.claiming.adopt_lost(bench.lease)
     assert not bench.holding.in_doubt
     assert bench.holding.known() == {key(running)}
     assert len(bench.telling.of("started")) == 1

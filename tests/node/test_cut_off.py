@@ -32,22 +32,22 @@ def job(**policies: object) -> JobSpec:
 def stand_still_beyond_the_lease(bench: Bench) -> None:
     """Let nothing happen for longer than the lease, tell what runs, and let it end for that."""
     bench.clock.advance(LEASE * 2)
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
-    bench.conductor.holding.lose_session(lease)
+    bench.round.holding.lose_session(lease)
     for call in list(bench.hands.calls):
         bench.hands.calls.remove(call)
-        bench.conductor.holding.ended(call, Ending(kind="cancelled", reason="lease lost"))
+        bench.round.holding.ended(call, Ending(kind="cancelled", reason="lease lost"))
 
 
 def test_a_job_that_makes_its_node_lose_the_lease_is_started_as_often_as_max_crashes_allows():
     bench = Bench(job(max_crashes=2))
-    bench.conductor.step()
+    bench.round.step()
     (made,) = bench.store.enqueue([Item(job="work")])
     attempts = []
     for _ in range(10):
         for _ in range(3):
-            bench.conductor.step()
+            bench.round.step()
             bench.keeper.step()
             bench.clock.advance(0.1)
         attempts += [call.claim.attempt for call in bench.hands.calls]
@@ -62,17 +62,17 @@ def test_a_job_that_makes_its_node_lose_the_lease_is_started_as_often_as_max_cra
 
 def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
     bench = Bench(job(max_crashes=1))
-    bench.conductor.step()
+    bench.round.step()
     (made,) = bench.store.enqueue([Item(job="work")])
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
     asked = lease.ask()
     (claim,) = bench.store.claim(lease.session, 1, ["work"], lease=LEASE)
     lease.claimed(asked, LEASE)
     bench.clock.advance(LEASE * 2)
-    bench.conductor.holding.begin(claim, lease)
+    bench.round.holding.begin(claim, lease)
     assert bench.hands.calls == []
-    bench.conductor.holding.settle()
+    bench.round.holding.settle()
     found = bench.store.occurrence(made.id)
     assert found is not None
     assert (found.state, found.attempt, found.crashes) == (State.PENDING, 0, 0)
@@ -81,15 +81,15 @@ def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
 @pytest.mark.parametrize("begun", [True, False])
 def test_what_was_stopped_before_its_function_was_called_did_not_begin(begun):
     bench = Bench(job(max_crashes=1))
-    bench.conductor.step()
+    bench.round.step()
     (made,) = bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
+    bench.round.step()
     (call,) = bench.hands.calls
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
-    bench.conductor.holding.lose_session(lease)
-    bench.conductor.holding.ended(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
-    bench.conductor.holding.settle()
+    bench.round.holding.lose_session(lease)
+    bench.round.holding.ended(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
+    bench.round.holding.settle()
     found = bench.store.occurrence(made.id)
     assert found is not None
     if begun:
@@ -100,10 +100,10 @@ def test_what_was_stopped_before_its_function_was_called_did_not_begin(begun):
 
 def test_what_a_node_that_stops_cuts_off_is_no_crash_and_keeps_its_number():
     bench = Bench(job(max_crashes=1))
-    bench.conductor.step()
+    bench.round.step()
     (made,) = bench.store.enqueue([Item(job="work")])
-    bench.conductor.step()
-    bench.conductor.end()
+    bench.round.step()
+    bench.round.end()
     found = bench.store.occurrence(made.id)
     assert found is not None
     assert (found.state, found.attempt, found.crashes) == (State.PENDING, 1, 0)

@@ -15,15 +15,15 @@ from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
-from cronsensus.node.ahead import BOUNDS, FIRST_GUESS, RESERVE, SLACK, Lead
-from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.lead_time import FIRST_LEAD, LEADS, RESERVE, SLACK, LeadTime
+from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
 
 LEASE = timedelta(minutes=5)
-LEAD = FIRST_GUESS
+LEAD = FIRST_LEAD
 
 
 class Hands(Executor):
@@ -41,7 +41,7 @@ class Hands(Executor):
 
 
 class Bench:
-    """One conductor with a job every half minute, which just looked for the first time."""
+    """One node with a job every half minute, which just looked for the first time."""
 
     def __init__(self, *, overlap: Overlap = "allow", concurrency: int = 5) -> None:
         self.overlap = overlap
@@ -50,7 +50,7 @@ class Bench:
         self.hands = Hands()
         self.verbs: list[str] = []
         self.define("30s")
-        self.conductor = Conductor(
+        self.round = Round(
             self.store,
             self.clock,
             NodeSettings(name="a", lease=LEASE, concurrency=concurrency),
@@ -59,7 +59,7 @@ class Bench:
             new_session=self._session,
             declare=lambda _: False,
         )
-        self.conductor.step()
+        self.round.step()
 
     def define(self, interval: str) -> None:
         spec = JobSpec(name="work", function="work", trigger=every(interval), policies=Policies(overlap=self.overlap))
@@ -75,13 +75,13 @@ class Bench:
         """Let time pass until ``seconds`` before the due time, and turn the crank."""
         self.clock.advance(timedelta(seconds=30 - seconds) - (self.clock.now() - ManualClock().now()))
         self.verbs.clear()
-        return self.conductor.step()
+        return self.round.step()
 
     def end(self) -> None:
         """Let every run succeed."""
         for call in self.hands.calls:
-            self.conductor.holding.ended(call, Ending(kind="returned"))
-        self.conductor.step()
+            self.round.holding.ended(call, Ending(kind="returned"))
+        self.round.step()
 
     def started(self) -> list[Any]:
         return [call.claim.scheduled_for for call in self.hands.calls]
@@ -103,13 +103,13 @@ def _noted(verbs: list[str], verb: str, do: Callable[..., Any], *args: Any, **mo
 def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.step_at(LEAD) == pytest.approx(LEAD)
     assert bench.verbs == ["look", "fire_and_claim"]
-    assert bench.conductor.tally.fired == 1
-    assert bench.conductor.holding.active == 1
+    assert bench.round.tally.fired == 1
+    assert bench.round.holding.active == 1
 
 
 def test_it_decides_also_where_it_comes_a_little_too_soon(bench):
     bench.step_at(LEAD + SLACK / 2)
-    assert bench.conductor.tally.fired == 1
+    assert bench.round.tally.fired == 1
 
 
 def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
@@ -139,7 +139,7 @@ def test_one_round_starts_what_was_decided_and_looks(bench, monkeypatch):
         monkeypatch.setattr(bench.store, verb, partial(slowly, getattr(bench.store, verb)))
     bench.clock.advance(bench.step_at(LEAD))
     bench.verbs.clear()
-    bench.conductor.step()
+    bench.round.step()
     assert len(bench.started()) == 1
     assert bench.verbs == ["look"]
 
@@ -148,9 +148,9 @@ def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
     bench.step_at(1)
     bench.clock.step(-1)  # the store's clock; the node counts on by the other
     bench.clock.advance(1)
-    bench.conductor.step()
+    bench.round.step()
     assert bench.started() == []
-    assert bench.conductor.tally.fired == 0
+    assert bench.round.tally.fired == 0
 
 
 def test_a_job_that_was_changed_shortly_before_is_run_as_it_is_now(bench, monkeypatch):
@@ -163,7 +163,7 @@ def test_a_job_that_was_changed_shortly_before_is_run_as_it_is_now(bench, monkey
 
     monkeypatch.setattr(bench.store, "look", changed_after_the_look)
     bench.step_at(LEAD)
-    assert bench.conductor.tally.lost_races == 1
+    assert bench.round.tally.lost_races == 1
     bench.step_at(0)
     assert bench.started() == [bench.clock.now()]
 
@@ -188,7 +188,7 @@ def test_what_the_occurrence_before_has_a_say_in_is_left_to_the_due_time():
     bench = Bench(overlap="skip")
     bench.step_at(0)
     bench.step_at(LEAD - 30)
-    assert bench.conductor.tally.fired == 1
+    assert bench.round.tally.fired == 1
     bench.end()
     bench.step_at(-30)
     assert len(bench.started()) == 2
@@ -198,45 +198,45 @@ def test_a_node_without_a_free_hand_decides_nothing_ahead():
     bench = Bench(concurrency=1)
     bench.step_at(0)
     bench.step_at(LEAD - 30)
-    assert bench.conductor.tally.fired == 1
+    assert bench.round.tally.fired == 1
 
 
 def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeypatch):
-    def slow_care() -> bool:
+    def slow(_: object) -> bool:
         # Since the look a second has almost passed, by a clock that runs a little fast.
         bench.clock.advance(0.995)
         bench.clock.step(-0.003)
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.conductor._care, "prune", slow_care)
+        patch.setattr(bench.round._session, "say_again", lambda: slow(None))
         assert bench.step_at(1) == 0.0
-    assert bench.conductor.holding.begins_in is None
-    bench.conductor.step()
-    assert bench.conductor.holding.begins_in == pytest.approx(0.008)
+    assert bench.round.holding.begins_in is None
+    bench.round.step()
+    assert bench.round.holding.begins_in == pytest.approx(0.008)
 
 
 def test_what_was_fired_in_the_same_round_is_looked_at_again_before_it_is_decided_ahead(bench):
     bench.define("10ms")
     assert bench.step_at(0) == pytest.approx(0.0)
     bench.verbs.clear()
-    assert bench.conductor.step() == pytest.approx(0.01)
+    assert bench.round.step() == pytest.approx(0.01)
     assert bench.verbs == ["look", "fire_and_claim"]
-    assert bench.conductor.tally.lost_races == 0
+    assert bench.round.tally.lost_races == 0
 
 
 def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench):
     bench.step_at(LEAD)
-    bench.store.reclaim([bench.conductor.lease.session])
-    bench.conductor.lease.lose()
+    bench.store.reclaim([bench.round.lease.session])
+    bench.round.lease.lose()
     bench.step_at(0)
     assert bench.started() == [bench.clock.now()]
-    assert [call.claim.session for call in bench.hands.calls] == [bench.conductor.lease.session]
+    assert [call.claim.session for call in bench.hands.calls] == [bench.round.lease.session]
 
 
 def test_a_node_that_leaves_gives_back_what_has_not_begun(bench):
     bench.step_at(LEAD)
-    bench.conductor.end()
+    bench.round.end()
     [one] = bench.store.occurrences(OccurrenceFilter())
     assert (one.state, one.attempt) == (State.PENDING, 0)
 
@@ -252,20 +252,17 @@ def test_a_store_that_takes_its_time_is_asked_earlier(bench, monkeypatch):
     bench.step_at(LEAD)
     bench.step_at(-1)
     bench.end()
-    assert bench.conductor.step() == pytest.approx(29 - RESERVE * 0.02)
+    assert bench.round.step() == pytest.approx(29 - RESERVE * 0.02)
 
 
-@pytest.mark.parametrize(("took", "seconds"), [(0.0, BOUNDS[0]), (10.0, BOUNDS[1])])
-def test_the_lead_has_bounds(took, seconds):
-    lead = Lead()
+@pytest.mark.parametrize(("took", "seconds"), [(0.0, LEADS[0]), (10.0, LEADS[1])])
+def test_the_lead_time_has_bounds(took, seconds):
+    lead = LeadTime()
     for _ in range(50):
-        lead.took(took)
+        lead = lead.after(took)
     assert lead.seconds == seconds
 
 
 def test_one_slow_time_is_forgotten_step_by_step():
-    lead = Lead()
-    lead.took(0.05)
-    first = lead.seconds
-    lead.took(0.001)
-    assert BOUNDS[0] < lead.seconds < first
+    first = LeadTime().after(0.05)
+    assert LEADS[0] < first.after(0.001).seconds < first.seconds

@@ -9,7 +9,7 @@ import pytest
 from cronsensus import StoreEmptied, StoreUnavailable
 from cronsensus.logger import flush
 from cronsensus.model.ledger import STORE_EMPTIED, Identity
-from cronsensus.node.conductor import HALTED
+from cronsensus.node.round import HALTED
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
 from tests.node.test_emptied_under_guests import empty
@@ -41,14 +41,14 @@ def begun(caplog: pytest.LogCaptureFixture, *, stop: bool) -> tuple[Bench, Troub
     """Return a node that knows its store, and has lost its session there."""
     caplog.set_level(logging.INFO, "cronsensus")
     bench = Bench(job(trigger=every("30s")), store=Troubled, stop=stop)
-    bench.conductor.step()
+    bench.round.step()
     lose(bench)
     assert isinstance(bench.store, Troubled)
     return bench, bench.store
 
 
 def lose(bench: Bench) -> None:
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
     lease.lose()
     bench.store.close_session(lease.session)
@@ -70,14 +70,14 @@ def unavailable() -> None:
 def test_a_store_that_is_emptied_between_the_look_and_the_opening_stops_a_node_that_is_to_stop(caplog):
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
-    assert bench.conductor.step() == HALTED
+    assert bench.round.step() == HALTED
     assert store.sessions() == []
     assert said(caplog) == 1
     assert emptied(bench) == 1
     assert "cannot be used" not in caplog.text  # it is not tried again, and nothing says so
     bench.clock.advance(HALTED)
-    assert bench.conductor.step() == HALTED
-    assert (store.sessions(), bench.conductor.tally.store_errors) == ([], 0)
+    assert bench.round.step() == HALTED
+    assert (store.sessions(), bench.round.tally.store_errors) == ([], 0)
 
 
 def test_the_session_that_cannot_be_closed_in_a_store_that_was_emptied_stops_it_too(caplog, monkeypatch):
@@ -85,19 +85,19 @@ def test_the_session_that_cannot_be_closed_in_a_store_that_was_emptied_stops_it_
     store.on_open = lambda: empty(store)
     with monkeypatch.context() as patch:
         patch.setattr(store, "close_session", lambda _: unavailable())
-        assert bench.conductor.step() == HALTED
-    assert bench.conductor.lease is not None
-    assert bench.conductor.lease.lost
+        assert bench.round.step() == HALTED
+    assert bench.round.lease is not None
+    assert bench.round.lease.lost
     assert bench.hands.calls == []
 
 
 def test_a_node_that_goes_on_works_in_a_store_that_was_emptied_just_before_it_opened_its_session(caplog):
     bench, store = begun(caplog, stop=False)
     store.on_open = lambda: empty(store)
-    bench.conductor.step()
+    bench.round.step()
     assert len(store.sessions()) == 1
     assert said(caplog) == 1
-    bench.conductor.step()
+    bench.round.step()
     assert emptied(bench) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_node_that_is_stopped_says_so_with_the_word_that_locks_and_calls_use(c
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
     with pytest.raises(StoreEmptied, match="restart") as raised:
-        bench.conductor.begin()
+        bench.round.begin()
     assert not raised.value.retryable
 
 
@@ -113,13 +113,13 @@ def test_a_store_that_cannot_say_which_one_it_is_is_asked_again(caplog):
     bench, store = begun(caplog, stop=True)
     store.on_identity = unavailable
     store.asked = 0
-    bench.conductor.step()  # opens a session, and does not learn where
-    lease = bench.conductor.lease
+    bench.round.step()  # opens a session, and does not learn where
+    lease = bench.round.lease
     assert lease is not None
-    assert bench.conductor.watch.session != lease.session
-    bench.conductor.step()
-    assert (bench.conductor.watch.session, bench.conductor.lease, store.asked) == (lease.session, lease, 2)
-    bench.conductor.step()
+    assert bench.round.watch.session != lease.session
+    bench.round.step()
+    assert (bench.round.watch.session, bench.round.lease, store.asked) == (lease.session, lease, 2)
+    bench.round.step()
     assert store.asked == 2
 
 
@@ -127,6 +127,6 @@ def test_a_store_that_was_emptied_before_it_could_say_which_one_it_is_is_noticed
     bench, store = begun(caplog, stop=True)
     store.on_open = lambda: empty(store)
     store.on_identity = unavailable
-    assert bench.conductor.step() < HALTED
-    assert bench.conductor.step() == HALTED
+    assert bench.round.step() < HALTED
+    assert bench.round.step() == HALTED
     assert (store.sessions(), emptied(bench)) == ([], 1)

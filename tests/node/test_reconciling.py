@@ -39,7 +39,7 @@ class Forgetful(Bench):
 
     def step(self) -> None:
         """Turn the node's cranks once, and let a moment pass."""
-        self.conductor.step()
+        self.round.step()
         self.clock.advance(TICK)
         self.keeper.step()
         self.clock.advance(TICK)
@@ -57,7 +57,7 @@ class Forgetful(Bench):
     def finish(self, call: Call | None = None, ending: Ending | None = None) -> None:
         call = call or self.hands.calls[0]
         self.hands.calls.remove(call)
-        self.conductor.holding.ended(call, ending or Ending(kind="returned", result='"done"'))
+        self.round.holding.ended(call, ending or Ending(kind="returned", result='"done"'))
         self.step()
 
     def forget(self, since: Any) -> None:
@@ -70,7 +70,7 @@ class Forgetful(Bench):
 
     @property
     def session(self) -> str:
-        lease = self.conductor.lease
+        lease = self.round.lease
         assert lease is not None
         return lease.session
 
@@ -154,7 +154,7 @@ def test_a_node_that_drains_says_a_forgotten_end_again():
     bench.step()
     before = take(bench.store)
     bench.finish()
-    bench.conductor.draining = True
+    bench.round.draining = True
     bench.forget(before)
     bench.go_on(LEASE.total_seconds())
     assert bench.look(first).state is State.SUCCEEDED
@@ -163,18 +163,18 @@ def test_a_node_that_drains_says_a_forgotten_end_again():
 
 def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_again(monkeypatch):
     bench = Forgetful()
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
     (number,) = bench.enqueue()
     with monkeypatch.context() as patch:
-        patch.setattr(bench.conductor.holding, "_registry", {})  # as if the function was not here
+        patch.setattr(bench.round.holding, "_registry", {})  # as if the function was not here
         bench.step()
         before = take(bench.store)
-        bench.conductor.holding.settle()
+        bench.round.holding.settle()
     assert bench.look(number).state is State.PENDING
     bench.forget(before)
     assert bench.look(number).state is State.RUNNING
-    bench.conductor.draining = True
+    bench.round.draining = True
     bench.go_on(LEASE.total_seconds())
     assert (bench.look(number).state, bench.look(number).attempt) == (State.PENDING, 0)
 
@@ -236,7 +236,7 @@ def test_a_run_whose_claim_the_store_forgot_is_stopped_and_run_again_under_anoth
     assert not second.run.cancelled.is_set()
     bench.finish(second, Ending(kind="returned", result='"second"'))
     assert bench.look(number).result == '"second"'
-    assert bench.conductor.tally.settled == 1
+    assert bench.round.tally.settled == 1
 
 
 def test_a_forgotten_end_and_a_forgotten_claim_are_told_apart_though_the_number_of_runs_is_right():
@@ -277,9 +277,9 @@ def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     (number,) = bench.enqueue()
     before = take(bench.store)
     (claim,) = bench.store.claim(bench.session, 1, ["work"], lease=LEASE)
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
-    bench.conductor.holding.begin_at(bench.clock.monotonic() + 30, claim, lease)
+    bench.round.holding.begin_at(bench.clock.monotonic() + 30, claim, lease)
     bench.forget(before)
     bench.go_on()
     assert [(call.claim.id, call.claim.token > claim.token) for call in bench.begun] == [(number, True)]
@@ -296,7 +296,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
 
     monkeypatch.setattr(bench.store, "fire_and_claim", is_lost)
     while not bench.begun:
-        bench.conductor.step()
+        bench.round.step()
         bench.clock.advance(0.002)
         bench.keeper.step()
         bench.begun += bench.hands.calls
@@ -401,26 +401,26 @@ def test_one_look_is_not_enough():
     bench = Forgetful()
     bench.enqueue()
     bench.step()
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
     asked = lease.ask()
     bench.clock.advance(TICK)
-    bench.conductor.reconciling.heard(lease, (), asked)
-    bench.conductor.step()
+    bench.round.reconciling.heard(lease, (), asked)
+    bench.round.step()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
 
 def test_a_renewal_asked_before_a_claim_was_answered_says_nothing_about_that_claim():
     bench = Forgetful()
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     assert lease is not None
     early = [lease.ask(), lease.ask()]
     bench.clock.advance(TICK)
     bench.enqueue()
     bench.step()
     for asked in early:
-        bench.conductor.reconciling.heard(lease, (), asked)
-        bench.conductor.step()
+        bench.round.reconciling.heard(lease, (), asked)
+        bench.round.step()
     assert not bench.hands.calls[0].run.cancelled.is_set()
 
 
@@ -428,7 +428,7 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     bench = Forgetful()
     bench.enqueue()
     bench.step()
-    lease = bench.conductor.lease
+    lease = bench.round.lease
     call = bench.hands.calls[0]
     assert lease is not None
     key = (call.claim.id, call.claim.token)
@@ -436,9 +436,9 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     bench.clock.advance(TICK)
     bench.finish()
     for asked in early:
-        bench.conductor.reconciling.heard(lease, (key,), asked)
-        bench.conductor.step()
-    assert bench.conductor.tally.settled == 1
+        bench.round.reconciling.heard(lease, (key,), asked)
+        bench.round.step()
+    assert bench.round.tally.settled == 1
 
 
 def test_a_node_that_agrees_with_its_store_asks_for_no_renewal(monkeypatch):
@@ -449,7 +449,7 @@ def test_a_node_that_agrees_with_its_store_asks_for_no_renewal(monkeypatch):
         nonlocal asked
         asked += 1
 
-    monkeypatch.setattr(bench.conductor.reconciling, "_ask", ask)
+    monkeypatch.setattr(bench.round.reconciling, "_ask", ask)
     for _ in range(20):
         bench.go_on()
         while bench.hands.calls:
@@ -495,7 +495,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
 
 def test_ends_are_kept_for_a_minute_and_no_longer():
     bench = Forgetful()
-    said: Said = bench.conductor.holding.said
+    said: Said = bench.round.holding.said
     bench.enqueue()
     bench.step()
     bench.finish()

@@ -28,7 +28,7 @@ class Stuck(MemoryStore):
         return super().close_session(session)
 
 
-def test_a_session_is_left_to_its_lease_while_its_conductor_is_inside_the_store(monkeypatch, caplog):
+def test_a_session_is_left_to_its_lease_while_its_round_is_inside_the_store(monkeypatch, caplog):
     monkeypatch.setattr("cronsensus.node.node.LEAVING", 0.1)
     monkeypatch.setattr(Stuck, "closed_by", [], raising=False)
     scheduler = Scheduler(Stuck("memory://stuck-in-a-look"))

@@ -7,8 +7,8 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Item
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
 
@@ -35,10 +35,10 @@ def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
         )
 
     def left() -> float:
-        assert conductor.lease is not None
-        return conductor.lease.trusted_for
+        assert round_.lease is not None
+        return round_.lease.trusted_for
 
-    conductor = Conductor(
+    round_ = Round(
         store := MemoryStore(clock=(clock := ManualClock())),
         clock,
         NodeSettings(name="a", lease=LEASE, concurrency=2),
@@ -48,20 +48,20 @@ def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
         declare=lambda store: bool(store.put_jobs([JobSpec(name="work", function="work")], release="1").superseded),
         on_work=lambda: told.append(left()),
     )
-    conductor.begin()
+    round_.begin()
     store.enqueue([Item(job="work", key="a")])
-    conductor.step()
-    assert conductor.holding.active == 1
-    assert conductor.lease is not None
-    conductor.lease.lose()
-    conductor.step()
+    round_.step()
+    assert round_.holding.active == 1
+    assert round_.lease is not None
+    round_.lease.lose()
+    round_.step()
     # A new session, which holds nothing and may be trusted for long; the node still holds the run of the one before.
-    assert conductor.holding.active == 1
+    assert round_.holding.active == 1
     assert left() > LEASE.total_seconds()
     told.clear()
     store.enqueue([Item(job="work", key="b")])
-    conductor.step()
-    assert conductor.holding.active == 2
+    round_.step()
+    assert round_.holding.active == 2
     # Without it the watch would come when the long lease ends: long after another node has taken this run over.
     assert told
     assert told[-1] < LEASE.total_seconds()

@@ -1,6 +1,7 @@
 """Safeguards, each removed by a small subclass: the simulation must notice every one of them."""
 
 import dataclasses
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,10 +12,8 @@ from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Settled
 from cronsensus.model.states import State
-from cronsensus.node.care import Care
+from cronsensus.node import decide
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.conductor import Conductor
-from cronsensus.node.firing import Firing
 from cronsensus.node.holding import Holding
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.cluster import Parts
@@ -319,31 +318,28 @@ class AdoptsOnce(Claiming):
 class NeverAdopts(Claiming):
     """Forgets claims whose answer was lost."""
 
-    def _adopt(self, lease):
+    def adopt_lost(self, lease):
         self._holding.in_doubt = self._answers_lost = False
 
 
-class FiresAndForgets(Firing):
-    """Does not look again after a race that it lost, nor after a plan that was cut."""
-
-    def fire(self, lease, view):
-        return super().fire(lease, view)._replace(again=False, coming=None)
+_next_look, _maintain, _sleep = decide.next_look, decide.maintain, decide.sleep
 
 
-class NeverTakesOver(Care):
-    """Looks at nobody else's runs."""
-
-    def take_over(self, lease, view):
-        return False
+def fires_and_forgets(*seen, early, coming, again):
+    """Does not look again after what it fired, nor after a race that it lost, nor after a plan that was cut."""
+    return _next_look(*seen, early=early, coming=None, again=False)
 
 
-class BlindWhileFull(Conductor):
-    """Does not look for what is due to be fired while all its hands are full."""
+def never_takes_over(*seen):
+    """Leaves to the dead what they hold."""
+    todo, memory = _maintain(*seen)
+    return dataclasses.replace(todo, reclaim=None), memory
 
-    def _sleep(self, *args, **kwargs):
-        wait = super()._sleep(*args, **kwargs)
-        self._look_at = 1e18
-        return wait
+
+def blind_while_full(*seen):
+    """Does not look for what is due to be fired while all its slots are taken."""
+    wait, memory = _sleep(*seen)
+    return wait, dataclasses.replace(memory, look_at=1e18)
 
 
 class NeverRenews(SessionRenewer):
@@ -388,9 +384,9 @@ STORES: list[type[MemoryStore]] = [
     LocksOutliveSessions,
     WatchesNoClock,
 ]
-MADE_IN: dict[str, list[type[Any]]] = {
+MADE_IN: dict[str, list[Callable[..., Any]]] = {
     "cronsensus.node.session": [TrustsForEver, TrustsFromTheAnswer],
-    "cronsensus.node.conductor": [
+    "cronsensus.node.round": [
         BelievesWhoeverReturns,
         GivesUpResults,
         CancelsWhatItInterrupts,
@@ -398,9 +394,14 @@ MADE_IN: dict[str, list[type[Any]]] = {
         StartsAhead,
         AdoptsOnce,
         NeverAdopts,
-        FiresAndForgets,
-        NeverTakesOver,
     ],
-    "cronsensus.node.node": [BlindWhileFull, NeverRenews],
+    "cronsensus.node.node": [NeverRenews],
+    "cronsensus.node.decide": [fires_and_forgets, never_takes_over, blind_while_full],
 }
-"""The parts of a node, by the module that makes them."""
+"""The parts of a node, by the module that makes them; and decisions."""
+_DECISIONS = {fires_and_forgets: "next_look", never_takes_over: "maintain", blind_while_full: "sleep"}
+
+
+def place_of(module: str, part: Callable[..., Any]) -> str:
+    """Return what a part is put in the place of: the class that it is derived from, or a decision."""
+    return f"{module}.{part.__base__.__name__ if isinstance(part, type) else _DECISIONS[part]}"

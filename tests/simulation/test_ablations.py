@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.simulation.ablations import MADE_IN, STORES, on
+from tests.simulation.ablations import MADE_IN, STORES, on, place_of
 from tests.simulation.cluster import Parts, simulate
 
 MOST = 1000
 SEEN_AT = {
     "AdoptsOnce": 781,
-    "BlindWhileFull": 348,
+    "blind_while_full": 348,
     "ClaimsForTheDead": 77,
-    "FiresAndForgets": 439,
+    "fires_and_forgets": 439,
     "HearsAnybody": 35,
     "LocksOutliveSessions": 199,
     "NoTokenCheck": 35,
@@ -39,5 +39,5 @@ def test_a_store_without_a_safeguard_is_found_out(store):
     [pytest.param(module, part, id=named(part)) for module, parts in MADE_IN.items() for part in parts],
 )
 def test_a_node_without_a_safeguard_is_found_out(module, part, monkeypatch):
-    monkeypatch.setattr(f"{module}.{part.__base__.__name__}", part)
+    monkeypatch.setattr(place_of(module, part), part)
     assert is_found(named(part), Parts()), f"{part.__name__} passed {MOST} nights: {part.__doc__}"

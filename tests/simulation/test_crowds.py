@@ -4,35 +4,34 @@ from collections import Counter
 
 import pytest
 
-from cronsensus.node import firing, standing
-from cronsensus.node.resting import Resting
-from cronsensus.node.sharing import Sharing
+from cronsensus.node import decide, turn_order
 from tests.simulation.cluster import simulate
 
 AT_ONCE = 20
 
 
 @pytest.mark.parametrize("first", [0, AT_ONCE])
-def test_no_promise_is_broken_by_those_who_share_and_those_who_rest(first, monkeypatch):
-    monkeypatch.setattr(firing, "MOST_DUE", 1)
-    monkeypatch.setattr(firing, "LEAST_DUE", 1)
-    monkeypatch.setattr(firing, "ALERT", 1)
-    monkeypatch.setattr(standing, "ALERT", 1)
+def test_no_promise_is_broken_with_partitions_and_idle_mode(first, monkeypatch):
+    monkeypatch.setattr(decide, "MOST_DUE", 1)
+    monkeypatch.setattr(decide, "LEAST_DUE", 1)
+    monkeypatch.setattr(decide, "ACTIVE", 1)
+    monkeypatch.setattr(turn_order, "ACTIVE", 1)
     happened = Counter[str]()
-    begins, begin = Sharing.begins, Resting.begin
+    due, next_look = decide.due, decide.next_look
 
-    def noted_begins(self, *args):
-        began = begins(self, *args)
-        happened["shared"] += began
-        return began
+    def noted_due(*seen):
+        todo, memory = due(*seen)
+        happened["partitions"] += todo.again
+        return todo, memory
 
-    def noted_begin(self, *args):
-        happened["rested"] += 1
-        return begin(self, *args)
+    def noted_next_look(*seen, **told):
+        todo, memory = next_look(*seen, **told)
+        happened["idle"] += memory.idle is not None
+        return todo, memory
 
-    monkeypatch.setattr(Sharing, "begins", noted_begins)
-    monkeypatch.setattr(Resting, "begin", noted_begin)
+    monkeypatch.setattr(decide, "due", noted_due)
+    monkeypatch.setattr(decide, "next_look", noted_next_look)
     for seed in range(first, first + AT_ONCE):
         result = simulate(seed)
         assert result.ok, (seed, result.violations)
-    assert min(happened["shared"], happened["rested"]) > AT_ONCE, happened
+    assert min(happened["partitions"], happened["idle"]) > AT_ONCE, happened

@@ -75,10 +75,10 @@ class StopsNothing(Reconciling):
 class AdoptsWhatEnded(Claiming):
     """Takes every run that it does not hold for one whose claim's answer was lost."""
 
-    def _adopt(self, lease):
+    def adopt_lost(self, lease):
         said, self._holding.said._ends = self._holding.said._ends, {}
         try:
-            super()._adopt(lease)
+            super().adopt_lost(lease)
         finally:
             self._holding.said._ends = said
 
@@ -87,7 +87,7 @@ class AdoptsWhatEnded(Claiming):
     "part", [NeverCompares, SaysNothingTwice, StopsNothing, AdoptsWhatEnded], ids=lambda part: part.__name__
 )
 def test_a_node_that_does_not_compare_in_full_is_found_out(part, monkeypatch):
-    monkeypatch.setattr(f"cronsensus.node.conductor.{part.__base__.__name__}", part)
+    monkeypatch.setattr(f"cronsensus.node.round.{part.__base__.__name__}", part)
     first = SEEN_AT.get(part.__name__, 0)
     seeds = [*range(first, MOST), *range(first)]
     assert any(not night(seed).ok for seed in seeds), f"{part.__name__} passed {MOST} nights: {part.__doc__}"

@@ -110,7 +110,7 @@ def test_a_node_whose_rounds_stand_still_stops_renewing_says_so_and_ends(handle,
     inside, go = threading.Event(), threading.Event()
 
     def emit(record):
-        if record.threadName == "cronsensus-conductor" and "succeeded" in record.getMessage():
+        if record.threadName == "cronsensus-rounds" and "succeeded" in record.getMessage():
             module.STUCK_LOOKS = 10
             inside.set()
             assert go.wait(60)
@@ -167,7 +167,7 @@ def test_a_node_whose_rounds_are_ended_records_what_ended_and_ends(tmp_path, mon
         return 5
 
     def end(self):
-        if not self.conductor.holding._ended:
+        if not self.round.holding._ended:
             return 0.0  # the run has not come to its end yet
         raise SystemExit
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -92,45 +93,45 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
 ABSENT_FOR = 0.2
 """Least seconds between two looks that together tell that a session shows the store no sign of life any more."""
 JOURNEYS = 10
-"""How many times a look's own duration is added to that: a process whose connections were cut needs so many journeys to
-connect and show a sign again, and may be as far from the store as this one."""
+"""How many times a look's own duration is added to that: a live process whose connections were cut reconnects within
+this time, and may be as far from the store as this one."""
 
 
-class _Missed(NamedTuple):
-    """A session without a sign of life: seen so by a look that ended ``since``, after a renewal at ``renewed_at``."""
+class _Absent(NamedTuple):
+    """A session without a sign of life: first in a look that ended at ``since``, after a renewal at ``renewed_at``."""
 
     since: float
     renewed_at: datetime | None
 
 
-class Absence:
-    """Since when sessions show no sign of life. What the store has seen only once may be a cut connection.
+@dataclass(frozen=True, slots=True)
+class Absences:
+    """Since when sessions show no sign of life. Seen only once it may be a cut connection.
 
     A session whose lease was renewed meanwhile has a process: from that look on it is counted anew.
     """
 
-    def __init__(self) -> None:
-        self._missed: dict[str, _Missed] = {}
-        self._asked_at = self._patience = 0.0
+    absent: Mapping[str, _Absent] = field(default_factory=dict)
+    asked_at: float = 0.0
+    patience: float = 0.0
 
-    def note(self, view: View, asked_at: float, received_at: float) -> None:
-        """Take what a look has seen between two moments (monotonic seconds); who is seen again is forgotten."""
+    def after(self, view: View, asked_at: float, received_at: float) -> Absences:
+        """Return the absences after a look; sessions that it shows alive are forgotten."""
         renewed = {holder.id: holder.renewed_at for holder in view.holders}
-        missed = {}
+        absent = {}
         for session in view.absent:
-            known = self._missed.get(session)
+            known = self.absent.get(session)
             if known is None or known.renewed_at != renewed.get(session):
-                known = _Missed(received_at, renewed.get(session))
-            missed[session] = known
-        self._missed, self._asked_at = missed, asked_at
-        self._patience = ABSENT_FOR + JOURNEYS * (received_at - asked_at)
+                known = _Absent(received_at, renewed.get(session))
+            absent[session] = known
+        return Absences(absent, asked_at, ABSENT_FOR + JOURNEYS * (received_at - asked_at))
 
     def is_gone(self, session: str) -> bool:
         """Whether it was absent in two looks, the second asked long enough after the first was answered."""
-        missed = self._missed.get(session)
-        return missed is not None and self._asked_at - missed.since >= self._patience
+        absent = self.absent.get(session)
+        return absent is not None and self.asked_at - absent.since >= self.patience
 
-    def wants_look_at(self, sessions: Collection[str]) -> float | None:
-        """Return when another look can tell of one of ``sessions`` (monotonic seconds); ``None``: none is in doubt."""
-        since = [self._missed[session].since for session in sessions if session in self._missed]
-        return min(since) + self._patience if since else None
+    def certain_at(self, sessions: Sequence[str]) -> float | None:
+        """Return when another look can tell of one of ``sessions``; ``None``: none of them is in doubt."""
+        since = [self.absent[session].since for session in sessions if session in self.absent]
+        return min(since) + self.patience if since else None

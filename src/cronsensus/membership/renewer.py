@@ -5,15 +5,15 @@
             ┌────────── every lease/3 while the node holds something ──────────┐
             ▼                                                                    │
     asked_at = monotonic ─▶ store.renew ─▶ alive: trust until asked_at + lease - margin
-                                 │          lost : the session is dead for good → tell the conductor
+                                 │          lost : the session is dead for good → tell the node
                                  ▼
-                            store error: try again soon; when the trust has run out, tell the conductor
+                            store error: try again soon; when the trust has run out, tell the node
 
 An idle node holds a long lease and renews it every four minutes, so that an idle store can sleep. Which of the two
 leases it is the store decides, by what the session holds (ADR 4).
 
 Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock; then the
-conductor stops what runs. If the store answers again in time, nothing happened.
+node stops what runs. If the store answers again in time, nothing happened.
 """
 
 from __future__ import annotations

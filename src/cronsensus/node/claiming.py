@@ -19,9 +19,9 @@ from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.node.ahead import Reading
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
+from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.telling import Telling
@@ -66,24 +66,19 @@ class Claiming:
         """Forget what is in doubt: it was the session's before."""
         self._holding.in_doubt = self._answers_lost = False
 
-    def _functions(self) -> tuple[str, ...]:
+    def functions(self) -> tuple[str, ...]:
         """Return the names of the functions that can be run here now."""
         unable = self._holding.unable()
         if not unable:
             return tuple(self._registry)
         return tuple(name for name, one in self._registry.items() if one.executor not in unable)
 
-    def may_claim(self, lease: SessionLease, limit: int) -> bool:
-        """Whether it makes sense to ask the store for ``limit`` runs."""
-        return limit > 0 and lease.trusted and bool(self._functions())
-
-    def claim(self, lease: SessionLease) -> int:
-        """Claim and start as many runs as there is room for; return how many."""
-        limit = self.free
-        if not self.may_claim(lease, limit):
+    def claim(self, lease: SessionLease, limit: int) -> int:
+        """Claim and start up to ``limit`` runs; return how many."""
+        if not lease.trusted:
             return 0
         with self._starting(lease) as claims:
-            claims[:] = self._store.claim(lease.session, limit, self._functions(), lease=self._settings.lease)
+            claims[:] = self._store.claim(lease.session, limit, self.functions(), lease=self._settings.lease)
         return len(claims)
 
     def fire_and_claim(
@@ -93,7 +88,7 @@ class Claiming:
         limit: int,
         *,
         ahead: timedelta = AT_ONCE,
-        seen: Reading | None = None,
+        seen: ClockSample | None = None,
     ) -> tuple[list[bool], int]:
         """Fire, and claim and start up to ``limit`` runs of that; return which plans won, and how many runs.
 
@@ -103,12 +98,12 @@ class Claiming:
         won: list[bool] = []
         with self._starting(lease, seen) as claims:
             won, claims[:] = self._store.fire_and_claim(
-                plans, lease.session, limit, self._functions(), lease=self._settings.lease, ahead=ahead
+                plans, lease.session, limit, self.functions(), lease=self._settings.lease, ahead=ahead
             )
         return won, len(claims)
 
     @contextmanager
-    def _starting(self, lease: SessionLease, seen: Reading | None = None) -> Iterator[list[Claim]]:
+    def _starting(self, lease: SessionLease, seen: ClockSample | None = None) -> Iterator[list[Claim]]:
         """Start the claims that the body puts into the list; know what to think of the lease where it fails."""
         claims: list[Claim] = []
         asked = lease.ask()
@@ -137,31 +132,27 @@ class Claiming:
             if claim.due_at <= claim.claimed_at:
                 self._holding.begin(claim, lease)
             else:
-                at = Reading(claim.claimed_at, received_at).begin_of(claim.due_at)
-                if seen is not None and seen.tells_of(claim.due_at):
-                    at = min(at, seen.begin_of(claim.due_at))
+                at = ClockSample(claim.claimed_at, received_at).time_of(claim.due_at)
+                if seen is not None and seen.is_near(claim.due_at):
+                    at = min(at, seen.time_of(claim.due_at))
                 self._holding.begin_at(at, claim, lease)
         # Only now: what takes these words may take its time.
         self._telling.started(claims)
-
-    def clear_doubt(self, lease: SessionLease) -> None:
-        """Start what a claim won whose answer never came."""
-        if self._holding.in_doubt:
-            self._adopt(lease)
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
         if self._answers_lost and (mine := self._overlooks(lease, view)) is not None:
             # That claim made the lease short, whatever was answered since.
             lease.shorten(asked, mine.expires_in)
-            self._adopt(lease)
+            self.adopt_lost(lease)
 
     def _overlooks(self, lease: SessionLease, view: View) -> SessionView | None:
         """Return this session if it holds more than this node knows of."""
         mine = next((holder for holder in view.holders if holder.id == lease.session), None)
         return mine if mine is not None and mine.holds > self._holding.count(lease.session) else None
 
-    def _adopt(self, lease: SessionLease) -> None:
+    def adopt_lost(self, lease: SessionLease) -> None:
+        """Start what a claim won whose answer never came."""
         # What ended here and is still called running is no lost answer: the store forgot, see ``reconciling``.
         known = self._holding.known() | self._holding.said.keys()
         for claim in unheard_of(self._store, lease.session, known):
@@ -187,11 +178,11 @@ class Claiming:
 
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
-        seen = Reading(self._store.now(), self._clock.monotonic())
+        seen = ClockSample(self._store.now(), self._clock.monotonic())
         if claim.due_at <= seen.now:
             self._holding.begin(claim, lease)
         else:
-            self._holding.begin_at(seen.begin_of(claim.due_at), claim, lease)
+            self._holding.begin_at(seen.time_of(claim.due_at), claim, lease)
         self._telling.started([claim])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.node.waking import after_trouble
+from cronsensus.node.decide import backoff
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -43,7 +43,7 @@ class Listener:
             except StoreError as error:
                 if not troubles:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                self._stopped.wait(after_trouble(troubles, AFTER_TROUBLE, self._attended))
+                self._stopped.wait(backoff(troubles, AFTER_TROUBLE, self._attended))
                 troubles, deaf = troubles + 1, True
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():

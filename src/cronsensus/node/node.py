@@ -19,7 +19,6 @@ from cronsensus.membership.renewer import SOONEST, SessionRenewer
 from cronsensus.membership.timer import Deadline, Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
-from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.logs import RunLogHandler
 from cronsensus.node.executors.loop import LoopExecutor
@@ -27,6 +26,7 @@ from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.result import stack_of
 from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.listener import Listener
+from cronsensus.node.round import Round
 from cronsensus.node.run import Run
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.tally import Tally
@@ -82,13 +82,13 @@ class Node:
         self._on_failed = on_failed
         self.failed: str | None = None
         self._stuck = False
-        self._wake_event = self._event("conductor")
+        self._wake_event = self._event("rounds")
         self._stopping = Event()
         self._drained = Event()
         self._enough = Event()
         self._timer = self._watchdog()
         self._executors = self._hands(loop)
-        self.conductor = Conductor(
+        self.round = Round(
             self._store,
             clock,
             settings,
@@ -107,7 +107,7 @@ class Node:
             self._keeper_store,
             clock,
             lease=settings.lease,
-            holds=lambda: bool(self.conductor.holding),
+            holds=lambda: bool(self.round.holding),
             on_renewal=self._on_renewal,
             on_trust_lost=self._on_trust_lost,
             wake=self._event("keeper"),
@@ -125,7 +125,7 @@ class Node:
 
     # --- what a simulation puts other things in the place of ---------------------------------------------------------
 
-    def _event(self, who: Literal["conductor", "keeper"]) -> Event:  # noqa: ARG002
+    def _event(self, who: Literal["rounds", "keeper"]) -> Event:  # noqa: ARG002
         """Return what a thread of the node sleeps on."""
         return Event()
 
@@ -145,17 +145,17 @@ class Node:
     @property
     def tally(self) -> Tally:
         """Return what this node did so far."""
-        return self.conductor.tally
+        return self.round.tally
 
     @property
     def session(self) -> str | None:
         """Return the id of the present session; ``None`` before the start."""
-        return None if self.conductor.lease is None else self.conductor.lease.session
+        return None if self.round.lease is None else self.round.lease.session
 
     @property
     def draining(self) -> bool:
         """Whether the node takes nothing new."""
-        return self.conductor.draining
+        return self.round.draining
 
     def start(self) -> None:
         """Open the session, declare the jobs, and begin.
@@ -163,10 +163,10 @@ class Node:
         Raises:
             StoreError: the store cannot be used now; nothing was started. Whatever is raised, ``stop`` it.
         """
-        self.conductor.begin()
+        self.round.begin()
         _keep_logs(self, self._clock)
         for name, target in (
-            ("conductor", self._turn),
+            ("rounds", self._turn),
             ("keeper", self._keeper.run),
             ("listener", self._listener.run),
         ):
@@ -177,7 +177,7 @@ class Node:
 
     def runs(self, run: Run | None) -> bool:
         """Whether ``run`` is one of those that this node runs now."""
-        return run is not None and self.conductor.holding.runs(run)
+        return run is not None and self.round.holding.runs(run)
 
     def wake(self) -> None:
         """Turn the crank now."""
@@ -185,7 +185,7 @@ class Node:
 
     def drain(self) -> None:
         """Take nothing new; what runs goes on. Returns at once."""
-        self.conductor.draining = True
+        self.round.draining = True
         self.wake()
 
     def stop(self, drain: timedelta = timedelta(0)) -> bool:
@@ -220,8 +220,8 @@ class Node:
             elif in_use:
                 heard = False
             else:
-                self.conductor.cut_off()
-                heard = self._in_time(self.conductor.end)
+                self.round.cut_off()
+                heard = self._in_time(self.round.end)
             if not heard:
                 _log.warning("the store does not answer: the session is left to end with its lease")
         except StoreError as error:
@@ -250,9 +250,9 @@ class Node:
 
     def _stop_what_can_be_stopped(self) -> None:
         """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
-        self.conductor.holding.stop_all("the node is shutting down")
+        self.round.holding.stop_all("the node is shutting down")
         until = self._clock.monotonic() + LAST_WORDS
-        while self.conductor.holding.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
+        while self.round.holding.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
             self._wake_event.wait(left)
             self._wake_event.clear()
 
@@ -280,8 +280,8 @@ class Node:
             self._wake_event.wait(wait)
 
     def _round(self) -> float:
-        wait = self.conductor.step()
-        if self.conductor.draining and not self.conductor.holding and not self._drained.is_set():
+        wait = self.round.step()
+        if self.round.draining and not self.round.holding and not self._drained.is_set():
             self._drained.set()
             self._enough.set()
             self._on_drained()
@@ -316,12 +316,12 @@ class Node:
             if self.failed is not None or self._stopping.is_set():
                 return
             self.failed, self._stuck = why, stuck
-        self.conductor.draining = True
+        self.round.draining = True
         self._keeper.stop()
-        lease = self.conductor.lease
+        lease = self.round.lease
         if stuck and lease is not None:
             lease.lose()
-            self.conductor.holding.lose_session(lease)
+            self.round.holding.lose_session(lease)
         self.hurry()
         words = f"node {self._settings.name} cannot go on and ends, what it ran is for others to take over: {why}"
         say_aloud(words)
@@ -329,14 +329,14 @@ class Node:
         threading.Thread(target=self._on_failed, name="cronsensus-end", daemon=True).start()
 
     def _end_session_of_a_stuck_node(self) -> None:
-        lease, keeper = self.conductor.lease, self._threads[1]
+        lease, keeper = self.round.lease, self._threads[1]
         keeper.join(max(SOONEST, self._left_to_leave))
         if lease is not None and not keeper.is_alive():
             self._keeper_store.close_session(lease.session)
             self._keeper_store.notify()
 
     def _ended(self, call: Call, ending: Ending) -> None:
-        self.conductor.holding.ended(call, ending)
+        self.round.holding.ended(call, ending)
 
     def _on_session(self, lease: SessionLease) -> None:
         self._keeper.keep(lease)
@@ -347,7 +347,7 @@ class Node:
 
     def _on_work(self) -> None:
         self._keeper.nudge()
-        lease = self.conductor.lease
+        lease = self.round.lease
         if lease is not None:
             self._watch_trust(lease)
 
@@ -359,21 +359,21 @@ class Node:
         self._keeper.hint()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self.conductor.watch.renewed(lease.session, renewal)
+        self.round.watch.renewed(lease.session, renewal)
         if not renewal.alive:
-            self.conductor.holding.lose_session(lease)
+            self.round.holding.lose_session(lease)
             self.wake()
             _log.aside.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             return
         if renewal.cancel:
-            self.conductor.holding.cancel(renewal.cancel, renewal.held)
-        self.conductor.reconciling.heard(lease, renewal.held, asked)
-        if renewal.drain and not self.conductor.draining:
+            self.round.holding.cancel(renewal.cancel, renewal.held)
+        self.round.reconciling.heard(lease, renewal.held, asked)
+        if renewal.drain and not self.round.draining:
             self.drain()
             _log.aside.info("an operator asked this node to drain")
 
     def _on_trust_lost(self, lease: SessionLease) -> None:
-        stopped = self.conductor.holding.lose_session(lease)
+        stopped = self.round.holding.lose_session(lease)
         if stopped:
             _log.aside.error(
                 "the lease could not be renewed in time: stopping what runs (%d), another node may take it over",
@@ -400,8 +400,8 @@ class Node:
     def _look_at_trust(self) -> None:
         with self._trust_lock:
             self._trust_watch = None
-        lease = self.conductor.lease
-        if lease is None or not self.conductor.holding:
+        lease = self.round.lease
+        if lease is None or not self.round.holding:
             return
         if lease.trusted:
             self._watch_trust(lease)

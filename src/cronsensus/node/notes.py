@@ -23,7 +23,7 @@ _Key = tuple[int, int]
 
 
 class Notes:
-    """Progress and log lines that the store does not have yet. Jobs' threads add, the conductor flushes."""
+    """Progress and log lines that the store does not have yet. Jobs' threads add, the rounds flush."""
 
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         self._clock = clock

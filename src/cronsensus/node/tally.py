@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Tally:
-    """What a conductor did since its start; for tests, metrics and people."""
+    """What a node did since its start; for tests, metrics and people."""
 
     steps: int = 0
     fired: int = 0

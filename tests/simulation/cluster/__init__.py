@@ -6,7 +6,7 @@
                 │
     World ── one queue of events, one source of chance, one clock (and clocks beside it that are wrong)
       │
-      ├── SimulatedNode ── real Conductor and SessionRenewer, turned by Cranks; Work that takes virtual time
+      ├── SimulatedNode ── real Round and SessionRenewer, turned by Cranks; Work that takes virtual time
       │        │
       │      Wire ── faults at any verb: errors, lost and late answers, pauses, crashes
       │        │

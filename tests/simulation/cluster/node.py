@@ -1,4 +1,4 @@
-"""A node whose cranks the simulation turns: conductor, keeper and what ``Node`` does between them are real."""
+"""A node whose cranks the simulation turns: rounds, keeper and what ``Node`` does between them are real."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class SimulatedNode(Node):
             evidence=stage.is_dead,
         )
 
-    def _event(self, who: Literal["conductor", "keeper"]) -> Event:
-        return cast("Event", _Waker(self.turning if who == "conductor" else self.keeping))
+    def _event(self, who: Literal["rounds", "keeper"]) -> Event:
+        return cast("Event", _Waker(self.turning if who == "rounds" else self.keeping))
 
     def _watchdog(self) -> Timer:
         return cast("Timer", Watchdog(self))
@@ -103,7 +103,7 @@ class SimulatedNode(Node):
     @property
     def free_hands(self) -> int:
         """How many more runs this node could take now."""
-        if self.frozen or self.leaving or self.conductor.draining or self.turning.suspended or self.keeping.suspended:
+        if self.frozen or self.leaving or self.round.draining or self.turning.suspended or self.keeping.suspended:
             return 0
         return self._settings.concurrency - len(self.executor.works)
 
@@ -129,8 +129,8 @@ class SimulatedNode(Node):
         return wait
 
     def _tell_trust(self) -> None:
-        lease = self.conductor.lease
-        if lease is not None and lease.trusted and self.conductor.holding:
+        lease = self.round.lease
+        if lease is not None and lease.trusted and self.round.holding:
             self.stage.witness.trusts(self, lease.session, self.clock.micros(lease.trusted_for))
 
     def _stop_turning(self) -> None:
@@ -138,7 +138,7 @@ class SimulatedNode(Node):
         self.turning.stop()
 
     def _last_words(self) -> None:
-        self.conductor.holding.stop_all("the node is shutting down")
+        self.round.holding.stop_all("the node is shutting down")
         self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_keeping)
 
     def _stop_keeping(self) -> None:
@@ -148,7 +148,7 @@ class SimulatedNode(Node):
 
     def _close(self) -> float:
         try:
-            self.conductor.end()
+            self.round.end()
         except StoreError as error:
             self.stage.trace.add(self.stage.clock.micros, self.name, "not closed", str(error))
         self._exit("exits")
@@ -162,7 +162,7 @@ class SimulatedNode(Node):
         self.executor.die()
         self.stage.node_gone(self)
 
-    # --- what it tells the conductor ---------------------------------------------------------------------------------
+    # --- what it tells its rounds ---------------------------------------------------------------------------------
 
     def _new_session(self) -> SessionSpec:
         self._sessions += 1

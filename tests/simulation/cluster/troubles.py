@@ -97,7 +97,7 @@ class Troubles:
                 outsider.freeze(self._while())
 
     def _arm(self, node: SimulatedNode, kind: Kind) -> None:
-        """Let something go wrong at one of the next verbs of a node's conductor."""
+        """Let something go wrong at one of the next verbs of a node's rounds."""
         world, rng = self._stage, self._stage.rng
         node.turning.fault = Fault(kind, rng.choice([0, 0, 1, 1, 2, 3]), self._while())
         if rng.random() < 0.5:

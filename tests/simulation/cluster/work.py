@@ -79,7 +79,7 @@ class SimulatedExecutor(Executor):
         try:
             self._node.stage.witness.work_begins(work)
             work.begin()
-        except Exception:  # noqa: BLE001 - the conductor would take a mistake of the simulation for one of the job's
+        except Exception:  # noqa: BLE001 - the node would take a mistake of the simulation for one of the job's
             self._node.stage.witness.broken("simulation", traceback.format_exc())
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:

@@ -205,7 +205,7 @@ class World:
         """Let the store carry a verb out, under the eyes of the judge."""
         self.verbs += 1
         if verb == "release":
-            args = copied(args)  # the conductor goes on with its list
+            args = copied(args)  # the node goes on with its list
         try:
             answer = getattr(self.store, verb)(*args, **kwargs)
         except (CronsensusError, LookupError) as error:

@@ -23,8 +23,8 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome, RunError
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.conductor import Conductor
 from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
@@ -136,11 +136,11 @@ class Node:
             store,
             clock,
             lease=LEASE,
-            holds=lambda: bool(self.conductor.holding),
+            holds=lambda: bool(self.round.holding),
             on_renewal=self._on_renewal,
             on_trust_lost=lambda lease: None,
         )
-        self.conductor = Conductor(
+        self.round = Round(
             store,
             clock,
             settings,
@@ -155,17 +155,17 @@ class Node:
         return a_session(f"node {len(self.ran)} {self.clock.monotonic()}")
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, *_: object) -> None:
-        self.conductor.holding.cancel(renewal.cancel)
+        self.round.holding.cancel(renewal.cancel)
 
     def turn(self, rounds: int, step: timedelta = SECOND) -> None:
         """Turn the crank, so much of the store's clock at a time."""
         for _ in range(rounds):
-            self.conductor.step()
+            self.round.step()
             self._keeper.step()
             while self._hands.calls:
                 call = self._hands.calls.pop()
                 self.ran[call.claim.job, call.claim.key] += 1
-                self.conductor.holding.ended(call, Ending(kind="returned"))
+                self.round.holding.ended(call, Ending(kind="returned"))
             self.clock.advance(step)
 
 
@@ -199,17 +199,17 @@ def goes_on(store: Store, clock: ManualClock) -> None:
     """
     node = Node(store, clock)
     with told_once():
-        node.conductor.begin()
+        node.round.begin()
         assert store.enqueue([Item(job="queue", key="new")])[0].created
         node.turn(8, 2 * SECOND)
-        assert node.conductor.tally.store_errors == 0, "a round failed"
+        assert node.round.tally.store_errors == 0, "a round failed"
         assert node.ran["queue", "new"] == 1, node.ran
         assert node.ran["queue", "left"] == 1, node.ran
         assert any(job == "good" for job, _ in node.ran), node.ran
         before = sum(count for (job, _), count in node.ran.items() if job == "good")
         node.turn(16, 5 * SECOND)
         assert sum(count for (job, _), count in node.ran.items() if job == "good") > before, node.ran
-        assert node.conductor.tally.sessions == 1
+        assert node.round.tally.sessions == 1
         _reads(store)
         old = {one.key for one in store.occurrences(OccurrenceFilter(job="queue"))}
         assert {"done", "broken"} <= old
@@ -217,10 +217,10 @@ def goes_on(store: Store, clock: ManualClock) -> None:
             store.prune(limit=5)
         assert not {"done", "broken"} & {one.key for one in store.occurrences(OccurrenceFilter(job="queue"))}
         node.turn(2)
-        assert node.conductor.tally.store_errors == 0, "a round failed after pruning"
-        assert [node.conductor.step() for _ in range(4)][-1] > 0.01, "the node never sleeps"
+        assert node.round.tally.store_errors == 0, "a round failed after pruning"
+        assert [node.round.step() for _ in range(4)][-1] > 0.01, "the node never sleeps"
         _defines(store)
-        node.conductor.end()
+        node.round.end()
 
 
 def _defines(store: Store) -> None:

@@ -12,12 +12,11 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.conductor import Conductor
+from cronsensus.node.decide import MOST_DUE
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.firing import MOST_DUE
+from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.sharing import Sharing, share_of
-from cronsensus.node.standing import ALERT
+from cronsensus.node.turn_order import ACTIVE
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import Share, View
 
@@ -72,8 +71,8 @@ class Nodes:
         self.nodes = [self._node(number, hands) for number, hands in enumerate(self.hands)]
         self.midnight = self.clock.now() + MIDNIGHT
 
-    def _node(self, number: int, hands: Hands) -> Conductor:
-        node = Conductor(
+    def _node(self, number: int, hands: Hands) -> Round:
+        node = Round(
             self.store,
             self.clock,
             NodeSettings(name=str(number), lease=LEASE, concurrency=self.concurrency),
@@ -176,8 +175,8 @@ def test_a_herd_is_fired_also_while_no_slot_is_free():
     assert [len(hands.calls) for hands in nodes.hands] == [5, 5]
 
 
-@pytest.mark.parametrize(("count", "hints"), [(ALERT, 0), (ALERT + 1, 1)])
-def test_a_herd_wakes_those_who_rest(count, hints):
+@pytest.mark.parametrize(("count", "hints"), [(ACTIVE, 0), (ACTIVE + 1, 1)])
+def test_a_herd_wakes_idle_nodes(count, hints):
     nodes = Nodes(count)
     nodes.put("herd", HERD)
     nodes.turn()
@@ -185,23 +184,3 @@ def test_a_herd_wakes_those_who_rest(count, hints):
     before = nodes.store.hints
     nodes.turn(only=range(1))
     assert nodes.store.hints - before == hints
-
-
-def test_a_node_alone_shares_with_nobody():
-    assert share_of("a", ["a"]) == Share(0, 1)
-    assert share_of("x", ["a", "b"]) == Share(0, 1), "more nodes than a look shows"
-    assert share_of("b", ["a", "b", "c"]) == Share(1, 3)
-
-
-def test_a_share_that_leads_nowhere_is_left():
-    """Jobs that cannot be planned stay due: who asked for more of them at once, again and again, would never sleep."""
-    view = View(
-        now=ManualClock().now(), jobs=(), more=True, next_job=None, backlog=False, next_pending=None, holders=(),
-        sessions=("a", "b"),
-    )  # fmt: skip
-    sharing = Sharing()
-    assert sharing.begins("a", view)
-    assert not sharing.begins("a", view)
-    assert sharing.fired(view, 0, 0), "at everything, once"
-    assert not sharing.begins("a", view)
-    assert not sharing.fired(view, 0, 0)

@@ -16,11 +16,11 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionSpec
-from cronsensus.node.conductor import Conductor
+from cronsensus.node.decide import HINTED
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.resting import HINTED
+from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.standing import ALERT, LAST_PLACE, STAGGER, TERM, head_start, is_alert, rests_until
+from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, turn
 from cronsensus.stores.memory import MemoryStore
 
 LEASE = timedelta(seconds=10)
@@ -94,8 +94,8 @@ class Crowd:
             node.begin()
             self.after(0.001 * number, partial(self.turn, number))
 
-    def _node(self, number: int) -> Conductor:
-        return Conductor(
+    def _node(self, number: int) -> Round:
+        return Round(
             self.store,
             self.clock,
             NodeSettings(name=str(number), lease=LEASE, concurrency=self.concurrency),
@@ -195,7 +195,7 @@ def looks_of(nodes: int, seconds: int) -> float:
     crowd.run(seconds)
     occurrences = crowd.ran()[ran:]
     assert len(occurrences) == seconds
-    assert len({one.node for one in occurrences}) > min(nodes, ALERT + 3) - 1, "the same ones do everything for ever"
+    assert len({one.node for one in occurrences}) > min(nodes, ACTIVE + 3) - 1, "the same ones do everything for ever"
     assert max(map(lateness, occurrences)) <= 0.001
     return (sum(crowd.asked.values()) - before) / seconds
 
@@ -246,7 +246,7 @@ def test_a_dead_process_is_noticed_by_its_own_host(hosts):
 
 
 @pytest.mark.parametrize("trigger", [None, every("100s", start=ManualClock().now())])
-def test_if_all_who_watch_die_a_run_is_taken_over_soon_after_its_lease(trigger):
+def test_a_run_of_a_dead_active_set_is_taken_over_soon_after_its_lease(trigger):
     crowd = Crowd(30, hosts=30, lasts=timedelta(hours=1))
     crowd.store.put_jobs([JobSpec(name="job", function="work", trigger=trigger)], release="1")
     crowd.run(1)
@@ -256,13 +256,13 @@ def test_if_all_who_watch_die_a_run_is_taken_over_soon_after_its_lease(trigger):
     ((node, _),) = crowd.running.items()
     ids = {one.node: one.id for one in crowd.store.sessions()}
     due = None if trigger is None else trigger.next_after(crowd.clock.now())
-    crowd.dead |= {int(name) for name, one in ids.items() if is_alert(one, sorted(ids.values()), due)}
+    crowd.dead |= {int(name) for name, one in ids.items() if is_active(one, sorted(ids.values()), due)}
     assert int(node) in crowd.dead
     took = crowd.run(30, until=partial(crowd.runs_elsewhere, node))
     assert took <= LEASE / SECOND + 1
 
 
-def test_who_rests_and_gets_a_free_slot_fills_it_at_once():
+def test_an_idle_node_with_a_free_slot_fills_it_at_once():
     crowd = Crowd(6, concurrency=1, lasts=timedelta(hours=1))
     crowd.store.put_jobs([JobSpec(name="job", function="work")], release="1")
     crowd.run(1)
@@ -276,13 +276,13 @@ def test_who_rests_and_gets_a_free_slot_fills_it_at_once():
         assert len(hands.calls) == 1
 
 
-def test_if_all_who_are_alert_die_the_others_go_on_soon():
+def test_idle_nodes_go_on_soon_after_the_active_set_died():
     crowd = Crowd(30)
     crowd.put("job", "1s", overlap="allow", catch_up="all")
     crowd.run(20.5)
     ids = {one.node: one.id for one in crowd.store.sessions()}
     for until in (crowd.clock.now(), crowd.clock.now() + TERM):
-        crowd.dead |= {int(name) for name, one in ids.items() if is_alert(one, sorted(ids.values()), until)}
+        crowd.dead |= {int(name) for name, one in ids.items() if is_active(one, sorted(ids.values()), until)}
     before = len(crowd.ran())
     crowd.run(5)
     after = crowd.ran()[before:]
@@ -298,15 +298,15 @@ def test_a_crowd_without_work_sleeps():
     assert (sum(crowd.asked.values()) - before) / 30 <= 2 * 10
 
 
-def test_standing_is_one_order_for_all():
+def test_turn_order_is_the_same_for_all_nodes():
     sessions = [f"s{number}" for number in range(30)]
     instant = ManualClock().now()
-    alert = [one for one in sessions if is_alert(one, sessions, instant)]
-    assert len(alert) == ALERT
-    starts = sorted(head_start(one, sessions, instant) for one in alert)
-    assert starts == [place * STAGGER for place in range(ALERT)]
-    resting = [one for one in sessions if one not in alert]
-    until = sorted((rests_until(one, sessions, instant) - instant) / SECOND for one in resting)
+    active = [one for one in sessions if is_active(one, sessions, instant)]
+    assert len(active) == ACTIVE
+    turns = sorted(turn(one, sessions, instant) - instant for one in active)
+    assert turns == [place * STAGGER for place in range(ACTIVE)]
+    idle = [one for one in sessions if one not in active]
+    until = sorted((idle_until(one, sessions, instant) - instant) / SECOND for one in idle)
     assert max(until) <= 10
-    assert all(b - a <= 0.5 for a, b in pairwise(until)), "no gap in which nobody looks"
-    assert all(is_alert(one, sessions[:4], instant) for one in sessions[:4])
+    assert all(b - a <= 0.5 for a, b in pairwise(until)), "a gap in which no node looks"
+    assert all(is_active(one, sessions[:4], instant) for one in sessions[:4])

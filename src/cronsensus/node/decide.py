@@ -1,0 +1,378 @@
+"""What does a node do next? Pure: no clock, no store, no thread, no chance.
+
+::
+
+    before_look ─▶ sleep on, claim without looking, or look
+    due ─────────▶ plans for what is due, and how many runs to claim
+    learn ───────▶ what came of that
+    maintain ────▶ which sessions to reclaim, whether to prune
+    next_look ───▶ when to look again, or how to sleep in idle mode
+    ahead ───────▶ plans for what comes due soon, where this node is first in turn order
+
+Each takes what earlier rounds left (``Memory``), what the store showed (``View``), what this process knows of itself
+(``Facts``) and a monotonic time in seconds, and returns what to do (``Todo``) and the new memory. ``Round`` carries it
+out. Every node computes turn order, active set and partitions alike, without a message. Correctness depends on none of
+it: the store carries out a plan once, whichever node brings it. docs/who-fires-when.md has the rules in words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from cronsensus.model.job import JobState
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import SessionView
+from cronsensus.node.lead_time import SLACK, ClockSample
+from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
+from cronsensus.node.turn_order import ACTIVE, idle_until, is_active, share_of, turn
+from cronsensus.planning import plan
+from cronsensus.stores.values import AT_ONCE, View
+
+# --- waits ------------------------------------------------------------------------------------------------------------
+
+POLL = 180.0
+"""Most seconds between looks when nothing runs and nothing is due, where the store notifies nodes."""
+POLL_UNTOLD = 2.0
+"""The same where no notification reaches this node."""
+AFTER_A_LOST_RACE = 0.002
+"""Seconds until a job that another node fired is looked at again; doubles with each race lost in a row."""
+MOST_DOUBLINGS = 10
+HINTED = (0.05, 0.1)
+"""Least and most seconds between a notification and the look of an idle node: active nodes go first."""
+NEIGHBOURS_KEPT = 60.0
+"""Seconds between two readings of which other nodes are on this host."""
+CLOCK_SET = timedelta(seconds=5)
+"""A store's clock that moved so much more or less than time passed was set."""
+
+
+def backoff(failures: int, bounds: tuple[float, float], seed: str) -> float:
+    """Return the seconds to wait after so many failures in a row: exponential, with jitter that differs by ``seed``.
+
+    Without jitter all nodes would reconnect in the same instant. It is a hash, so that a simulation can be repeated.
+    """
+    first, longest = bounds
+    wait = min(longest, first * 2.0 ** min(failures, MOST_DOUBLINGS))
+    return wait * (0.5 + _lot(f"{seed} {failures}") / 2)
+
+
+def _lot(seed: str) -> float:
+    return int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=4).digest()) / 2**32
+
+
+# --- before a look ---------------------------------------------------------------------------------------------------
+
+MOST_DUE = 200
+"""Most due jobs of a look."""
+LEAST_DUE = 25
+"""Jobs that a node fires in a round of a partition, however few it could run now."""
+FULL = 0.05
+"""Seconds that a node waits for free slots before it fires more of a partition than it can start."""
+
+
+def neighbours_to_check(memory: Memory, now: float) -> tuple[SessionView, ...]:
+    """Return the sessions of this host whose processes are to be looked at now: ``Facts.gone`` tells which are gone."""
+    idle = memory.idle
+    return memory.neighbours if idle is not None and idle.watch_at <= now < idle.until else ()
+
+
+def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = None) -> tuple[Todo, Memory]:
+    """Decide whether to adopt lost claims, to sleep on, to claim without looking, or to look.
+
+    Whatever but a sleep and a look is carried out, and then asked again: ``claimed`` tells what came of a claim.
+    """
+    if facts.in_doubt:
+        return Todo(adopt=True), memory
+    if facts.draining:
+        return Todo(sleep=0.0 if facts.unsettled else facts.watch), memory
+    if claimed is None and memory.idle is not None:
+        idle, neighbours = _idle(memory.idle, memory.neighbours, facts, now)
+        memory = replace(memory, idle=idle, neighbours=neighbours)
+        if idle is not None:
+            return Todo(sleep=min(idle.watch_at, idle.until) - now), memory
+    # In a long queue a claim that came back full is followed by the next one, without a look in between, but for what
+    # is due to be fired. In a partition, what was created and waits is started before more is fired, in the order of
+    # due times.
+    queue = memory.full and (claimed is not None or now < min(memory.looked_at + facts.watch, memory.look_at))
+    partition = memory.share is not None
+    if claimed is None and facts.free and (queue or (partition and memory.waits)):
+        if facts.room:
+            return Todo(want=facts.room), memory
+        claimed = 0
+    if queue:
+        if not facts.free and claimed != 0:
+            return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
+        memory = replace(memory, full=False)
+    if partition:
+        memory = replace(memory, waits=bool(claimed))
+        left = memory.fired_at + FULL - now
+        if left > 0 and facts.free < LEAST_DUE:
+            return Todo(sleep=left), memory
+        return Todo(
+            look=Question(limit=min(MOST_DUE, max(LEAST_DUE, facts.free)), share=memory.share, ahead=AT_ONCE)
+        ), memory
+    within = timedelta(seconds=memory.lead.seconds + SLACK)
+    return Todo(look=Question(limit=MOST_DUE, share=None, ahead=within)), memory
+
+
+def _idle(
+    idle: Idle, neighbours: tuple[SessionView, ...], facts: Facts, now: float
+) -> tuple[Idle | None, tuple[SessionView, ...]]:
+    """Return how the sleep in idle mode goes on (``None``: it is time to look), and which neighbours still live."""
+    until, watch_at = idle.until, idle.watch_at
+    if now < min(watch_at, until):
+        # Called before the time that was asked for: a notification. All idle nodes get it in the same instant.
+        least, most = HINTED
+        until = min(until, now + least + _lot(f"{facts.session} {now:.3f}") * (most - least))
+    elif now < until:
+        alive = tuple(one for one in neighbours if one.id not in facts.gone)
+        if len(alive) < len(neighbours):
+            return None, alive
+        watch_at = now + facts.watch
+    return (Idle(until=until, watch_at=watch_at) if now < until else None), neighbours
+
+
+# --- after a look ----------------------------------------------------------------------------------------------------
+
+SHARED_FROM = 8
+"""Occurrences fired at once from which a node leaves the others their part."""
+TIDY = 600.0
+"""Most seconds between two calls of ``reclaim``: sessions that hold nothing show in no view."""
+HOUSEKEEPING = 3600.0
+"""Seconds between two rounds of pruning."""
+
+
+def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
+    """Take in a look that was asked and answered at these times."""
+    at = (asked_at + received_at) / 2
+    return replace(
+        memory, looked_at=at, sample=(at, view.now), absences=memory.absences.after(view, asked_at, received_at)
+    )
+
+
+def clock_set(before: Memory, after: Memory) -> timedelta:
+    """Return by how much the store's clock was set between two looks: ahead, or back (negative); zero: it was not."""
+    if before.sample is None or after.sample is None:
+        return timedelta(0)
+    by = after.sample[1] - before.sample[1] - timedelta(seconds=after.sample[0] - before.sample[0])
+    return by if abs(by) > CLOCK_SET else timedelta(0)
+
+
+def due(memory: Memory, view: View, facts: Facts) -> tuple[Todo, Memory]:
+    """Decide what to do about what is due: which plans to bring, and how many runs to claim with them."""
+    early = timedelta(0)
+    if memory.expected is not None and memory.expected <= view.now:
+        early = turn(facts.session, view.sessions, memory.expected) - view.now
+    jobs = view.due
+    if not jobs:
+        memory = replace(memory, lost_races=0)
+    if early > timedelta(0):
+        return Todo(early=early), memory
+    if memory.share is None and jobs:
+        helping = memory.helping and view.more
+        share = share_of(facts.session, view.sessions) if view.more and not helping else None
+        memory = replace(memory, helping=helping, share=share)
+        if share is not None:
+            # The next look is at this node's partition. Idle nodes have one, too.
+            want = facts.room if view.backlog else 0
+            return Todo(want=want, notify=len(view.sessions) > ACTIVE, again=True, early=early), memory
+    plans, not_planned = _plans(jobs, view.now)
+    planned = sum(len(each.occurrences) for each in plans)
+    want = _fair_part(planned, view, facts, memory) if planned or view.backlog else 0
+    return Todo(plans=plans, want=want, early=early, not_planned=not_planned), memory
+
+
+def _plans(jobs: Sequence[JobState], now: datetime) -> tuple[tuple[Plan, ...], tuple[tuple[JobState, Exception], ...]]:
+    plans, not_planned = [], []
+    for job in jobs:
+        try:
+            plans.append(plan(job, now))
+        except Exception as error:  # noqa: BLE001 - returned
+            # One job's broken definition must not keep the others from firing; it stays due and visible.
+            not_planned.append((job, error))
+    return tuple(plans), tuple(not_planned)
+
+
+def _fair_part(planned: int, view: View, facts: Facts, memory: Memory) -> int:
+    """Return how many runs to claim: all there is room for, but of many that are fired at once a fair part."""
+    nodes = len(view.sessions)
+    if planned < SHARED_FROM or nodes < 2 or view.backlog or memory.share is not None:
+        return facts.room
+    return min(facts.room, -(-planned // nodes))
+
+
+def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, fired: Fired) -> tuple[bool, Memory]:
+    """Take in what came of ``due``; return whether to look again at once, because more is due."""
+    again, won, lost = todo.again, len(fired.won), fired.lost
+    memory = replace(
+        memory,
+        fruitless=memory.fruitless + 1 if view.backlog and not fired.claimed else 0,
+        full=fired.claimed > 0 and not facts.free,
+    )
+    tried = bool(todo.plans or todo.not_planned)
+    if tried and not facts.lost:
+        memory = _after_races(memory, lost)
+        coming = fired.coming(view.now)
+        again |= coming is not None and coming <= view.now
+    if todo.again or todo.early > AT_ONCE or not (tried or memory.share is not None):
+        return again, memory
+    memory = replace(memory, fired_at=now, waits=view.backlog or fired.created > fired.claimed)
+    if memory.share is None:
+        # After more races lost than won this node is in the way of those whose partition it is.
+        memory = replace(memory, helping=memory.helping and lost <= won)
+        return again or (won > 0 and view.more), memory
+    if won and view.more:
+        return True, memory
+    # Through with its partition, or it leads nowhere: the next look is at everything.
+    return again or won > 0 or not view.jobs, replace(memory, share=None, helping=True)
+
+
+def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float) -> Memory:
+    """Take in what came of ``ahead``, and how many seconds that took."""
+    memory = replace(memory, lead=memory.lead.after(took))
+    return memory if facts.lost else _after_races(memory, fired.lost)
+
+
+def _after_races(memory: Memory, lost: int) -> Memory:
+    # A node that was faster knows when its jobs are due next; this node does not.
+    return replace(memory, lost_races=memory.lost_races + 1 if lost else 0)
+
+
+def maintain(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:
+    """Decide what to do about what others left: sessions that are overdue or dead, and what was kept long enough.
+
+    A node may find its own session overdue, and never dead. One batch is pruned a round, so that nothing due waits.
+    """
+    dead: tuple[str, ...] = ()
+    if facts.fast_evidence:
+        others = [holder.id for holder in view.holders if holder.id != facts.session]
+        dead = tuple(one for one in others if one in facts.gone or memory.absences.is_gone(one))
+    overdue = any(holder.expires_in <= timedelta(0) for holder in view.holders)
+    prune = now - memory.pruned_at > HOUSEKEEPING
+    if not dead and not overdue and now - memory.reclaimed_at < TIDY:
+        return Todo(prune=prune), memory
+    return Todo(reclaim=dead, prune=prune), replace(memory, reclaimed_at=now)
+
+
+# --- until the next look ---------------------------------------------------------------------------------------------
+
+
+def next_look(
+    memory: Memory, view: View, facts: Facts, now: float, *, early: timedelta, coming: datetime | None, again: bool
+) -> tuple[Todo, Memory]:
+    """Decide when to look again: at the earliest of the moments at which something concerns this node.
+
+    Args:
+        memory: after ``learn``.
+        view: what the look of this round showed.
+        facts: as they are now.
+        now: monotonic seconds.
+        early: how long this node leaves what is due to nodes before it in turn order.
+        coming: when the next of what it fired itself is due.
+        again: look at once.
+    """
+    if again or facts.unsettled or facts.lost:
+        return Todo(sleep=0.0), replace(memory, look_at=memory.looked_at)
+    renew = not facts.trusted
+    memory, waits = _waits_for_due_times(memory, view, facts, early, coming)
+    others = [holder.expires_in.total_seconds() for holder in view.holders if holder.id != facts.session]
+    for left in others:
+        # The lease of another node's runs: the active set watches them, an idle node only comes after its end.
+        waits.append(max(0.0, left) + facts.watch if memory.in_idle_mode else min(facts.watch, max(0.0, left)))
+    if early <= AT_ONCE and view.backlog and facts.free:
+        # What waits and is not for this node to claim: blocked behind a run, or no function for it here.
+        waits.append(facts.watch * 2.0 ** min(max(0, memory.fruitless - 1), MOST_DOUBLINGS))
+    if facts.notes_in is not None:
+        waits.append(facts.notes_in)
+    if facts.given_up or renew:
+        waits.append(facts.watch)
+    if facts.fast_evidence and view.absent:
+        holders = [holder.id for holder in view.holders if holder.id != facts.session]
+        if (certain := memory.absences.certain_at(holders)) is not None:
+            waits.append(certain - memory.looked_at)
+    memory = replace(memory, look_at=memory.looked_at + min(waits))
+    if not memory.in_idle_mode:
+        return Todo(renew=renew), memory
+    return _begin_idle(memory, view, facts, now, runs=bool(others))
+
+
+def _waits_for_due_times(
+    memory: Memory, view: View, facts: Facts, early: timedelta, coming: datetime | None
+) -> tuple[Memory, list[float]]:
+    """Return the seconds from the look to this node's turn for what is due next, and to what it looks for anyway."""
+    waits = [POLL if facts.told else POLL_UNTOLD]
+    if memory.lost_races:
+        waits.append(AFTER_A_LOST_RACE * 2.0 ** min(memory.lost_races, MOST_DOUBLINGS))
+    if early > AT_ONCE and (view.due or view.backlog):
+        return replace(memory, ours=None), [*waits, early.total_seconds()]
+    expected = min((at for at in (view.next_job, view.next_pending, coming) if at is not None), default=None)
+    idle = facts.told and not is_active(facts.session, view.sessions, expected)
+    ours = None
+    if expected is not None:
+        at = (idle_until if idle else turn)(facts.session, view.sessions, expected)
+        waits.append((at - view.now).total_seconds())
+        if at == expected and expected in {view.next_job, coming}:
+            ours = expected
+    return replace(memory, expected=expected, in_idle_mode=idle, ours=ours), waits
+
+
+def _begin_idle(memory: Memory, view: View, facts: Facts, now: float, *, runs: bool) -> tuple[Todo, Memory]:
+    """Decide how to sleep in idle mode.
+
+    What an idle node watches all the same costs the store nothing: the processes of its own host, since no node on
+    another host can tell that one of them is dead. ``runs``: other nodes run something now.
+    """
+    watch_at, read = memory.look_at, False
+    if facts.fast_evidence and (runs or memory.expected is not None):
+        begins = 0.0 if runs or memory.expected is None else (memory.expected - view.now).total_seconds()
+        watch_at = max(now, memory.looked_at + begins) + facts.watch
+        read = now - memory.neighbours_at > NEIGHBOURS_KEPT and watch_at < memory.look_at
+    idle = Idle(until=memory.look_at, watch_at=watch_at)
+    sleep = max(0.0, min(watch_at, memory.look_at) - now)
+    return Todo(sleep=sleep, read_neighbours=read, renew=not facts.trusted), replace(memory, idle=idle)
+
+
+def ahead(memory: Memory, view: View, facts: Facts, sample: ClockSample, now: float) -> tuple[Todo, Memory]:
+    """Decide what comes due next shortly before it does, if this node is first in turn order for it.
+
+    ``sample`` is the clock of the look that ``view`` comes from. Each instant is decided ahead once: whatever comes of
+    it, the rest is for the look at the due time.
+    """
+    instant = memory.ours
+    if instant is None or instant == memory.decided:
+        return Todo(), memory
+    begins = sample.time_of(instant) - memory.lead.seconds
+    if now < begins - SLACK:
+        return Todo(), replace(memory, look_at=min(memory.look_at, begins))
+    if instant != memory.sought and all(job.due_at != instant for job in view.jobs):
+        # The look did not go so far, since the round has taken long; or the job was fired in this very round.
+        return Todo(), replace(memory, sought=instant, look_at=min(memory.look_at, now))
+    memory = replace(memory, decided=instant)
+    if not facts.room:
+        return Todo(), memory
+    comes = [job for job in view.jobs if job.due_at is not None and view.now < job.due_at <= instant]
+    plans, not_planned = _plans([job for job in comes if _is_decided_by_time_alone(job)], instant)
+    plans = tuple(replace(each, not_before=instant) for each in plans)
+    within = timedelta(seconds=memory.lead.seconds + SLACK)
+    planned = sum(len(each.occurrences) for each in plans)
+    want = _fair_part(planned, view, facts, memory) if planned else 0
+    return Todo(plans=plans, want=want, ahead=within, not_planned=not_planned), memory
+
+
+def _is_decided_by_time_alone(job: JobState) -> bool:
+    """Whether nothing that may yet happen before its due time has a say in what comes of it.
+
+    The occurrence before may be over by then, and overlap is judged at the due time.
+    """
+    return job.active == 0 or job.spec.policies.overlap == "allow"
+
+
+def sleep(memory: Memory, facts: Facts, now: float) -> tuple[float, Memory]:
+    """Return the seconds to sleep until the next look."""
+    look_at = memory.look_at
+    if facts.begins_in is not None:
+        # A run that waits for its due time begins a little after it by the best guess: one look for both is enough.
+        look_at = max(look_at, now + facts.begins_in)
+    return max(0.0, look_at - now), replace(memory, look_at=look_at)

@@ -1,0 +1,386 @@
+"""One round of a node's work: settle, look, decide, carry out, sleep.
+
+::
+
+    step():  session ──▶ settle ──▶ look ──▶ decide ──▶ fire, claim, start ──▶ maintain ──▶ sleep until …
+               │            │         │        │               │                  │
+             open one    finish()   look()   pure,        fire_and_claim(),   reclaim(),
+             if lost     in a batch          decide.py    executors           prune()
+
+What a node does next is decided in ``decide``, from what rounds remember, what the store showed and what the node knows
+of itself. This module asks the store, carries out what was decided, and knows errors. It has no thread and no clock of
+its own: a thread calls ``step`` in production, a test or a simulation calls it by hand.
+
+Failure handling: an error of the store ends the round, not the node. Nothing is started unless the lease is trusted. A
+session that is lost stops all it was running (``run.lease_lost``); its results are still sent, and the store refuses
+them by their tokens. Then the node goes on as a new session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from cronsensus.clock import Clock
+from cronsensus.errors import StoreEmptied, StoreError
+from cronsensus.logger import Logger
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.liveness import is_dead
+from cronsensus.membership.loss import StoreWatch
+from cronsensus.model.session import SessionSpec, SessionView
+from cronsensus.node import decide
+from cronsensus.node.claiming import Claiming
+from cronsensus.node.executors.base import Executor, Registered
+from cronsensus.node.holding import Holding
+from cronsensus.node.lead_time import ClockSample
+from cronsensus.node.reconciling import Reconciling
+from cronsensus.node.session import OwnSession
+from cronsensus.node.settings import NodeSettings
+from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
+from cronsensus.node.tally import Tally
+from cronsensus.node.telling import Telling
+from cronsensus.stores.base import Store
+from cronsensus.stores.values import View
+
+_log = Logger("cronsensus.node")
+
+PATIENCE = (0.1, 5.0)
+"""First and longest wait after a store error, seconds."""
+TELL_AGAIN = (10.0, 60.0)
+"""Seconds after which a node tells again that it cannot use the store: for another reason, and for the same."""
+HALTED = 60.0
+"""Seconds between the rounds of a node that does nothing more."""
+PRUNED_AT_ONCE = 1000
+
+
+class Round:
+    """Does a node's rounds; ``step`` returns the seconds until the next one, if nothing wakes the node before.
+
+    Attributes:
+        holding: what the node runs; for executors and the keeper too.
+        reconciling: told by the keeper what the store believes this node to run.
+        draining: whether it takes nothing new.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: NodeSettings,
+        *,
+        registry: Mapping[str, Registered],
+        executors: Mapping[str, Executor],
+        new_session: Callable[[], SessionSpec],
+        declare: Callable[[Store], bool],
+        on_session: Callable[[SessionLease], None] = lambda _: None,
+        on_work: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
+        ask_again: Callable[[], None] = lambda: None,
+        evidence: Callable[[SessionView], bool] = is_dead,
+    ) -> None:
+        """Make the rounds of one node.
+
+        Args:
+            store: a handle of its own.
+            clock: its monotonic side measures waits and trust; its wall clock decides nothing.
+            settings: what the node was told.
+            registry: functions by name; may grow while the node runs.
+            executors: by the names of ``Registered.executor``.
+            new_session: describes a session with a new id.
+            declare: puts the application's jobs; called for each new session and again while it returns ``True``.
+            on_session: told of each new session (the keeper renews it from then on).
+            on_work: told when the lease begins to protect something, or must be asked about (the keeper hurries).
+            wake: has the next round begin now; called from executors' threads.
+            ask_again: has the keeper renew the session as soon as it can.
+            evidence: tells whether the process of a session is certainly gone.
+        """
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._on_session = on_session
+        self._on_work = on_work
+        self._evidence = evidence
+        self.tally = Tally()
+        self.draining = False
+        self._telling = Telling(self.tally)
+        self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
+        self.holding = Holding(
+            store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, telling=self._telling
+        )
+        self._claiming = Claiming(store, clock, settings, self.holding, registry=registry, telling=self._telling)
+        self.reconciling = Reconciling(clock, self.holding, self._claiming, wake=wake, ask=ask_again)
+        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
+        self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
+        now = clock.monotonic()
+        self._memory = Memory(reclaimed_at=now, pruned_at=now)
+        self._not_planned: set[tuple[int, int]] = set()
+        self._troubles = 0
+        self._told_trouble = "", NEVER
+
+    @property
+    def lease(self) -> SessionLease | None:
+        """Return the present session's lease; ``None`` before the start."""
+        return self._session.lease
+
+    def begin(self) -> None:
+        """Open the session and declare the jobs; raises what the store raises."""
+        self._trusted_session()
+
+    def cut_off(self) -> None:
+        """Decide what becomes of what still runs; the store is told by ``end``."""
+        if self.lease is not None and not self.lease.lost:
+            self.holding.cut_off_all()
+
+    def end(self) -> None:
+        """Settle what ended, cut off what still runs, and close the session."""
+        self.cut_off()
+        self._session.close_half_open()
+        if self.lease is not None and not self.lease.lost:
+            self.holding.settle()
+            self._session.close()
+
+    # --- one round -------------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Do one round; return the seconds until the next, if nothing wakes the node before."""
+        self.tally.steps += 1
+        # Before anything that waits for the store: this is the moment that they were claimed ahead for.
+        self.holding.begin_due()
+        try:
+            wait = self._round()
+        except StoreEmptied:
+            wait = self._halt()  # later helps no more than now
+        except StoreError as error:
+            wait = self._trouble(error)
+        else:
+            if self._troubles:
+                _log.info("the store answers again after %d failed rounds", self._troubles)
+                self._troubles = 0
+        begins_in = self.holding.begins_in
+        return wait if begins_in is None else min(wait, begins_in)
+
+    def _round(self) -> float:
+        if self.watch.halted:
+            return self._halt()
+        lease = self._trusted_session()
+        self.watch.tell(self._store)
+        self.reconciling.judge(lease)
+        if self.holding.settle():
+            # There is room for something else.
+            self._look_next()
+        todo = self._before_look(lease)
+        if self.draining:
+            self.holding.notes.flush(self._store)
+        if todo.look is None:
+            return todo.sleep or 0.0
+        view, sample = self._look(lease, todo.look)
+        todo, self._memory = decide.due(self._memory, view, self._facts(lease))
+        fired = self._carry_out(lease, todo, view)
+        again, self._memory = decide.learn(
+            self._memory, view, self._facts(lease), self._clock.monotonic(), todo=todo, fired=fired
+        )
+        if self.holding.notes.wanted_in == 0.0:
+            self.holding.notes.flush(self._store)
+        again |= self._maintain(lease, view)
+        now, coming = self._clock.monotonic(), fired.coming(view.now)
+        planned, self._memory = decide.next_look(
+            self._memory, view, self._facts(lease), now, early=todo.early, coming=coming, again=again
+        )
+        if planned.renew:
+            self._on_work()
+        if planned.sleep is not None:
+            return self._idle(lease, planned)
+        return self._fire_ahead(lease, view, sample)
+
+    def _before_look(self, lease: SessionLease) -> Todo:
+        """Return what to ask the store, or how long to sleep, after claims that need no look."""
+        claimed: int | None = None
+        while True:
+            now = self._clock.monotonic()
+            gone = self._gone(decide.neighbours_to_check(self._memory, now))
+            todo, self._memory = decide.before_look(self._memory, self._facts(lease, gone), now, claimed=claimed)
+            if todo.adopt:
+                self._claiming.adopt_lost(lease)
+            elif todo.want:
+                claimed = self._claiming.claim(lease, todo.want)
+            else:
+                return todo
+
+    def _look(self, lease: SessionLease, question: Question) -> tuple[View, ClockSample]:
+        """Look, and take in what concerns what this node holds."""
+        asked = lease.ask()
+        view = self._store.look(limit=question.limit, share=question.share, ahead=question.ahead)
+        received_at = self._clock.monotonic()
+        before, self._memory = self._memory, decide.looked(self._memory, view, asked.at, received_at)
+        if by := decide.clock_set(before, self._memory):
+            way = "ahead" if by.total_seconds() > 0 else "back"
+            # Ahead is downtime, back is a delay; neither repeats anything.
+            _log.warning("the store's clock was set %s by %s: due times follow it, nothing is repeated", way, abs(by))
+        self.watch.looked(view.jobs, view.now)
+        self._claiming.look(lease, view, asked)
+        self.reconciling.look(lease, view)
+        return view, ClockSample(view.now, received_at)
+
+    def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
+        """Bring plans and claim, in one step where both are wanted; start what was claimed."""
+        self._tell_not_planned(todo)
+        won: list[bool] = []
+        claimed = 0
+        if todo.plans:
+            if todo.want and any(each.occurrences for each in todo.plans):
+                won, claimed = self._claiming.fire_and_claim(
+                    lease, todo.plans, todo.want, ahead=todo.ahead, seen=sample
+                )
+                if lease.lost:
+                    return Fired()
+            else:
+                won = self._store.fire(todo.plans)
+        fired = Fired(tuple(each for each, ok in zip(todo.plans, won, strict=True) if ok), won.count(False), claimed)
+        if todo.plans:
+            self.watch.decided(fired.won, view.now)
+            self._telling.fired(fired.won, lost=fired.lost)
+        if todo.notify or fired.created > fired.claimed:
+            self._store.notify()
+        if todo.want and view.backlog and not fired.created:
+            fired = fired._replace(claimed=self._claiming.claim(lease, todo.want))
+        return fired
+
+    def _tell_not_planned(self, todo: Todo) -> None:
+        for job, error in todo.not_planned:
+            if (job.id, job.revision) not in self._not_planned:
+                self._not_planned.add((job.id, job.revision))
+                _log.error("cannot plan job %r; its definition needs a look", job.spec.name, exc_info=error)
+
+    def _maintain(self, lease: SessionLease, view: View) -> bool:
+        """Take over, declare again, prune; return whether there may be more to do now."""
+        now = self._clock.monotonic()
+        gone = self._gone(view.holders if self._settings.fast_evidence else (), lease.session)
+        todo, self._memory = decide.maintain(self._memory, view, self._facts(lease, gone), now)
+        again = False
+        if todo.reclaim is not None:
+            taken = self._store.reclaim(list(todo.reclaim))
+            nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
+            self._telling.taken(taken, self._settings.name, nodes)
+            # Also where they failed for good: what waited behind them may go on.
+            again = bool(taken)
+        self._session.say_again()
+        if todo.prune:
+            now = self._clock.monotonic()
+            if self._store.prune(limit=PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
+                return True
+            self._memory = replace(self._memory, pruned_at=now)
+        return again
+
+    def _fire_ahead(self, lease: SessionLease, view: View, sample: ClockSample) -> float:
+        """Decide what comes due soon, if it is this node's turn then; return the seconds to sleep."""
+        begun_at = self._clock.monotonic()
+        todo, self._memory = decide.ahead(self._memory, view, self._facts(lease), sample, begun_at)
+        if todo.plans or todo.not_planned:
+            fired = self._carry_out(lease, todo, replace(view, backlog=False), sample)
+            took = self._clock.monotonic() - begun_at
+            self._memory = decide.learn_ahead(self._memory, self._facts(lease), fired, took)
+        wait, self._memory = decide.sleep(self._memory, self._facts(lease), self._clock.monotonic())
+        return wait
+
+    def _idle(self, lease: SessionLease, todo: Todo) -> float:
+        if todo.read_neighbours:
+            idle, self._memory = (
+                self._memory.idle,
+                replace(self._memory, idle=None, neighbours_at=self._clock.monotonic()),
+            )
+            neighbours = tuple(one for one in self._store.sessions() if one.id != lease.session)
+            self._memory = replace(self._memory, idle=idle, neighbours=neighbours)
+        return todo.sleep or 0.0
+
+    def _look_next(self) -> None:
+        """End the sleep in idle mode."""
+        self._memory = replace(self._memory, idle=None)
+
+    def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset()) -> Facts:
+        holding, capabilities, trusted = self.holding, self._store.capabilities, lease.trusted
+        return Facts(
+            session=lease.session,
+            free=self._claiming.free,
+            may_claim=trusted and bool(self._claiming.functions()),
+            gone=gone,
+            in_doubt=holding.in_doubt,
+            draining=self.draining,
+            unsettled=holding.unsettled,
+            notes_in=holding.notes.wanted_in,
+            begins_in=holding.begins_in,
+            given_up=holding.given_up > 0,
+            trusted=trusted,
+            lost=lease.lost,
+            # A store may find out only when it has a connection.
+            told=capabilities.notify or capabilities.clock == "process",
+            watch=self._settings.watch,
+            fast_evidence=self._settings.fast_evidence,
+        )
+
+    def _gone(self, sessions: Iterable[SessionView], but: str = "") -> frozenset[str]:
+        """Return those of ``sessions`` whose process is certainly gone."""
+        return frozenset(one.id for one in sessions if one.id != but and self._evidence(one))
+
+    # --- sessions and trouble ----------------------------------------------------------------------------------------
+
+    def _trusted_session(self) -> SessionLease:
+        """Return a session that may work, opening a new one if the last is lost."""
+        lease = self.lease
+        if lease is not None:
+            if not lease.lost:
+                self._know_store(lease)
+                return lease
+            self.holding.lose_session(lease)
+        self.watch.check(self._store)
+        self._refuse_if_halted()
+        lease = self._session.open()
+        self._claiming.begin()
+        self.reconciling.begin()
+        self._look_next()
+        self.tally.sessions += 1
+        self._on_session(lease)
+        self._know_store(lease)
+        return lease
+
+    def _know_store(self, lease: SessionLease) -> None:
+        """Have the watch know in which store the session is; asked again if it could not be told."""
+        if self.watch.session == lease.session or self._session.opened_at is None:
+            return
+        self.watch.opened(self._store, lease.session, self._session.opened_at)
+        if self.watch.halted:  # emptied between the look and the opening
+            with contextlib.suppress(StoreError):
+                self._session.close()
+        self._refuse_if_halted()
+
+    def _refuse_if_halted(self) -> None:
+        if self.watch.halted:
+            raise StoreEmptied("the store was emptied, and on_store_loss='stop': nothing runs; restart this node")
+
+    def _halt(self) -> float:
+        """Do nothing more: the store that this node knew is gone."""
+        if self.lease is not None:
+            self.lease.lose()
+            self.holding.lose_session(self.lease)
+        with contextlib.suppress(StoreError):
+            # The store refuses them; whoever waits for what runs here to end need not wait any longer.
+            self.holding.settle()
+            self.watch.tell(self._store)
+        return HALTED
+
+    def _trouble(self, error: StoreError) -> float:
+        self.tally.store_errors += 1
+        self.watch.trouble(error)
+        now, why = self._clock.monotonic(), str(error)
+        if self._troubles == 0:
+            self._told_trouble = why, now
+            _log.error("the store cannot be used, so nothing is started until it can: %s", why)
+        elif now - self._told_trouble[1] >= TELL_AGAIN[why == self._told_trouble[0]]:
+            # What keeps a node from going on need not be what stopped it.
+            self._told_trouble = why, now
+            _log.error("the store still cannot be used, after %d failed rounds: %s", self._troubles, why)
+        self._troubles += 1
+        lease = self.lease
+        if lease is not None and not lease.trusted:
+            self.holding.lose_session(lease)
+        return decide.backoff(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)

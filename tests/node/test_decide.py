@@ -1,0 +1,503 @@
+"""What a node does next: situations, and what follows from each. No clock, no store, no thread."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absences
+from cronsensus.model.job import Era, JobSpec, JobState, Policies
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import SessionView
+from cronsensus.node import decide
+from cronsensus.node.decide import (
+    ACTIVE,
+    AFTER_A_LOST_RACE,
+    CLOCK_SET,
+    FULL,
+    HINTED,
+    HOUSEKEEPING,
+    LEAST_DUE,
+    MOST_DUE,
+    NEIGHBOURS_KEPT,
+    POLL,
+    POLL_UNTOLD,
+    SHARED_FROM,
+    TIDY,
+    backoff,
+)
+from cronsensus.node.lead_time import SLACK, ClockSample, LeadTime
+from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
+from cronsensus.node.turn_order import STAGGER, idle_until, is_active, place, share_of
+from cronsensus.stores.values import AT_ONCE, Share, View
+from cronsensus.triggers import every
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HERE = 1000.0
+WATCH = 0.5
+SECOND = timedelta(seconds=1)
+MS = timedelta(milliseconds=1)
+LEAD = LeadTime().seconds
+
+
+def job(due_in: timedelta = AT_ONCE, *, number: int = 1, active: int = 0, overlap: str = "skip") -> JobState:
+    """Return a job of each half minute that is due so long after ``NOW``."""
+    trigger = every("30s", start=NOW + due_in)
+    policies = Policies.read({"overlap": overlap})
+    return JobState(
+        id=number,
+        spec=JobSpec(name=f"job-{number}", function="work", trigger=trigger, policies=policies),
+        revision=1,
+        watermark=NOW + due_in - 30 * SECOND,
+        eras=(Era(since=NOW - 60 * SECOND, trigger=trigger, revision=1),),
+        active=active,
+        due_at=NOW + due_in,
+    )
+
+
+def jobs(count: int) -> tuple[JobState, ...]:
+    return tuple(job(number=number) for number in range(count))
+
+
+def holder(session: str = "b", *, left: timedelta = 9 * SECOND) -> SessionView:
+    return SessionView(
+        id=session, node=session, host="h", pid=1, pid_started=1, release="r1", version="1", concurrency=1, functions=1,
+        state="alive", started_at=NOW, renewed_at=NOW, ended_at=None, ended_why=None, expires_in=left, holds=1,
+    )  # fmt: skip
+
+
+def view(*due: JobState, sessions: tuple[str, ...] = ("a",), coming: timedelta | None = None, **more: Any) -> View:
+    seen: dict[str, Any] = {
+        "more": False,
+        "backlog": False,
+        "next_job": None if coming is None else NOW + coming,
+        "next_pending": None,
+        "holders": (),
+    }
+    return View(now=NOW, jobs=due, sessions=sessions, **seen | more)
+
+
+CROWD = tuple(f"s{number:02}" for number in range(3 * ACTIVE))
+IDLE = max((one for one in CROWD if not is_active(one, CROWD, NOW)), key=lambda one: idle_until(one, CROWD, NOW))
+BOTH = ("a", "b")
+FIRST, LATER = sorted(BOTH, key=lambda one: place(one, BOTH, NOW))
+ABSENT = view(holders=(holder(),), absent=("b",), sessions=BOTH)
+
+
+def wins(plans: tuple[Plan, ...], want: int) -> Fired:
+    return Fired(plans, 0, min(want, sum(len(each.occurrences) for each in plans)))
+
+
+def loses(plans: tuple[Plan, ...], _: int) -> Fired:
+    return Fired((), len(plans), 0)
+
+
+@dataclass(kw_only=True)
+class Situation:
+    """What is the case before a round, whose look is answered at ``NOW``, which is ``HERE`` by the node's clock.
+
+    ``facts`` and ``memory`` are what differs from a node that has four free slots and remembers nothing.
+    """
+
+    session: str = "a"
+    view: View = field(default_factory=view)
+    facts: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    fired: Callable[[tuple[Plan, ...], int], Fired] = wins
+    took: float = 0.0
+    """Seconds of the look."""
+
+    @property
+    def given(self) -> tuple[Memory, Facts]:
+        facts = Facts(**{"session": self.session, "free": 4} | self.facts)
+        return Memory(**{"reclaimed_at": HERE, "pruned_at": HERE} | self.memory), facts
+
+    def follows(self) -> dict[str, Any]:
+        """Play a round; return what it does, apart from the look."""
+        follows: dict[str, Any] = {}
+
+        def note(todo: Todo) -> Todo:
+            for name in ("adopt", "want", "notify", "reclaim", "prune", "renew", "read_neighbours"):
+                if (value := getattr(todo, name)) != getattr(Todo(), name):
+                    follows[name] = value
+            if todo.plans:
+                follows["fires ahead" if todo.ahead else "fires"] = [each.job for each in todo.plans]
+            return todo
+
+        memory, facts = self.given
+        todo, memory = decide.before_look(memory, facts, HERE - self.took)
+        if note(todo).look is None:
+            return follows if todo.sleep is None else follows | {"sleep": todo.sleep}
+        memory = decide.looked(memory, self.view, HERE - self.took, HERE)
+        todo, memory = decide.due(memory, self.view, facts)
+        fired = self.fired(note(todo).plans, todo.want)
+        again, memory = decide.learn(memory, self.view, facts, HERE, todo=todo, fired=fired)
+        upkeep, memory = decide.maintain(memory, self.view, facts, HERE)
+        # The sessions that are reclaimed held something, and that is to be claimed now.
+        again |= note(upkeep).reclaim is not None
+        if memory.share is not None:
+            follows["share"] = memory.share
+        planned, memory = decide.next_look(
+            memory, self.view, facts, HERE, early=todo.early, coming=fired.coming(NOW), again=again
+        )
+        if note(planned).sleep is not None:
+            return follows | {"sleep": planned.sleep}
+        todo, memory = decide.ahead(memory, self.view, facts, ClockSample(NOW, HERE), HERE)
+        note(todo)
+        return follows | {"sleep": decide.sleep(memory, facts, HERE)[0]}
+
+
+TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
+    "a job is due, and no other node is there": (
+        Situation(view=view(job())),
+        {"fires": ["job-1"], "want": 4, "sleep": 30 - LEAD},
+    ),
+    "a job is due, and another node is first in turn order": (
+        Situation(session=LATER, view=view(job(), sessions=BOTH), memory={"expected": NOW}),
+        {"sleep": STAGGER / SECOND},
+    ),
+    "a job is due in 9 ms, and to decide takes 10": (
+        Situation(view=view(job(9 * MS), coming=9 * MS)),
+        {"fires ahead": ["job-1"], "want": 4, "sleep": 0.009},
+    ),
+    "another node was faster with a job": (
+        Situation(view=view(job()), fired=loses),
+        {"fires": ["job-1"], "want": 4, "sleep": 2 * AFTER_A_LOST_RACE},
+    ),
+    "the answer of a claim was lost": (
+        Situation(view=view(job()), facts={"in_doubt": True}),
+        {"adopt": True},
+    ),
+    "a neighbour's sign of life is gone since this look": (
+        Situation(view=ABSENT),
+        {"sleep": ABSENT_FOR},
+    ),
+    "a neighbour's sign of life has been gone for two looks": (
+        Situation(view=ABSENT, memory={"absences": Absences().after(ABSENT, HERE - 1, HERE - 1)}),
+        {"reclaim": ("b",), "sleep": 0.0},
+    ),
+    "twelve nodes are there, and this one is in idle mode": (
+        Situation(session=IDLE, view=view(sessions=CROWD, coming=SECOND)),
+        {"read_neighbours": True, "sleep": 1 + WATCH},
+    ),
+    "more is due than one look takes, on six nodes": (
+        Situation(session="s01", view=view(*jobs(3), sessions=CROWD[:6], more=True)),
+        {"notify": True, "share": Share(1, 6), "sleep": 0.0},
+    ),
+    "the queue is long, and the last claim took every free slot": (
+        Situation(memory={"full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5}),
+        {"want": 4},
+    ),
+}
+"""Also in docs/tour.md."""
+
+MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
+    "nothing is due and nothing runs": (Situation(), {"sleep": POLL}),
+    "the same where no notification reaches the node": (Situation(facts={"told": False}), {"sleep": POLL_UNTOLD}),
+    "a run of another node is watched": (Situation(view=view(holders=(holder(),))), {"sleep": WATCH}),
+    "the lease of another node's run ends soon": (
+        Situation(view=view(holders=(holder(left=100 * MS),))),
+        {"sleep": 0.1},
+    ),
+    "an own run is not watched": (Situation(view=view(holders=(holder("a"),))), {"sleep": POLL}),
+    "a session is overdue": (Situation(view=view(holders=(holder(left=AT_ONCE),))), {"reclaim": (), "sleep": 0.0}),
+    "the process of a neighbour is gone": (
+        Situation(view=view(holders=(holder(),)), facts={"gone": frozenset("b")}),
+        {"reclaim": ("b",), "sleep": 0.0},
+    ),
+    "the same, and sessions are judged by their leases alone": (
+        Situation(view=view(holders=(holder(),)), facts={"gone": frozenset("b"), "fast_evidence": False}),
+        {"sleep": WATCH},
+    ),
+    "a sign of life is gone, and sessions are judged by their leases alone": (
+        Situation(view=ABSENT, facts={"fast_evidence": False}),
+        {"sleep": WATCH},
+    ),
+    "a node never takes itself for dead": (
+        Situation(view=view(holders=(holder("a"),), absent=("a",)), facts={"gone": frozenset("a")}),
+        {"sleep": POLL},
+    ),
+    "its own session is overdue": (
+        Situation(view=view(holders=(holder("a", left=AT_ONCE),))),
+        {"reclaim": (), "sleep": 0.0},
+    ),
+    "nothing was reclaimed for long": (Situation(memory={"reclaimed_at": HERE - TIDY}), {"reclaim": (), "sleep": 0.0}),
+    "nothing was reclaimed for almost as long": (Situation(memory={"reclaimed_at": HERE - TIDY + 1}), {"sleep": POLL}),
+    "nothing was pruned for an hour": (Situation(memory={"pruned_at": HERE - HOUSEKEEPING}), {"sleep": POLL}),
+    "nothing was pruned for longer": (
+        Situation(memory={"pruned_at": HERE - HOUSEKEEPING - 1}),
+        {"prune": True, "sleep": POLL},
+    ),
+    "a far store takes long to tell of a missing sign": (
+        Situation(view=ABSENT, took=0.1),
+        {"sleep": WATCH - 0.05},
+    ),
+    "work waits": (Situation(view=view(backlog=True), fired=lambda *_: Fired(claimed=4)), {"want": 4, "sleep": WATCH}),
+    "work waits that is for other nodes": (
+        Situation(view=view(backlog=True), memory={"fruitless": 2}, fired=lambda *_: Fired()),
+        {"want": 4, "sleep": 4 * WATCH},
+    ),
+    "work waits, and no slot is free": (
+        Situation(view=view(backlog=True), facts={"free": 0}),
+        {"sleep": POLL},
+    ),
+    "work is due later": (
+        Situation(view=view(next_pending=NOW + 5 * SECOND)),
+        {"sleep": 5.0},
+    ),
+    "a job is due, and no slot is free": (
+        Situation(view=view(job()), facts={"free": 0}),
+        {"fires": ["job-1"], "sleep": 30 - LEAD},
+    ),
+    "a job is due, and the lease is not trusted": (
+        Situation(view=view(job()), facts={"trusted": False, "may_claim": False}),
+        {"fires": ["job-1"], "renew": True, "sleep": WATCH},
+    ),
+    "a job is due, and an earlier node did not come": (
+        Situation(session=LATER, view=view(job(-STAGGER), sessions=BOTH), memory={"expected": NOW - 2 * STAGGER}),
+        {"fires": ["job-1"], "want": 4, "sleep": 30 - STAGGER / SECOND - LEAD},
+    ),
+    "another race is lost": (
+        Situation(view=view(job()), fired=loses, memory={"lost_races": 3}),
+        {"fires": ["job-1"], "want": 4, "sleep": 16 * AFTER_A_LOST_RACE},
+    ),
+    "many jobs are due at once, on two nodes": (
+        Situation(view=view(*jobs(SHARED_FROM), sessions=BOTH), facts={"free": 20}),
+        {"fires": [f"job-{one}" for one in range(SHARED_FROM)], "want": SHARED_FROM // 2, "sleep": 30 - LEAD},
+    ),
+    "a few jobs are due at once, on two nodes": (
+        Situation(view=view(*jobs(SHARED_FROM - 1), sessions=BOTH), facts={"free": 20}),
+        {"fires": [f"job-{one}" for one in range(SHARED_FROM - 1)], "want": 20, "sleep": 30 - LEAD},
+    ),
+    "more is due than one look takes, on the active set": (
+        Situation(session="s01", view=view(*jobs(3), sessions=CROWD[:ACTIVE], more=True)),
+        {"share": Share(1, ACTIVE), "sleep": 0.0},
+    ),
+    "a partition of the due jobs": (
+        Situation(view=view(job(), more=True), memory={"share": Share(0, 2)}),
+        {"fires": ["job-1"], "want": 4, "share": Share(0, 2), "sleep": 0.0},
+    ),
+    "the last of a partition": (
+        Situation(view=view(job()), memory={"share": Share(0, 2)}),
+        {"fires": ["job-1"], "want": 4, "sleep": 0.0},
+    ),
+    "a partition in which nothing can be planned": (
+        Situation(view=view(more=True), memory={"share": Share(0, 2)}),
+        {"sleep": 0.0},
+    ),
+    "after its partition a node helps the others": (
+        Situation(view=view(*jobs(3), more=True), memory={"helping": True}),
+        {"fires": ["job-0", "job-1", "job-2"], "want": 4, "sleep": 0.0},
+    ),
+    "in a partition, created work waits": (
+        Situation(memory={"share": Share(0, 2), "waits": True}),
+        {"want": 4},
+    ),
+    "in a partition, few slots are free": (
+        Situation(memory={"share": Share(0, 2), "fired_at": HERE - 0.01}, facts={"free": LEAST_DUE - 1}),
+        {"sleep": FULL - 0.01},
+    ),
+    "a long queue, and no slot is free": (
+        Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE + 0.2}, facts={"free": 0}),
+        {"sleep": 0.2},
+    ),
+    "a long queue, and something is to be fired": (
+        Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE}),
+        {"sleep": POLL},
+    ),
+    "a job comes due soon whose last run goes on": (
+        Situation(view=view(job(9 * MS, active=1), coming=9 * MS)),
+        {"sleep": 0.009},
+    ),
+    "the same, and runs may overlap": (
+        Situation(view=view(job(9 * MS, active=1, overlap="allow"), coming=9 * MS)),
+        {"fires ahead": ["job-1"], "want": 4, "sleep": 0.009},
+    ),
+    "a job comes due soon, and no slot is free": (
+        Situation(view=view(job(9 * MS), coming=9 * MS), facts={"free": 0}),
+        {"sleep": 0.009},
+    ),
+    "a job comes due soon that was decided already": (
+        Situation(view=view(job(9 * MS), coming=9 * MS), memory={"decided": NOW + 9 * MS}),
+        {"sleep": 0.009},
+    ),
+    "a job comes due soon that the look did not reach": (Situation(view=view(coming=9 * MS)), {"sleep": 0.0}),
+    "a job comes due later": (Situation(view=view(coming=5 * SECOND)), {"sleep": 5 - LEAD}),
+    "a run waits for its due time": (
+        Situation(view=view(coming=20 * MS), memory={"decided": NOW + 20 * MS}, facts={"begins_in": 0.021}),
+        {"sleep": 0.021},
+    ),
+    "progress is to be written": (Situation(facts={"notes_in": 0.3}), {"sleep": 0.3}),
+    "a run that was given up keeps its slot": (Situation(facts={"given_up": True}), {"sleep": WATCH}),
+    "results wait for the store": (Situation(facts={"unsettled": True}), {"sleep": 0.0}),
+    "the session is lost": (Situation(facts={"lost": True}), {"sleep": 0.0}),
+    "the node drains": (Situation(view=view(job()), facts={"draining": True}), {"sleep": WATCH}),
+    "the node drains, and results wait": (Situation(facts={"draining": True, "unsettled": True}), {"sleep": 0.0}),
+    "idle nodes that no notification reaches are active": (
+        Situation(session=IDLE, view=view(sessions=CROWD, coming=SECOND), facts={"told": False}),
+        {"sleep": pytest.approx(1, abs=0.1)},
+    ),
+    "an idle node knows its neighbours": (
+        Situation(session=IDLE, view=view(sessions=CROWD, coming=SECOND), memory={"neighbours_at": HERE - 1}),
+        {"sleep": 1 + WATCH},
+    ),
+    "an idle node watches from now on what runs now": (
+        Situation(
+            session=IDLE,
+            view=view(sessions=CROWD, holders=(holder(),)),
+            memory={"neighbours_at": HERE - NEIGHBOURS_KEPT},
+        ),
+        {"sleep": WATCH},
+    ),
+    "idle mode goes on": (
+        Situation(memory={"idle": Idle(until=HERE + 5, watch_at=HERE), "neighbours": (holder(),)}),
+        {"sleep": WATCH},
+    ),
+    "idle mode ends with the process of a neighbour": (
+        Situation(
+            memory={"idle": Idle(until=HERE + 5, watch_at=HERE), "neighbours": (holder(),)},
+            facts={"gone": frozenset("b")},
+        ),
+        {"sleep": POLL},
+    ),
+    "idle mode is over": (Situation(memory={"idle": Idle(until=HERE, watch_at=HERE)}), {"sleep": POLL}),
+}
+
+
+@pytest.mark.parametrize(("situation", "follows"), [*TEN.values(), *MORE.values()], ids=[*TEN, *MORE])
+def test_what_follows_from_a_situation(situation: Situation, follows: dict[str, Any]) -> None:
+    assert situation.follows() == {
+        name: pytest.approx(value) if name == "sleep" and isinstance(value, float) else value
+        for name, value in follows.items()
+    }
+
+
+def test_a_decision_leaves_what_it_was_given_as_it_was() -> None:
+    for situation, _ in [*TEN.values(), *MORE.values()]:
+        before = situation.given
+        assert situation.follows() == situation.follows()
+        assert situation.given == before
+
+
+# --- over several rounds ----------------------------------------------------------------------------------------------
+
+
+def test_a_claim_without_a_look_is_followed_by_a_look_unless_it_came_back_full() -> None:
+    memory, facts = Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE + 5}).given
+    full = replace(facts, free=0)
+    assert decide.before_look(memory, full, HERE, claimed=4)[0] == Todo(sleep=facts.watch)
+    todo, after = decide.before_look(memory, replace(facts, free=1), HERE, claimed=3)
+    assert (todo.look is not None, after.full) == (True, False)
+    assert decide.before_look(memory, replace(facts, may_claim=False), HERE)[0].look is not None
+
+
+@pytest.mark.parametrize(("free", "limit"), [(0, LEAST_DUE), (LEAST_DUE + 1, LEAST_DUE + 1), (1000, MOST_DUE)])
+def test_of_a_partition_a_node_looks_at_no_more_than_it_can_start(free: int, limit: int) -> None:
+    memory, facts = Situation(memory={"share": Share(0, 2)}, facts={"free": free}).given
+    todo, _ = decide.before_look(memory, facts, HERE)
+    assert todo.look == Question(limit=limit, share=Share(0, 2), ahead=AT_ONCE)
+
+
+def test_a_look_goes_as_far_as_the_node_decides_ahead() -> None:
+    memory, facts = Situation().given
+    todo, _ = decide.before_look(memory, facts, HERE)
+    assert todo.look == Question(limit=MOST_DUE, share=None, ahead=timedelta(seconds=LEAD + SLACK))
+
+
+def test_a_notification_wakes_idle_nodes_one_after_the_other() -> None:
+    waits = set()
+    for session in CROWD:
+        memory, facts = Situation(session=session, memory={"idle": Idle(until=HERE + 60, watch_at=HERE + 60)}).given
+        todo, after = decide.before_look(memory, facts, HERE)
+        assert todo.sleep is not None
+        assert HINTED[0] <= todo.sleep <= HINTED[1]
+        again, _ = decide.before_look(after, facts, HERE + todo.sleep)
+        assert again.look is not None
+        waits.add(todo.sleep)
+    assert len(waits) == len(CROWD)
+
+
+def test_neighbours_are_checked_at_their_time_only() -> None:
+    memory = Memory(idle=Idle(until=HERE + 5, watch_at=HERE), neighbours=(holder(),))
+    checked = {at: decide.neighbours_to_check(memory, HERE + at) for at in (-0.1, 0.0, 5.0)}
+    assert checked == {-0.1: (), 0.0: (holder(),), 5.0: ()}
+    assert decide.neighbours_to_check(replace(memory, idle=None), HERE) == ()
+
+
+def test_a_partition_that_leads_nowhere_is_left() -> None:
+    """Jobs that cannot be planned stay due: a node that asked for more of them at once would never sleep."""
+    memory, facts = Situation().given
+    seen = view(job(), more=True, sessions=BOTH)
+    todo, memory = decide.due(memory, seen, facts)
+    assert (todo.again, memory.share) == (True, Share(0, 2))
+    nothing = view(more=True, sessions=BOTH)
+    todo, memory = decide.due(memory, nothing, facts)
+    again, memory = decide.learn(memory, nothing, facts, HERE, todo=todo, fired=Fired())
+    assert (again, memory.share, memory.helping) == (True, None, True), "everything is looked at, once"
+    todo, memory = decide.due(memory, seen, facts)
+    again, memory = decide.learn(memory, seen, facts, HERE, todo=todo, fired=Fired((), 1, 0))
+    assert (again, memory.share, memory.helping) == (False, None, False)
+
+
+def test_a_job_that_cannot_be_planned_does_not_keep_the_others_from_firing(monkeypatch) -> None:
+    def plan(one: JobState, *_: object) -> Plan:
+        if one.id == 0:
+            raise ValueError("broken")
+        return planned(one, NOW)
+
+    planned = decide.plan
+    monkeypatch.setattr(decide, "plan", plan)
+    todo, _ = decide.due(Memory(), view(*jobs(2)), Facts(session="a"))
+    assert [each.job for each in todo.plans] == ["job-1"]
+    assert [(one.id, str(why)) for one, why in todo.not_planned] == [(0, "broken")]
+
+
+def test_a_node_alone_has_all_jobs_in_its_partition() -> None:
+    assert share_of("a", ["a"]) == Share(0, 1)
+    assert share_of("x", ["a", "b"]) == Share(0, 1), "more nodes than a look shows"
+    assert share_of("b", ["a", "b", "c"]) == Share(1, 3)
+
+
+def test_another_look_tells_of_a_missing_sign_later_where_the_store_is_far() -> None:
+    for took in (0.0, 0.02):
+        follows = Situation(view=ABSENT, took=took).follows()
+        assert follows == {"sleep": pytest.approx(ABSENT_FOR + JOURNEYS * took, abs=1e-6)}
+
+
+@pytest.mark.parametrize(
+    ("passed", "moved", "set_by"),
+    [
+        (60.0, 60 * SECOND, AT_ONCE),
+        (60.0, 60 * SECOND + CLOCK_SET, AT_ONCE),
+        (60.0, 3600 * SECOND, 3540 * SECOND),
+        (60.0, -60 * SECOND, -120 * SECOND),
+    ],
+)
+def test_a_clock_that_was_set_is_noticed(passed: float, moved: timedelta, set_by: timedelta) -> None:
+    before = decide.looked(Memory(), view(), HERE, HERE)
+    assert decide.clock_set(Memory(), before) == AT_ONCE
+    after = decide.looked(before, replace(view(), now=NOW + moved), HERE + passed, HERE + passed)
+    assert decide.clock_set(before, after) == set_by
+
+
+# --- how long to wait for a store that is away -----------------------------------------------------------------------
+
+BOUNDS = (0.1, 5.0)
+
+
+def test_backoff_grows_up_to_a_bound() -> None:
+    for seed in ("node-1", "node-2", ""):
+        waits = [backoff(failures, BOUNDS, seed) for failures in range(12)]
+        assert 0.05 <= waits[0] <= 0.1
+        assert all(2.5 <= wait <= 5.0 for wait in waits[6:])
+        assert waits[6] > 4 * waits[2]
+
+
+def test_backoff_differs_from_node_to_node_and_from_time_to_time() -> None:
+    waits = sorted(backoff(7, BOUNDS, f"session-{number}") for number in range(30))
+    assert waits[-1] - waits[0] > 1.5
+    assert len({round(wait, 2) for wait in waits}) > 20
+    assert len({backoff(failures, BOUNDS, "node-1") for failures in range(6, 16)}) == 10
+    assert backoff(3, BOUNDS, "node-1") == backoff(3, BOUNDS, "node-1")
