@@ -28,7 +28,7 @@ from cronsensus.node.decide import (
     TIDY,
     backoff,
 )
-from cronsensus.node.lead_time import SLACK, ClockSample, LeadTime
+from cronsensus.node.lead_time import LEADS, SLACK, LeadTime
 from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
 from cronsensus.node.turn_order import STAGGER, idle_until, is_active, place, share_of
 from cronsensus.stores.values import AT_ONCE, Share, View
@@ -144,7 +144,7 @@ class Situation:
         )
         if note(planned).sleep is not None:
             return follows | {"sleep": planned.sleep}
-        todo, memory = decide.ahead(memory, self.view, facts, ClockSample(NOW, HERE), HERE)
+        todo, memory = decide.ahead(memory, self.view, facts, HERE)
         note(todo)
         return follows | {"sleep": decide.sleep(memory, facts, HERE)[0]}
 
@@ -161,6 +161,14 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     "a job is due in 9 ms, and to decide takes 10": (
         Situation(view=view(job(9 * MS), coming=9 * MS)),
         {"fires ahead": ["job-1"], "want": 4, "sleep": 0.009},
+    ),
+    "the store is 40 ms away, and a job is due in 50": (
+        Situation(
+            view=view(job(50 * MS), coming=50 * MS),
+            memory={"lead": LeadTime(slowest=0.12, trip=0.04)},
+            took=0.04,
+        ),
+        {"fires ahead": ["job-1"], "want": 4, "sleep": 0.03},
     ),
     "another node was faster with a job": (
         Situation(view=view(job()), fired=loses),
@@ -324,6 +332,14 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": 0.009},
     ),
     "a job comes due soon that the look did not reach": (Situation(view=view(coming=9 * MS)), {"sleep": 0.0}),
+    "the store is near, and a job is due in 50 ms": (
+        Situation(view=view(job(50 * MS), coming=50 * MS)),
+        {"sleep": 0.05 - LEAD},
+    ),
+    "the store is near and was slow once, and a job is due in 200 ms": (
+        Situation(view=view(job(200 * MS), coming=200 * MS), memory={"lead": LeadTime(slowest=0.3, trip=0.001)}),
+        {"sleep": 0.2 - LEADS[1]},
+    ),
     "a job comes due later": (Situation(view=view(coming=5 * SECOND)), {"sleep": 5 - LEAD}),
     "a run waits for its due time": (
         Situation(view=view(coming=20 * MS), memory={"decided": NOW + 20 * MS}, facts={"begins_in": 0.021}),

@@ -16,10 +16,11 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.lead_time import FIRST_LEAD, LEADS, RESERVE, SLACK, LeadTime
+from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, RESERVE, SLACK, TRIPS, LeadTime
 from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.triggers import every
 
 LEASE = timedelta(minutes=5)
@@ -255,14 +256,56 @@ def test_a_store_that_takes_its_time_is_asked_earlier(bench, monkeypatch):
     assert bench.round.step() == pytest.approx(29 - RESERVE * 0.02)
 
 
-@pytest.mark.parametrize(("took", "seconds"), [(0.0, LEADS[0]), (10.0, LEADS[1])])
-def test_the_lead_time_has_bounds(took, seconds):
+@pytest.mark.parametrize(
+    ("trip", "took", "seconds"),
+    [
+        (0.001, 0.0, LEADS[0]),
+        (0.001, 10.0, LEADS[1]),
+        (0.040, 0.0, 0.120),
+        (0.040, 0.120, 0.180),
+        (0.040, 10.0, TRIPS * 0.040),
+        (0.100, 0.200, 0.300),
+        (0.300, 10.0, LONGEST),
+    ],
+)
+def test_the_lead_time_is_as_long_as_deciding_takes_and_bounded_by_the_round_trip(trip, took, seconds):
     lead = LeadTime()
     for _ in range(50):
-        lead = lead.after(took)
-    assert lead.seconds == seconds
+        lead = lead.after_look(trip).after(took)
+    assert lead.seconds == pytest.approx(seconds)
+    assert timedelta(seconds=lead.most + SLACK) < MOST_AHEAD
 
 
 def test_one_slow_time_is_forgotten_step_by_step():
     first = LeadTime().after(0.05)
     assert LEADS[0] < first.after(0.001).seconds < first.seconds
+
+
+def test_one_slow_look_tells_of_no_distance():
+    near = LeadTime().after_look(5.0).after_look(0.001)
+    assert near.after_look(5.0).most == LEADS[1]
+
+
+def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(bench, monkeypatch):
+    trip = 0.04
+    for verb in ("look", "fire_and_claim"):
+        monkeypatch.setattr(bench.store, verb, partial(_from_afar, bench.clock, trip, getattr(bench.store, verb)))
+    bench.clock.advance(bench.round.step())
+    lead = bench.round._memory.lead.seconds
+    assert lead == pytest.approx(RESERVE * 2 * trip)
+    assert lead > LEADS[1]
+    bench.round.step()
+    bench.store.pause("work", by="ann", why="maintenance")
+    assert bench.started() == []
+    bench.clock.advance(bench.round.holding.begins_in)
+    bench.round.step()
+    (started,) = bench.started()
+    assert timedelta(0) <= bench.clock.now() - started <= timedelta(seconds=1.5 * trip)
+    assert audit(bench.store).ok
+
+
+def _from_afar(clock: ManualClock, trip: float, verb: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    clock.advance(trip / 2)
+    answer = verb(*args, **more)
+    clock.advance(trip / 2)
+    return answer

@@ -146,9 +146,14 @@ HOUSEKEEPING = 3600.0
 
 def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
     """Take in a look that was asked and answered at these times."""
-    at = (asked_at + received_at) / 2
+    at, took = (asked_at + received_at) / 2, received_at - asked_at
     return replace(
-        memory, looked_at=at, sample=(at, view.now), absences=memory.absences.after(view, asked_at, received_at)
+        memory,
+        looked_at=at,
+        look_took=took,
+        sample=ClockSample(view.now, at),
+        lead=memory.lead.after_look(took),
+        absences=memory.absences.after(view, asked_at, received_at),
     )
 
 
@@ -156,7 +161,7 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
     """Return by how much the store's clock was set between two looks: ahead, or back (negative); zero: it was not."""
     if before.sample is None or after.sample is None:
         return timedelta(0)
-    by = after.sample[1] - before.sample[1] - timedelta(seconds=after.sample[0] - before.sample[0])
+    by = after.sample.now - before.sample.now - timedelta(seconds=after.looked_at - before.looked_at)
     return by if abs(by) > CLOCK_SET else timedelta(0)
 
 
@@ -230,8 +235,8 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
 
 
 def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float) -> Memory:
-    """Take in what came of ``ahead``, and how many seconds that took."""
-    memory = replace(memory, lead=memory.lead.after(took))
+    """Take in what came of ``ahead``, and how many seconds the step took; the look before it is a part of the way."""
+    memory = replace(memory, lead=memory.lead.after(memory.look_took + took))
     return memory if facts.lost else _after_races(memory, fired.lost)
 
 
@@ -334,16 +339,15 @@ def _begin_idle(memory: Memory, view: View, facts: Facts, now: float, *, runs: b
     return Todo(sleep=sleep, read_neighbours=read, renew=not facts.trusted), replace(memory, idle=idle)
 
 
-def ahead(memory: Memory, view: View, facts: Facts, sample: ClockSample, now: float) -> tuple[Todo, Memory]:
+def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:
     """Decide what comes due next shortly before it does, if this node is first in turn order for it.
 
-    ``sample`` is the clock of the look that ``view`` comes from. Each instant is decided ahead once: whatever comes of
-    it, the rest is for the look at the due time.
+    Each instant is decided ahead once: whatever comes of it, the rest is for the look at the due time.
     """
     instant = memory.ours
-    if instant is None or instant == memory.decided:
+    if instant is None or instant == memory.decided or memory.sample is None:
         return Todo(), memory
-    begins = sample.time_of(instant) - memory.lead.seconds
+    begins = memory.sample.time_of(instant) - memory.lead.seconds
     if now < begins - SLACK:
         return Todo(), replace(memory, look_at=min(memory.look_at, begins))
     if instant != memory.sought and all(job.due_at != instant for job in view.jobs):

@@ -12,13 +12,21 @@ from typing import NamedTuple
 
 FIRST_LEAD = 0.010
 LEADS = (0.005, 0.100)
-"""Least and most seconds before a due time at which a node decides. A pause that comes later than that is too late."""
+"""Least and most seconds before a due time at which a node decides, beside the store. A pause that comes later than
+that is too late for the run."""
+TRIPS = 9
+"""How many round trips the lead time may be as long as where those are longer: a look, a step of up to five, and
+``RESERVE``. So a store that is slow once gets no long lead time, and a distant one gets as much as it needs."""
+LONGEST = 0.9
+"""The longest lead time of all, in seconds; no store decides further ahead than ``MOST_AHEAD``."""
 SLACK = 0.002
 """Seconds by which a node may come too soon: estimates of the store's clock differ, and another look costs more."""
 RESERVE = 1.5
 """How many times what deciding took lately is allowed for it the next time."""
 FADES = 0.9
 """What a slow time still counts for when the next comes."""
+RISES = 1.1
+"""By how much the round trip is taken to grow from one look to the next, at most: one slow look is no distance."""
 
 
 class ClockSample(NamedTuple):
@@ -27,34 +35,50 @@ class ClockSample(NamedTuple):
     Attributes:
         now: what the store's clock said.
         received_at: when this node had the answer, by its monotonic clock.
+        good_for: how many seconds further than ``now`` the sample tells the time: two clocks may not run alike for
+            long. It grows with the way of the answer, and so does what ``time_of`` is late by.
     """
 
     now: datetime
     received_at: float
+    good_for: float = LEADS[1]
 
     def time_of(self, instant: datetime) -> float:
         """Return ``instant`` by this node's monotonic clock: never early, late by at most the way of the answer."""
         return self.received_at + (instant - self.now).total_seconds()
 
     def is_near(self, instant: datetime) -> bool:
-        """Whether the sample is recent enough to time ``instant``: two clocks may not run alike for long."""
-        return instant - self.now <= timedelta(seconds=LEADS[1])
+        """Whether the sample is recent enough to time ``instant``."""
+        return instant - self.now <= timedelta(seconds=self.good_for)
 
 
 class LeadTime(NamedTuple):
     """How long before a due time to begin to decide: as long as it takes, so that a distant store is no later.
 
     Attributes:
-        slowest: seconds that deciding took lately; a slow time fades.
+        slowest: seconds that a look and a step took lately; a slow time fades.
+        trip: seconds of a round trip to the store: of the shortest look lately.
     """
 
     slowest: float = FIRST_LEAD / RESERVE
+    trip: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """Return the longest lead time at this distance from the store."""
+        return min(max(LEADS[1], TRIPS * self.trip), LONGEST)
 
     @property
     def seconds(self) -> float:
-        """Return it."""
-        return min(max(RESERVE * self.slowest, LEADS[0]), LEADS[1])
+        """Return the lead time."""
+        # With less than a look and a step of one round trip, a node would only ever look when the job is due already,
+        # and so never measure what deciding takes.
+        return min(max(RESERVE * max(self.slowest, 2 * self.trip), LEADS[0]), self.most)
+
+    def after_look(self, seconds: float) -> LeadTime:
+        """Return the lead time after a look took ``seconds``."""
+        return self._replace(trip=min(seconds, RISES * self.trip) if self.trip else seconds)
 
     def after(self, seconds: float) -> LeadTime:
-        """Return the lead time after deciding took ``seconds``."""
-        return LeadTime(max(seconds, FADES * self.slowest))
+        """Return the lead time after a look and a step took ``seconds``."""
+        return self._replace(slowest=max(seconds, FADES * self.slowest))

@@ -220,7 +220,7 @@ class Round:
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)
-        return view, ClockSample(view.now, received_at)
+        return view, ClockSample(view.now, received_at, self._memory.lead.most)
 
     def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
@@ -275,7 +275,7 @@ class Round:
     def _fire_ahead(self, lease: SessionLease, view: View, sample: ClockSample) -> float:
         """Decide what comes due soon, if it is this node's turn then; return the seconds to sleep."""
         begun_at = self._clock.monotonic()
-        todo, self._memory = decide.ahead(self._memory, view, self._facts(lease), sample, begun_at)
+        todo, self._memory = decide.ahead(self._memory, view, self._facts(lease), begun_at)
         if todo.plans or todo.not_planned:
             fired = self._carry_out(lease, todo, replace(view, backlog=False), sample)
             took = self._clock.monotonic() - begun_at

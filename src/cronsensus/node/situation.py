@@ -10,7 +10,7 @@ from cronsensus.membership.liveness import Absences
 from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
-from cronsensus.node.lead_time import LeadTime
+from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.stores.values import AT_ONCE, Share
 
 NEVER = -1e9
@@ -75,7 +75,8 @@ class Memory:
 
     Attributes:
         looked_at, look_at: when the store was looked at, and when it is to be looked at next.
-        sample: the store's clock at ``looked_at``; ``None`` before the first look.
+        look_took: how long the last look took.
+        sample: the store's clock at ``looked_at``, by the best guess; ``None`` before the first look.
         full: the last claim took every free slot: more may wait, and a claim needs no look before it.
         lost_races: in a row.
         fruitless: rounds in a row in which something waited, and nothing of it was for this node.
@@ -95,7 +96,8 @@ class Memory:
 
     looked_at: float = NEVER
     look_at: float = NEVER
-    sample: tuple[float, datetime] | None = None
+    look_took: float = 0.0
+    sample: ClockSample | None = None
     full: bool = False
     lost_races: int = 0
     fruitless: int = 0
