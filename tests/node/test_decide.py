@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cronsensus import planning
 from cronsensus.membership.liveness import ABSENT_FOR, JOURNEYS, Absences
 from cronsensus.model.job import Era, JobSpec, JobState, Policies
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.node import decide
 from cronsensus.node.decide import (
-    ACTIVE,
     AFTER_A_LOST_RACE,
     CLOCK_SET,
     FULL,
@@ -30,7 +31,7 @@ from cronsensus.node.decide import (
 )
 from cronsensus.node.lead_time import LEADS, SLACK, LeadTime
 from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
-from cronsensus.node.turn_order import STAGGER, idle_until, is_active, place, share_of
+from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, place, share_of
 from cronsensus.stores.values import AT_ONCE, Share, View
 from cronsensus.triggers import every
 
@@ -111,8 +112,9 @@ class Situation:
 
     @property
     def given(self) -> tuple[Memory, Facts]:
-        facts = Facts(**{"session": self.session, "free": 4} | self.facts)
-        return Memory(**{"reclaimed_at": HERE, "pruned_at": HERE} | self.memory), facts
+        facts: dict[str, Any] = {"session": self.session, "free": 4}
+        memory: dict[str, Any] = {"reclaimed_at": HERE, "pruned_at": HERE}
+        return Memory(**memory | self.memory), Facts(**facts | self.facts)
 
     def follows(self) -> dict[str, Any]:
         """Play a round; return what it does, apart from the look."""
@@ -157,10 +159,6 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     "a job is due, and another node is first in turn order": (
         Situation(session=LATER, view=view(job(), sessions=BOTH), memory={"expected": NOW}),
         {"sleep": STAGGER / SECOND},
-    ),
-    "a job is due in 9 ms, and to decide takes 10": (
-        Situation(view=view(job(9 * MS), coming=9 * MS)),
-        {"fires ahead": ["job-1"], "want": 4, "sleep": 0.009},
     ),
     "the store is 40 ms away, and a job is due in 50": (
         Situation(
@@ -315,6 +313,10 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE}),
         {"sleep": POLL},
     ),
+    "a job is due in 9 ms, and to decide takes 10": (
+        Situation(view=view(job(9 * MS), coming=9 * MS)),
+        {"fires ahead": ["job-1"], "want": 4, "sleep": 0.009},
+    ),
     "a job comes due soon whose last run goes on": (
         Situation(view=view(job(9 * MS, active=1), coming=9 * MS)),
         {"sleep": 0.009},
@@ -461,9 +463,8 @@ def test_a_job_that_cannot_be_planned_does_not_keep_the_others_from_firing(monke
     def plan(one: JobState, *_: object) -> Plan:
         if one.id == 0:
             raise ValueError("broken")
-        return planned(one, NOW)
+        return planning.plan(one, NOW)
 
-    planned = decide.plan
     monkeypatch.setattr(decide, "plan", plan)
     todo, _ = decide.due(Memory(), view(*jobs(2)), Facts(session="a"))
     assert [each.job for each in todo.plans] == ["job-1"]
@@ -517,3 +518,10 @@ def test_backoff_differs_from_node_to_node_and_from_time_to_time() -> None:
     assert len({round(wait, 2) for wait in waits}) > 20
     assert len({backoff(failures, BOUNDS, "node-1") for failures in range(6, 16)}) == 10
     assert backoff(3, BOUNDS, "node-1") == backoff(3, BOUNDS, "node-1")
+
+
+def test_the_tour_tells_of_the_same_situations() -> None:
+    page = (Path(__file__).parents[2] / "docs/tour.md").read_text(encoding="utf-8")
+    section = page.partition("## Ten situations")[2].partition("\n## ")[0]
+    told = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
+    assert told[1:] == list(TEN)

@@ -404,4 +404,4 @@ _DECISIONS = {fires_and_forgets: "next_look", never_takes_over: "maintain", blin
 
 def place_of(module: str, part: Callable[..., Any]) -> str:
     """Return what a part is put in the place of: the class that it is derived from, or a decision."""
-    return f"{module}.{part.__base__.__name__ if isinstance(part, type) else _DECISIONS[part]}"
+    return f"{module}.{part.__mro__[1].__name__ if isinstance(part, type) else _DECISIONS[part]}"
