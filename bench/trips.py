@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from bench.network import Network
@@ -11,10 +11,11 @@ from bench.options import Options
 from bench.places import Places
 from bench.table import Table, quantile
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Item, Outcome
+from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import a_session
 from cronsensus.triggers import every
@@ -48,7 +49,7 @@ def bench(places: Places, options: Options) -> list[Table]:
             far = open_store(network.by_way(url))
             trips, seconds = zip(*_measured(network, prepare(far, beside), times), strict=True)
             far.close()
-            most = MOST[places.kind][name == "fire_and_claim"]
+            most = MOST[places.kind][name in {"fire_and_claim", "step"}]
             warm = quantile(list(trips[PREPARING:]), 0.5)
             spent = quantile(list(seconds[PREPARING:]), 0.5)
             lines.append((name, f"{max(trips[:PREPARING])}", f"{warm:.0f}", f"≤ {most}", f"{spent * 1e6:.0f} µs"))
@@ -97,24 +98,42 @@ def _finish(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
         yield lambda outcomes=outcomes: far.finish(outcomes)  # type: ignore[misc]
 
 
+def _plan(beside: Store, ended: int = 0) -> Plan:
+    """Plan the job's next time; ``ended``: how many of it are not active any more by then."""
+    [state] = beside.look(ahead=timedelta(days=1)).jobs
+    time_due = state.watermark + timedelta(seconds=1)
+    return Plan(
+        job_id=state.id,
+        job="tick",
+        revision=state.revision,
+        watermark_seen=state.watermark,
+        active_seen=state.active - ended,
+        occurrences=(PlannedOccurrence(time_due, beside.now(), None),),
+        verdicts=(),
+        cancel_previous=False,
+        watermark=time_due,
+        next_due=time_due + timedelta(seconds=1),
+    )
+
+
 def _fire_and_claim(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
     while True:
-        [state] = beside.look(ahead=timedelta(days=1)).jobs
-        time_due = state.watermark + timedelta(seconds=1)
-        plan = Plan(
-            job_id=state.id,
-            job="tick",
-            revision=state.revision,
-            watermark_seen=state.watermark,
-            active_seen=state.active,
-            occurrences=(PlannedOccurrence(time_due, beside.now(), None),),
-            verdicts=(),
-            cancel_previous=False,
-            watermark=time_due,
-            next_due=time_due + timedelta(seconds=1),
-        )
+        plan = _plan(beside)
         yield lambda plan=plan: far.fire_and_claim([plan], "node", 20, FUNCTIONS, lease=LEASE)  # type: ignore[misc]
+
+
+def _step(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
+    far.now()
+    held: Sequence[Claim] = beside.claim("node", 20, FUNCTIONS, lease=LEASE)
+    while True:
+        outcomes = tuple(Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in held)
+        plan = _plan(beside, ended=sum(one.job == "tick" for one in held))
+        step = Step(outcomes=outcomes, plans=(plan,), want=Want(limit=20, functions=FUNCTIONS, lease=LEASE))
+        done: list[Done] = []
+        yield lambda step=step, done=done: done.append(far.step("node", step))  # type: ignore[misc]
+        assert done[0].carried_out == (True,)
+        held = done[0].claims
 
 
 def _renew(far: Store, _: Store) -> Iterator[Callable[[], object]]:
@@ -146,6 +165,7 @@ VERBS: dict[str, Callable[[Store, Store], Iterator[Callable[[], object]]]] = {
     "claim": _claim,
     "finish": _finish,
     "fire_and_claim": _fire_and_claim,
+    "step": _step,
     "lock": _lock,
     "unlock": _unlock,
 }

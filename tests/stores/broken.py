@@ -18,6 +18,7 @@ from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Set
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 from cronsensus.stores.values import AT_ONCE, Share, View
@@ -986,6 +987,86 @@ class FingerprintsOutliveFailures(BrokenStore):
             for occurrence, fingerprint in before.items():
                 self._space.occurrences[occurrence].fingerprint = fingerprint
             return answers
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+class StepsOnlyForTheLiving(BrokenStore):
+    """``step`` asks for the session first, and records nothing of one that is lost."""
+
+    rejected_by = "test_step_of_lost_session_records_what_its_runs_say_and_gets_nothing"
+
+    def _step(self, session: str, step: Step) -> Done:
+        if self._alive(self._space.sessions[session]):
+            return super()._step(session, step)
+        refused = tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.outcomes)
+        return Done(carried_out=(False,) * len(step.plans), settled=refused, lost=True)
+
+
+class FiresForTheLost(BrokenStore):
+    """``step`` carries out plans of a session that is lost, if it wants no work."""
+
+    rejected_by = "test_step_of_lost_session_without_wish_carries_out_no_plan"
+
+    def _step(self, session: str, step: Step) -> Done:
+        if step.want is not None:
+            return super()._step(session, step)
+        done = super()._step(session, replace(step, plans=()))
+        return replace(done, carried_out=tuple(self._fire(step.plans)))
+
+
+class ClaimsBeforeResults(BrokenStore):
+    """``step`` claims before it records what ended."""
+
+    rejected_by = "test_step_with_result_claims_into_the_room_it_made_under_a_limit"
+
+    def _step(self, session: str, step: Step) -> Done:
+        early = super()._step(session, Step(want=step.want))
+        done = super()._step(session, replace(step, want=None))
+        return replace(done, claims=early.claims, lost=early.lost)
+
+
+class PlansBeforeResults(BrokenStore):
+    """``step`` compares plans with what was active before its own outcomes."""
+
+    rejected_by = "test_step_with_plan_compares_what_is_active_after_its_own_outcome"
+
+    def _step(self, session: str, step: Step) -> Done:
+        early = super()._step(session, Step(plans=step.plans))
+        done = super()._step(session, replace(step, plans=()))
+        return replace(done, carried_out=early.carried_out)
+
+
+class NotesAfterResults(BrokenStore):
+    """``step`` records what runs say when they have ended."""
+
+    rejected_by = "test_step_with_notes_of_a_run_that_it_ends_keeps_them"
+
+    def _step(self, session: str, step: Step) -> Done:
+        done = super()._step(session, replace(step, notes=()))
+        return replace(done, noted=tuple(self._note(step.notes)))
+
+
+class StepsAsOne(BrokenStore):
+    """``step`` records nothing if one of its tokens is no longer current."""
+
+    rejected_by = "test_step_with_stale_tokens_beside_good_ones_takes_the_good_ones"
+
+    def _step(self, session: str, step: Step) -> Done:
+        current = all(self._current(one.id, one.token, one.session) for one in step.outcomes)
+        return super()._step(session, step if current else replace(step, notes=(), give_back=()))
+
+
+class ClaimsOnlyWhatItFires(BrokenStore):
+    """``step`` claims nothing if none of its plans was carried out."""
+
+    rejected_by = "test_step_whose_plan_loses_claims_what_waits"
+
+    def _step(self, session: str, step: Step) -> Done:
+        done = super()._step(session, replace(step, want=None))
+        fired = any(done.carried_out)
+        return replace(super()._step(session, Step(want=step.want)), carried_out=done.carried_out) if fired else done
 
 
 # --- what a promise rests on ------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.values import MOST_AHEAD
@@ -31,6 +32,8 @@ PLAN = Plan(
     job_id=4711, job="gone", revision=1, watermark_seen=NOON, active_seen=0, occurrences=(), verdicts=(),
     cancel_previous=False, watermark=NOON, next_due=None,
 )  # fmt: skip
+TOO_FAR = Want(limit=1, functions=(), lease=LEASE, ahead=2 * MOST_AHEAD)
+MISSED = Outcome(id=1, token=1, state=State.MISSED)
 GRANT = LockGrant(name="lock", holder="holder", token=1)
 VERBS = sorted(name for name, member in vars(Store).items() if isfunction(member) and not name.startswith("_"))
 
@@ -124,6 +127,7 @@ def calls_on(store: Store) -> Calls:
         "runs_of": lambda: store.runs_of([1]),
         "sessions": store.sessions,
         "sibling": store.sibling,
+        "step": lambda: store.step("s", Step(notes=(Note(id=1, token=1),))),
         "trail": store.trail,
         "transaction": transaction,
         "trigger": lambda: store.trigger("job", **WHO),
@@ -160,6 +164,7 @@ def test_no_store_overrides_a_public_verb(store):
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
     assert store.fire([]) == store.finish([]) == store.release([]) == store.note([]) == store.enqueue([]) == []
     assert store.fire_and_claim([], "s", 1, ["f"], lease=LEASE) == ([], [])
+    assert store.step("s", Step()) == Done()
     assert store.runs_of([]) == store.pending_of([]) == {}
     assert entered == []
 
@@ -168,8 +173,10 @@ def test_an_argument_that_is_refused_enters_no_span(store, entered):
     refused: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: store.put_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
         (lambda: store.fire_and_claim([], "s", 1, [], lease=LEASE, ahead=2 * MOST_AHEAD), InvalidOption),
+        (lambda: store.step("s", Step(want=TOO_FAR)), InvalidOption),
+        (lambda: store.step("s", Step(outcomes=(MISSED,))), InvalidTransition),
         (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),
-        (lambda: store.finish([Outcome(id=1, token=1, state=State.MISSED)]), InvalidTransition),
+        (lambda: store.finish([MISSED]), InvalidTransition),
         (lambda: store.lock("", "holder", ttl=LEASE), InvalidOption),
         (lambda: store.extend(GRANT, ttl=timedelta.max), InvalidOption),
         (lambda: store.enqueue([Item(job="job", key="@key")]), InvalidOption),

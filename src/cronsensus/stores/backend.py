@@ -31,6 +31,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.lines import Line
 from cronsensus.stores.transacting import RunTransaction, no_transactions
 from cronsensus.stores.values import PutResult, Share, StoreCapabilities, View
@@ -72,6 +73,8 @@ class Backend(ABC):
 
     @abstractmethod
     def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View: ...
+    @abstractmethod
+    def _step(self, session: str, step: Step) -> Done: ...
     @abstractmethod
     def _fire(self, plans: Sequence[Plan]) -> list[bool]: ...
     @abstractmethod

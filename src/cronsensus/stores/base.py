@@ -42,6 +42,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State, require_transition
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.lines import Line
 from cronsensus.stores.transacting import RunTransaction
@@ -190,6 +191,41 @@ class Store(Backend):
         if ahead < AT_ONCE:
             raise InvalidOption(f"ahead={ahead!r}: a look goes forward; pass a timedelta that is not negative")
         return self._within("look", self._look, limit, share, ahead)
+
+    def step(self, session: str, step: Step) -> Done:
+        """Take what a node says in one step: notes, results, claims given back, then plans, then its wish for work.
+
+        - Notes, outcomes and claims that are given back are taken by token and session, as ``note``, ``finish`` and
+          ``release`` tell, also where ``session`` is not alive. One whose token is no longer current is refused, and
+          stops none of the others.
+        - Plans are carried out as ``fire`` tells. They are compared with what is there after the parts before them:
+          what those end is not active any more.
+        - Up to ``want.limit`` due occurrences are claimed as ``claim`` tells. Among them are those that this step's
+          plans made, that its outcomes put back, and for which its outcomes made room. ``want.ahead`` lets plans and
+          claims look further than now, as ``fire_and_claim`` tells.
+        - If there are plans or a wish, and ``session`` is not alive, ``Done.lost`` says so: the results stand, no plan
+          was carried out, nothing was claimed.
+
+        A step that says nothing does nothing, and does not ask the store.
+
+        Atomic: plans and claims in one step, and never without the results that they come after.
+        Idempotent: outcomes and claims given back by their tokens, plans by their watermark. Claims are not: those
+        whose answer was lost stand, and ``renew`` lists them. So a step whose answer was lost can be said again; lines
+        of its notes may then stand twice.
+        Not prevented: plans or claims that fail each time (a row that cannot be read, a lock timeout, a full store).
+        After an error any part of the step may stand. So the caller says the results again by themselves, at once, and
+        then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
+
+        Raises:
+            InvalidTransition: an outcome names a state that no run can end in; nothing was done.
+            InvalidOption: ``want.ahead`` is negative or more than ``MOST_AHEAD``; nothing was done.
+            StoreFull: there is no room for notes, plans or claims; on Redis the results stand.
+        """
+        for outcome in step.outcomes:
+            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
+        if step.want is not None:
+            check_ahead(step.want.ahead)
+        return self._within("step", self._step, session, step) if step else Done()
 
     def fire(self, plans: Sequence[Plan]) -> list[bool]:
         """Carry plans out; ``True`` where this caller won.

@@ -23,6 +23,7 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome, RunError
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
@@ -219,8 +220,28 @@ def goes_on(store: Store, clock: ManualClock) -> None:
         node.turn(2)
         assert node.round.tally.store_errors == 0, "a round failed after pruning"
         assert [node.round.step() for _ in range(4)][-1] > 0.01, "the node never sleeps"
+        _steps(store)
         _defines(store)
         node.round.end()
+
+
+def _steps(store: Store) -> None:
+    """Say in one step what concerns all jobs, and see that the healthy part of it is done."""
+    store.open_session(a_session("stepping"), lease=DAY)
+    [made] = store.enqueue([Item(job="queue", key="stepped")])
+    done = _step(store)
+    assert made.id in {one.id for one in done.claims}
+    done = _step(store, *(Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in done.claims))
+    assert made.id in {one.id for one in done.settled if one.accepted}
+    store.close_session("stepping")
+
+
+def _step(store: Store, *outcomes: Outcome) -> Done:
+    view = store.look()
+    want = Want(limit=100, functions=[spec.function for spec in JOBS], lease=DAY)
+    return store.step(
+        "stepping", Step(outcomes=outcomes, plans=tuple(plan(job, view.now) for job in view.jobs), want=want)
+    )
 
 
 def _defines(store: Store) -> None:

@@ -11,7 +11,9 @@ from cronsensus import logger
 from cronsensus.cli.checks import examine
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from cronsensus.model.occurrence import Item
+from cronsensus.model.occurrence import Item, Note
+from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.scene import a_session
 from tests.servers.redis import RedisServer
@@ -243,6 +245,33 @@ def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
         assert store.prune(store.now()) == 301
         assert store.close_session("s1") == []
         client.config_set("maxmemory", 0)
+
+
+def test_step_on_a_full_server_records_results_and_refuses_the_rest(own_server: RedisServer, opening: Opening) -> None:
+    store = opening(own_server.url)
+    a_claim(store)
+    store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
+    ended, given, running = store.claim("s1", 3, ["queue"], lease=LEASE)
+    note = Note(running.id, running.token, (1.0, 2.0))
+    results = Step(outcomes=(succeeded(ended),), give_back=(GiveBack(claim=given),))
+    want = Want(limit=1, functions=["queue"], lease=LEASE)
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_set("maxmemory", counted(client) - 1_000_000)
+        for rest in (Step(want=want), Step(notes=(note,))):
+            before = (store.counts(), store.occurrence(running.id))
+            with pytest.raises(StoreFull):
+                store.step("s1", rest)
+            assert before == (store.counts(), store.occurrence(running.id))
+        with pytest.raises(StoreFull, match="CONFIG SET maxmemory"):
+            store.step("s1", replace(results, notes=(note,), want=want))
+        found = [store.occurrence(one.id) for one in (ended, given, running)]
+        assert [one and one.state for one in found] == [State.SUCCEEDED, State.PENDING, State.RUNNING]
+        assert [one and one.progress for one in found] == [None, None, None]
+        # Said again by themselves, as is to be done after an error, they get their first answer.
+        done = store.step("s1", results)
+        assert (done.settled[0].accepted, done.returned) == (True, (False,))
+        client.config_set("maxmemory", 0)
+        assert len(store.step("s1", Step(notes=(note,), want=want)).claims) == 1
 
 
 def test_the_doctor_tells_what_a_restart_would_forget(own_server: RedisServer, opening: Opening) -> None:

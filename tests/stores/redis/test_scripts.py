@@ -15,6 +15,7 @@ from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, Outcome
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.line import QueueLine
@@ -72,11 +73,12 @@ def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, open
         store.enqueue([Item(job="queue")] * 50)
         claims = store.claim("s1", 50, ["queue"], lease=LEASE)
         store.finish([succeeded(one) for one in claims])
+        store.step("s1", Step(want=Want(limit=50, functions=["queue"], lease=LEASE)))
         store.renew("s1", lease=LEASE)
         stats = client.info("commandstats")
     asked = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
-    assert asked["evalsha"] == 6
-    assert asked.get("eval", 0) <= 1
+    assert asked["evalsha"] == 7
+    assert asked.get("eval", 0) <= 2
 
 
 # --- one hash slot --------------------------------------------------------------------------------------------------
@@ -127,6 +129,13 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     view = store.look()
     won, claims = store.fire_and_claim([plan(job, view.now) for job in view.jobs], name, 5, [name], lease=HOUR)
     assert won == [True]
+    clock.advance(60)
+    view = store.look()
+    back = tuple(GiveBack(claim=claim, cut="stopped") for claim in claims)
+    want = Want(limit=5, functions=[name], lease=HOUR)
+    step = Step(give_back=back, plans=tuple(plan(job, view.now) for job in view.jobs), want=want)
+    done = store.step(name, step)
+    assert (*done.returned, *done.carried_out) == (True, True)
     store.drain(name, by=name, why=name)
     line.join(name)
     grant = store.lock(name, name, ttl=HOUR, session=name)

@@ -28,9 +28,10 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
+from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
-from cronsensus.stores.values import MOST_AHEAD, Share, View, newest_of
+from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Share, View, newest_of
 
 MOST_SESSIONS_SHOWN = 64
 _NEVER = 1 << 62
@@ -78,6 +79,33 @@ class RoundVerbs(Handle):
                 holders=tuple(self._session_view(session) for session in holders),
                 sessions=tuple(turning[:MOST_SESSIONS_SHOWN]),
             )
+
+    # --- step ---------------------------------------------------------------------------------------------------------
+
+    @writes
+    def _step(self, session: str, step: Step) -> Done:
+        """Do all of it under one lock: nothing in it can fail halfway."""
+        noted = tuple(self._note_one(one) for one in step.notes)
+        settled = tuple(self._settle(one) for one in step.outcomes)
+        returned = tuple(self._take_back(one) for one in step.give_back)
+        want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
+        holder = self._space.sessions.get(session)
+        lost = step.needs_lease and (holder is None or not self._alive(holder))
+        if not lost:
+            until = self._now() + (want.ahead if want else AT_ONCE)
+            fired = [self._fire_one(one, until) for one in step.plans]
+            claims = self._take_due(session, want.limit, want.functions, want.lease, until) if want else claims
+        return Done(
+            noted=noted,
+            settled=settled,
+            returned=returned,
+            carried_out=tuple(fired),
+            claims=tuple(claims),
+            lost=lost,
+        )
+
+    def _take_back(self, one: GiveBack) -> bool:
+        return self._release_one(one.claim) if one.cut is None else self._release_cut(one.claim, one.cut)
 
     # --- fire ---------------------------------------------------------------------------------------------------------
 
@@ -302,7 +330,7 @@ class RoundVerbs(Handle):
     @writes
     def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
         """Give claims back, each only if it is still current."""
-        return [self._release_one(claim) if cut is None else self._release_cut(claim, cut) for claim in claims]
+        return [self._take_back(GiveBack(claim=claim, cut=cut)) for claim in claims]
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._current(claim.id, claim.token, claim.session)

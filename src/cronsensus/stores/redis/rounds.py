@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release, note."""
+"""Verbs of the scheduling round: look, step, fire, claim, acquire, finish, release, note."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -100,6 +101,34 @@ class RoundVerbs(Handle):
             rows,
             lambda row: job_state(self._space, row),
             lambda row: f"job {row[0]} is due, cannot be fired, and",
+        )
+
+    # --- step ---------------------------------------------------------------------------------------------------------
+
+    def _step(self, session: str, step: Step) -> Done:
+        """Do all of it in one script."""
+        front = (
+            self._notes(step.notes),
+            self._outcomes(step.outcomes),
+            [[*self._held(one.claim), *self._cut(one.cut)] for one in step.give_back],
+            self._plans(step.plans),
+            length(step.want.ahead) if step.want else 0,
+        )
+        if step.want is not None:
+            want = step.want
+            done = self._take("step", front, Wanted(session, want.limit, want.functions, want.lease))
+        elif step.outcomes or step.plans:
+            done = self._decide("step", *front, session)
+        else:
+            done = self._write("step", *front, session)
+        noted, settled, returned, won, lost, *taken = done
+        return Done(
+            noted=tuple(noted),
+            settled=tuple(self._settled(step.outcomes, settled)),
+            returned=tuple(returned),
+            carried_out=tuple(won),
+            claims=tuple(self._claims(session, taken)),
+            lost=lost,
         )
 
     # --- fire and claim -----------------------------------------------------------------------------------------------
@@ -243,22 +272,24 @@ class RoundVerbs(Handle):
     # --- finish -------------------------------------------------------------------------------------------------------
 
     def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        answers = self._decide(
-            "finish",
+        return self._settled(outcomes, self._decide("finish", self._outcomes(outcomes)))
+
+    def _outcomes(self, outcomes: Sequence[Outcome]) -> list[list[Any]]:
+        return [
             [
-                [
-                    occurrence_id(one.id),
-                    str(one.token),
-                    one.state.value,
-                    cleaned(one.reason),
-                    one.result,
-                    write_error(one.error),
-                    within_stores(length(one.retry_in or timedelta(0))),
-                    one.session,
-                ]
-                for one in outcomes
-            ],
-        )
+                occurrence_id(one.id),
+                str(one.token),
+                one.state.value,
+                cleaned(one.reason),
+                one.result,
+                write_error(one.error),
+                within_stores(length(one.retry_in or timedelta(0))),
+                one.session,
+            ]
+            for one in outcomes
+        ]
+
+    def _settled(self, outcomes: Sequence[Outcome], answers: Sequence[Row]) -> list[Settled]:
         return [
             Settled(one.id, one.token, accepted=accepted, state=State(state) if state else None)
             for one, (accepted, state) in zip(outcomes, answers, strict=True)
@@ -266,24 +297,29 @@ class RoundVerbs(Handle):
 
     def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
         """Give claims back, each only if it is still current."""
-        rows = [[occurrence_id(one.id), str(one.token), one.session] for one in claims]
-        why = False if cut is None else CUT_WORDS[cut]
-        answers: list[bool] = self._write("release", rows, why, cut == "crashed")
+        answers: list[bool] = self._write("release", [self._held(one) for one in claims], *self._cut(cut))
         return answers
+
+    def _held(self, claim: Claim) -> list[str]:
+        return [occurrence_id(claim.id), str(claim.token), claim.session]
+
+    def _cut(self, cut: Cut | None) -> tuple[str | bool, bool]:
+        """Return the words for why a run was cut off, if it was, and whether that is a crash."""
+        return False if cut is None else CUT_WORDS[cut], cut == "crashed"
 
     def _note(self, notes: Sequence[Note]) -> list[bool]:
         """Record progress and log lines, each only under a current token."""
-        answers: list[bool] = self._write(
-            "note",
-            [
-                [
-                    occurrence_id(one.id),
-                    str(one.token),
-                    None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
-                    [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
-                    one.session,
-                ]
-                for one in notes
-            ],
-        )
+        answers: list[bool] = self._write("note", self._notes(notes))
         return answers
+
+    def _notes(self, notes: Sequence[Note]) -> list[list[Any]]:
+        return [
+            [
+                occurrence_id(one.id),
+                str(one.token),
+                None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
+                [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
+                one.session,
+            ]
+            for one in notes
+        ]

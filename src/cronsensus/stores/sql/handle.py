@@ -127,7 +127,7 @@ class SqlHandle(Store):
         later = queued and self._dialect.sends_later
         looks: list[Looked] = []
         after = self._dialect.monotonic()
-        with self._step(None if later else self._dialect.begin_write, self._dialect.end_write) as tx:
+        with self._in_transaction(None if later else self._dialect.begin_write, self._dialect.end_write) as tx:
 
             def compare() -> None:
                 looks.append(Looked(tx.now, after, self._dialect.monotonic()))
@@ -143,7 +143,7 @@ class SqlHandle(Store):
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
-        with self._step(self._dialect.begin_read, None) as tx:
+        with self._in_transaction(self._dialect.begin_read, None) as tx:
             yield tx
 
     @contextmanager
@@ -178,7 +178,7 @@ class SqlHandle(Store):
                 self._connections.give_back(connection)
 
     @contextmanager
-    def _step(
+    def _in_transaction(
         self, begin: Callable[[Connection], None] | None, ended: Callable[[], None] | None
     ) -> Iterator[Transaction]:
         """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one.

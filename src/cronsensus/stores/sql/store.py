@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from cronsensus.errors import SchemaMismatch
+from cronsensus.errors import LeaseLost, SchemaMismatch
 from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Identity, Loss
@@ -21,6 +21,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores.sql import (
     acquiring,
     borrowing,
@@ -47,10 +48,11 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
-from cronsensus.stores.values import PutResult, Share, View
+from cronsensus.stores.values import AT_ONCE, PutResult, Share, View
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
+_NO_WORK = Want(limit=0, functions=(), lease=AT_ONCE)
 
 
 def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
@@ -115,6 +117,40 @@ class SqlStore(SqlHandle):
         """Look, in one statement when no job is due."""
         with self._glancing() as tx:
             return looking.look(tx, limit, share, ahead)
+
+    def _step(self, session: str, step: Step) -> Done:
+        """Do one part after the other: what runs say in transactions of its own, plans and claims in one."""
+        noted = self._note(step.notes) if step.notes else []
+        settled = self._finish(step.outcomes) if step.outcomes else []
+        returned = [self._release([one.claim], one.cut)[0] for one in step.give_back]
+        fired, claims, lost = [False] * len(step.plans), list[Claim](), False
+        if step.needs_lease:
+            try:
+                fired, claims = self._carry_out(session, step.plans, step.want or _NO_WORK)
+            except LeaseLost:
+                lost = True
+        return Done(
+            noted=tuple(noted),
+            settled=tuple(settled),
+            returned=tuple(returned),
+            carried_out=tuple(fired),
+            claims=tuple(claims),
+            lost=lost,
+        )
+
+    @repeated
+    def _carry_out(self, session: str, plans: Sequence[Plan], want: Want) -> tuple[list[bool], list[Claim]]:
+        ahead = want.ahead // timedelta(microseconds=1)
+        try:
+            with self._writing() as tx:
+                fired = firing.fire(tx, plans, ahead)
+                taken = claiming.claim(tx, session, want.limit, want.functions, want.lease, ahead=ahead)
+        except Exception as error:
+            if not (plans and is_of_values(error)):
+                raise
+            _, claims = self._carry_out(session, (), want)
+            return self._fire(plans), claims
+        return fired, [] if taken is None else taken.claims()
 
     _fire_all = writes(firing.fire)
 

@@ -50,6 +50,7 @@ pytest.register_assert_rewrite(
             "scene",
             "sessions",
             "standing",
+            "stepping",
             "transacting",
         )
     )
@@ -73,6 +74,7 @@ from cronsensus.testing.conformance.retiring import Retiring  # noqa: E402
 from cronsensus.testing.conformance.scene import Scene  # noqa: E402
 from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
 from cronsensus.testing.conformance.standing import Standing  # noqa: E402
+from cronsensus.testing.conformance.stepping import Stepping  # noqa: E402
 from cronsensus.testing.conformance.transacting import Transacting  # noqa: E402
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "Scene",
     "Sessions",
     "Standing",
+    "Stepping",
     "StoreConformance",
     "Transacting",
 ]
@@ -105,6 +108,7 @@ class StoreConformance(
     Defining,
     Retiring,
     Looking,
+    Stepping,
     Firing,
     Claiming,
     Limiting,

@@ -122,6 +122,13 @@ local function even_if_full()
   call('DEL', SPACE .. 'never')
 end
 
+-- Whether the server's memory is used up, so that it would refuse a script what it has not begun with. RPUSHX adds to a
+-- list that is there, and this one never is. To be asked before the first write.
+local function is_full()
+  local said = redis.pcall('RPUSHX', SPACE .. 'never', '')
+  return type(said) == 'table' and said.err and string.find(said.err, 'OOM', 1, true)
+end
+
 local function refuse(word)
   return redis.error_reply(word)
 end

@@ -1,0 +1,90 @@
+"""What one step of a node says to the store, and what the store answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
+from cronsensus.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveBack:
+    """A claim that is not kept.
+
+    Attributes:
+        cut: ``None``: its run was not begun. ``"stopped"``: its node stopped it in order. ``"crashed"``: its node could
+            hold it no longer. ``Store.release`` tells what becomes of each.
+    """
+
+    claim: Claim
+    cut: Cut | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """The work that a step asks for.
+
+    Attributes:
+        limit: most claims.
+        functions: names of the functions that this node can run.
+        lease: how long the session lasts from a claim on.
+        ahead: plans and work that come due within this time count as due; a run starts when it is due, not before.
+    """
+
+    limit: int
+    functions: Collection[str]
+    lease: timedelta
+    ahead: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a node says in one step. The store takes it in this order.
+
+    Attributes:
+        notes: progress and log lines of running attempts.
+        outcomes: how attempts ended.
+        give_back: claims that are not kept.
+        plans: what jobs owe; ``active_seen`` of each is without the occurrences that the parts before it end.
+        want: the work that is asked for; ``None``: none, and results are recorded without claiming.
+    """
+
+    notes: tuple[Note, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    give_back: tuple[GiveBack, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    want: Want | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.notes or self.outcomes or self.give_back or self.plans or self.want)
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether a part of it is done only for a live session."""
+        return bool(self.plans or self.want)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of a step, each answer in the order of what was said.
+
+    Attributes:
+        noted: ``False``: the token is no longer current.
+        settled: what became of each outcome; a repeated one gets its first answer.
+        returned: ``False``: the claim is no longer current.
+        carried_out: ``False``: the plan lost a race, or ``lost``; nothing of it was written.
+        claims: what this node is to run.
+        lost: the session is not alive, so no plan was carried out and nothing was claimed. Known only where the step
+            has plans or wants work.
+    """
+
+    noted: tuple[bool, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    returned: tuple[bool, ...] = ()
+    carried_out: tuple[bool, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    lost: bool = False

@@ -1,0 +1,92 @@
+-- What a node says of runs that it holds: what they tell, how they ended, which it gives back. Each lands only if its
+-- occurrence is still running under its token, which is asked in this one step; a result that comes second finds another
+-- token, or the state that the first one left.
+-- needs: ending
+
+local function keep_note(id, token, progress, lines, session)
+  local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt')
+  if not is_current(row, token, session) then
+    return false
+  end
+  if progress then
+    call('HSET', occurrence_key(id), 'progress', progress)
+  end
+  for _, line in ipairs(lines) do
+    call('RPUSH', SPACE .. 'log:' .. id, row.attempt .. ' ' .. line)
+  end
+  return true
+end
+
+local ANSWERS = {
+  succeeded = 'succeeded', failed = 'failed', cancelled = 'cancelled', skipped = 'skipped', retry = 'pending',
+}
+
+-- Answer for a run that is not current: as the first time if this token finished it, else no.
+local function answer_again(id, row, token, session)
+  if row.token == token and row.state ~= 'running' and (not session or session == row.session) then
+    local became = ANSWERS[call('HGET', occurrence_key(id), 'end')]
+    if became then
+      return { true, became }
+    end
+  end
+  for _, text in ipairs(call('LRANGE', SPACE .. 'attempts:' .. id, 0, -1)) do
+    local run = cjson.decode(text)
+    if run[2] == token and ANSWERS[run[7]] and (not session or session == run[3]) then
+      return { true, ANSWERS[run[7]] }
+    end
+  end
+  return { false, row.state }
+end
+
+local function settle(id, token, state, reason, result, problem, wait, session)
+  local row = occurrence(id)
+  if not row.state then
+    return { false, false }
+  end
+  if not is_current(row, token, session) then
+    return answer_again(id, row, token, session)
+  end
+  if state == 'pending' and row.cancel then
+    state, reason = 'cancelled', row.cancel -- asked to stop: it does not come back
+  end
+  local changes = {}
+  local function change(name, value)
+    if value then
+      changes[#changes + 1] = name
+      changes[#changes + 1] = value
+    end
+  end
+  change('reason', reason)
+  change('error', problem)
+  if state == 'pending' then
+    record_run(id, row, 'retry', reason, problem)
+    change('failures', (row.failures or 0) + 1)
+    call('HDEL', occurrence_key(id), 'fingerprint')
+    put_back(id, row, later(wait), changes)
+  else
+    change('result', result)
+    change('end', state)
+    close(id, row, state, changes)
+  end
+  return { true, state }
+end
+
+-- A claim that had begun (`why` is given) goes the way of a takeover; of another one the attempt is given back too.
+local function give_back(id, token, session, why, crashed)
+  local row = occurrence(id)
+  if not is_current(row, token, session) then
+    return false
+  end
+  if why then
+    take_over(id, row.session, why, crashed, row)
+    return true
+  end
+  record_run(id, row, 'released')
+  row.attempt = whole(row.attempt - 1)
+  if row.cancel then
+    close(id, row, 'cancelled', { 'reason', row.cancel, 'attempt', row.attempt })
+  else
+    put_back(id, row, due_again(row), { 'attempt', row.attempt })
+  end
+  return true
+end

@@ -1,0 +1,46 @@
+-- What a node says in one step. What may refuse it is asked before the first write: whether its session lives, whether its
+-- functions are known, whether there is room. Results come first and are written in any case; then, of a full server,
+-- the refusal of the rest.
+-- needs: reporting firing choosing functions
+local notes, outcomes, given_back, plans, ahead, session, limit, digest, names, left_out, lease = unpack(args, 1, 11)
+local lost = (limit or #plans > 0) and not alive(session)
+local claims = limit and not lost
+if claims and not names and not knows(session, digest) then
+  return answer(false)
+end
+
+local full = false
+if #outcomes + #given_back > 0 then
+  full = (limit or #plans + #notes > 0) and is_full()
+  even_if_full()
+end
+local noted, settled, returned = {}, {}, {}
+for index, note in ipairs(notes) do
+  noted[index] = not full and try(keep_note, unpack(note, 1, 5)) or false
+end
+for index, outcome in ipairs(outcomes) do
+  settled[index] = try(settle, unpack(outcome, 1, 8)) or { false, false }
+end
+for index, claim in ipairs(given_back) do
+  returned[index] = try(give_back, unpack(claim, 1, 5)) or false
+end
+send()
+if full then
+  return refuse('OOM')
+end
+
+local won, taken, specs = {}, {}, {}
+if lost then
+  for index = 1, #plans do
+    won[index] = false
+  end
+else
+  local til = now + ahead
+  won = fire(plans, til)
+  if claims then
+    knows(session, digest, names)
+    expire()
+    taken, specs = start(choose(session, limit, left_out, til), session, lease, ahead > 0)
+  end
+end
+return answer({ noted, settled, returned, won, lost, NOW, taken, specs })
