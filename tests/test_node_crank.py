@@ -9,6 +9,7 @@ import pytest
 
 from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
 from cronsensus.clock import ManualClock
+from cronsensus.errors import StoreCorrupt
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
@@ -427,3 +428,22 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
     assert [text.rpartition(": ")[2] for text in told[:-1]] == ["refused", "refused", "full"]
     assert told[1].startswith("the store still cannot be used, after 60 failed rounds")
     assert told[-1].startswith("the store answers again after 120 failed rounds")
+
+
+class CannotTake(MemoryStore):
+    """Fails each step in which a plan of ``broken`` is."""
+
+    def _fire_and_claim(self, plans, session, limit, functions, *, lease, ahead):
+        if any(plan.job == "broken" for plan in plans):
+            raise StoreCorrupt("a row of this job cannot be read")
+        return super()._fire_and_claim(plans, session, limit, functions, lease=lease, ahead=ahead)
+
+
+def test_a_plan_that_the_store_cannot_take_keeps_no_other_job_from_running(caplog):
+    bench = Bench(*(job(name, trigger=every("10s")) for name in ("a", "broken", "c", "d")), store=CannotTake)
+    bench.round.step()
+    bench.clock.advance(10)
+    for _ in range(8):
+        bench.clock.advance(min(1.0, bench.round.step()))
+    assert sorted(call.claim.job for call in bench.hands.calls) == ["a", "c", "d"]
+    assert caplog.text.count("job 'broken' cannot be fired") == 1

@@ -133,7 +133,7 @@ class Situation:
         if note(todo).look is None:
             return follows if todo.sleep is None else follows | {"sleep": todo.sleep}
         memory = decide.looked(memory, self.view, HERE - self.took, HERE)
-        todo, memory = decide.due(memory, self.view, facts)
+        todo, memory = decide.due(memory, self.view, facts, HERE)
         fired = self.fired(note(todo).plans, todo.want)
         again, memory = decide.learn(memory, self.view, facts, HERE, todo=todo, fired=fired)
         upkeep, memory = decide.maintain(memory, self.view, facts, HERE)
@@ -305,6 +305,18 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(memory={"share": Share(0, 2), "fired_at": HERE - 0.01}, facts={"free": LEAST_DUE - 1}),
         {"sleep": FULL - 0.01},
     ),
+    "the last step failed: half as many plans": (
+        Situation(view=view(*jobs(4)), memory={"most_plans": 2}),
+        {"fires": ["job-0", "job-1"], "want": 4, "sleep": 0.0},
+    ),
+    "a plan failed alone: its job is set aside": (
+        Situation(view=view(*jobs(2)), memory={"most_plans": 1, "set_aside": ((0, 1, HERE + 1),)}),
+        {"fires": ["job-1"], "want": 4, "sleep": 30 - LEAD},
+    ),
+    "a plan failed alone a minute ago: its job is tried again": (
+        Situation(view=view(*jobs(2)), memory={"set_aside": ((0, 1, HERE),)}),
+        {"fires": ["job-0", "job-1"], "want": 4, "sleep": 30 - LEAD},
+    ),
     "a long queue, and no slot is free": (
         Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE + 0.2}, facts={"free": 0}),
         {"sleep": 0.2},
@@ -448,13 +460,13 @@ def test_a_partition_that_leads_nowhere_is_left() -> None:
     """Jobs that cannot be planned stay due: a node that asked for more of them at once would never sleep."""
     memory, facts = Situation().given
     seen = view(job(), more=True, sessions=BOTH)
-    todo, memory = decide.due(memory, seen, facts)
+    todo, memory = decide.due(memory, seen, facts, HERE)
     assert (todo.again, memory.share) == (True, Share(0, 2))
     nothing = view(more=True, sessions=BOTH)
-    todo, memory = decide.due(memory, nothing, facts)
+    todo, memory = decide.due(memory, nothing, facts, HERE)
     again, memory = decide.learn(memory, nothing, facts, HERE, todo=todo, fired=Fired())
     assert (again, memory.share, memory.helping) == (True, None, True), "everything is looked at, once"
-    todo, memory = decide.due(memory, seen, facts)
+    todo, memory = decide.due(memory, seen, facts, HERE)
     again, memory = decide.learn(memory, seen, facts, HERE, todo=todo, fired=Fired((), 1, 0))
     assert (again, memory.share, memory.helping) == (False, None, False)
 
@@ -466,9 +478,33 @@ def test_a_job_that_cannot_be_planned_does_not_keep_the_others_from_firing(monke
         return planning.plan(one, NOW)
 
     monkeypatch.setattr(decide, "plan", plan)
-    todo, _ = decide.due(Memory(), view(*jobs(2)), Facts(session="a"))
+    todo, _ = decide.due(Memory(), view(*jobs(2)), Facts(session="a"), HERE)
     assert [each.job for each in todo.plans] == ["job-1"]
     assert [(one.id, str(why)) for one, why in todo.not_planned] == [(0, "broken")]
+
+
+def test_a_plan_that_the_store_cannot_take_is_found_by_halves_and_set_aside() -> None:
+    memory, fired, rounds = Memory(), set[str](), 0
+    while len(fired) < 5:
+        seen = view(*(one for one in jobs(6) if one.spec.name not in fired))
+        todo, memory = decide.due(memory, seen, Facts(session="a"), HERE)
+        if any(each.job == "job-0" for each in todo.plans):
+            memory = decide.failed(memory, todo.plans, HERE, passing=False)
+        else:
+            won = Fired(todo.plans)
+            _, memory = decide.learn(memory, seen, Facts(session="a"), HERE, todo=todo, fired=won)
+            fired |= {each.job for each in todo.plans}
+        rounds += 1
+    assert "job-0" not in fired
+    assert [job for job, _, _ in memory.set_aside] == [0]
+    assert rounds <= 3 + 4
+
+
+def test_an_outage_sets_no_job_aside() -> None:
+    todo, memory = decide.due(Memory(), view(job()), Facts(session="a"), HERE)
+    for _ in range(5):
+        memory = decide.failed(memory, todo.plans, HERE, passing=True)
+    assert (memory.most_plans, memory.set_aside) == (1, ())
 
 
 def test_a_node_alone_has_all_jobs_in_its_partition() -> None:

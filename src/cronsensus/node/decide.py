@@ -140,6 +140,8 @@ SHARED_FROM = 8
 """Occurrences fired at once from which a node leaves the others their part."""
 TIDY = 600.0
 """Most seconds between two calls of ``reclaim``: sessions that hold nothing show in no view."""
+SET_ASIDE = 60.0
+"""Seconds for which a job is left alone whose plan the store cannot take."""
 HOUSEKEEPING = 3600.0
 """Seconds between two rounds of pruning."""
 
@@ -165,7 +167,7 @@ def clock_set(before: Memory, after: Memory) -> timedelta:
     return by if abs(by) > CLOCK_SET else timedelta(0)
 
 
-def due(memory: Memory, view: View, facts: Facts) -> tuple[Todo, Memory]:
+def due(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Memory]:
     """Decide what to do about what is due: which plans to bring, and how many runs to claim with them."""
     early = timedelta(0)
     if memory.expected is not None and memory.expected <= view.now:
@@ -183,10 +185,19 @@ def due(memory: Memory, view: View, facts: Facts) -> tuple[Todo, Memory]:
             # The next look is at this node's partition. Idle nodes have one, too.
             want = facts.room if view.backlog else 0
             return Todo(want=want, notify=len(view.sessions) > ACTIVE, again=True, early=early), memory
-    plans, not_planned = _plans(jobs, view.now)
+    at_once, left = _at_once(jobs, memory, now)
+    plans, not_planned = _plans(at_once, view.now)
     planned = sum(len(each.occurrences) for each in plans)
     want = _fair_part(planned, view, facts, memory) if planned or view.backlog else 0
-    return Todo(plans=plans, want=want, early=early, not_planned=not_planned), memory
+    return Todo(plans=plans, want=want, early=early, again=left, not_planned=not_planned), memory
+
+
+def _at_once(jobs: Sequence[JobState], memory: Memory, now: float) -> tuple[Sequence[JobState], bool]:
+    """Return the jobs to plan in one step, and whether others are left; see ``failed``."""
+    if memory.set_aside:
+        aside = {(job, revision) for job, revision, until in memory.set_aside if now < until}
+        jobs = [job for job in jobs if (job.id, job.revision) not in aside]
+    return jobs[: memory.most_plans], len(jobs) > memory.most_plans
 
 
 def _plans(jobs: Sequence[JobState], now: datetime) -> tuple[tuple[Plan, ...], tuple[tuple[JobState, Exception], ...]]:
@@ -221,9 +232,15 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
         memory = _after_races(memory, lost)
         coming = fired.coming(view.now)
         again |= coming is not None and coming <= view.now
-    if todo.again or todo.early > AT_ONCE or not (tried or memory.share is not None):
+    begins = todo.again and not tried
+    if begins or todo.early > AT_ONCE or not (tried or memory.share is not None):
         return again, memory
-    memory = replace(memory, fired_at=now, waits=view.backlog or fired.created > fired.claimed)
+    memory = replace(
+        memory,
+        fired_at=now,
+        waits=view.backlog or fired.created > fired.claimed,
+        most_plans=min(MOST_DUE, 2 * memory.most_plans),
+    )
     if memory.share is None:
         # After more races lost than won this node is in the way of those whose partition it is.
         memory = replace(memory, helping=memory.helping and lost <= won)
@@ -232,6 +249,19 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
         return True, memory
     # Through with its partition, or it leads nowhere: the next look is at everything.
     return again or won > 0 or not view.jobs, replace(memory, share=None, helping=True)
+
+
+def failed(memory: Memory, plans: Sequence[Plan], now: float, *, passing: bool) -> Memory:
+    """Take in that a step with these plans failed; ``passing``: for a reason that passes, as a lock or an outage.
+
+    One plan that the store cannot take must not stop the others. So the next step has half as many plans, and the job
+    of one that fails alone is set aside for a while.
+    """
+    if len(plans) == 1 and not passing:
+        alone = plans[0].job_id, plans[0].revision, now + SET_ASIDE
+        still = tuple(one for one in memory.set_aside if now < one[2])
+        return replace(memory, set_aside=(*still, alone))
+    return replace(memory, most_plans=max(1, len(plans) // 2)) if plans else memory
 
 
 def learn_ahead(memory: Memory, facts: Facts, fired: Fired, took: float) -> Memory:
@@ -357,7 +387,8 @@ def ahead(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, M
     if not facts.room:
         return Todo(), memory
     comes = [job for job in view.jobs if job.due_at is not None and view.now < job.due_at <= instant]
-    plans, not_planned = _plans([job for job in comes if _is_decided_by_time_alone(job)], instant)
+    at_once, _ = _at_once([job for job in comes if _is_decided_by_time_alone(job)], memory, now)
+    plans, not_planned = _plans(at_once, instant)
     plans = tuple(replace(each, not_before=instant) for each in plans)
     within = timedelta(seconds=memory.lead.seconds + SLACK)
     planned = sum(len(each.occurrences) for each in plans)

@@ -19,7 +19,7 @@ them by their tokens. Then the node goes on as a new session.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cronsensus.clock import Clock
@@ -28,6 +28,7 @@ from cronsensus.logger import Logger
 from cronsensus.membership.lease import SessionLease
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.loss import StoreWatch
+from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node import decide
 from cronsensus.node.claiming import Claiming
@@ -175,7 +176,7 @@ class Round:
         if todo.look is None:
             return todo.sleep or 0.0
         view, sample = self._look(lease, todo.look)
-        todo, self._memory = decide.due(self._memory, view, self._facts(lease))
+        todo, self._memory = decide.due(self._memory, view, self._facts(lease), self._clock.monotonic())
         fired = self._carry_out(lease, todo, view)
         again, self._memory = decide.learn(
             self._memory, view, self._facts(lease), self._clock.monotonic(), todo=todo, fired=fired
@@ -228,14 +229,15 @@ class Round:
         won: list[bool] = []
         claimed = 0
         if todo.plans:
-            if todo.want and any(each.occurrences for each in todo.plans):
-                won, claimed = self._claiming.fire_and_claim(
-                    lease, todo.plans, todo.want, ahead=todo.ahead, seen=sample
-                )
-                if lease.lost:
-                    return Fired()
-            else:
-                won = self._store.fire(todo.plans)
+            with self._bisecting(todo.plans):
+                if todo.want and any(each.occurrences for each in todo.plans):
+                    won, claimed = self._claiming.fire_and_claim(
+                        lease, todo.plans, todo.want, ahead=todo.ahead, seen=sample
+                    )
+                else:
+                    won = self._store.fire(todo.plans)
+            if lease.lost:
+                return Fired()
         fired = Fired(tuple(each for each, ok in zip(todo.plans, won, strict=True) if ok), won.count(False), claimed)
         if todo.plans:
             self.watch.decided(fired.won, view.now)
@@ -245,6 +247,18 @@ class Round:
         if todo.want and view.backlog and not fired.created:
             fired = fired._replace(claimed=self._claiming.claim(lease, todo.want))
         return fired
+
+    @contextlib.contextmanager
+    def _bisecting(self, plans: Sequence[Plan]) -> Iterator[None]:
+        """Find the plan that the store cannot take, over some rounds, if the body fails."""
+        try:
+            yield
+        except StoreError as error:
+            before, now = self._memory, self._clock.monotonic()
+            self._memory = decide.failed(before, plans, now, passing=error.retryable)
+            if self._memory.set_aside != before.set_aside:
+                _log.error("job %r cannot be fired, and is left alone for a minute: %s", plans[0].job, error)
+            raise
 
     def _tell_not_planned(self, todo: Todo) -> None:
         for job, error in todo.not_planned:

@@ -90,6 +90,8 @@ class Memory:
         share: the partition of the due jobs for the next look; ``None``: all of them.
         helping: through with its partition, this node looks at all jobs.
         fired_at, waits: when it last fired, and whether more was created than taken.
+        most_plans: how many plans go in one step; halved when a step fails.
+        set_aside: jobs whose plan failed alone (id, revision), and until when they are left alone.
         absences: sessions that showed no sign of life.
         reclaimed_at, pruned_at: when the store was last asked for that.
     """
@@ -114,6 +116,8 @@ class Memory:
     helping: bool = False
     fired_at: float = NEVER
     waits: bool = False
+    most_plans: int = 200
+    set_aside: tuple[tuple[int, int, float], ...] = ()
     absences: Absences = field(default_factory=Absences)
     reclaimed_at: float = 0.0
     pruned_at: float = 0.0
