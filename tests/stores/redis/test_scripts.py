@@ -81,6 +81,25 @@ def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, open
     assert asked.get("eval", 0) <= 2
 
 
+def test_a_scheduled_occurrence_takes_few_commands(own_server: RedisServer, opening: Opening) -> None:
+    clock = ManualClock(START)
+    store = opening(own_server.url, clock=clock)
+    store.put_jobs([JobSpec(name="tick", function="tick", trigger=every("1m", start=START))], release="r1")
+    store.open_session(_session("s1"), lease=HOUR)
+    want = Want(limit=20, functions=["tick"], lease=HOUR)
+    store.step("s1", Step(want=want))
+    clock.advance(60)
+    view = store.look()
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_resetstat()
+        claims = store.step("s1", Step(plans=tuple(plan(job, view.now) for job in view.jobs), want=want)).claims
+        store.step("s1", Step(outcomes=tuple(map(succeeded, claims))))
+        stats = client.info("commandstats")
+    assert len(claims) == 1
+    around = {"cmdstat_config|resetstat", "cmdstat_info", "cmdstat_eval", "cmdstat_evalsha"}
+    assert sum(entry["calls"] for name, entry in stats.items() if name not in around) <= 60
+
+
 # --- one hash slot --------------------------------------------------------------------------------------------------
 
 

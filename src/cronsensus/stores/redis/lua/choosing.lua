@@ -77,8 +77,11 @@ local function choose(session, limit, left_out, til)
     end
     if line.at >= #line.page then
       local wanted = math.min(PAGE, limit - #chosen, line.job.room)
+      if line.last or wanted <= 0 then
+        return false
+      end
       line.page = call('ZRANGE', line.key, line.seen, line.seen + wanted - 1, 'WITHSCORES')
-      line.seen, line.at = line.seen + #line.page / 2, 0
+      line.seen, line.at, line.last = line.seen + #line.page / 2, 0, #line.page < 2 * wanted
       if #line.page == 0 then
         return false
       end
@@ -125,13 +128,13 @@ local function choose(session, limit, left_out, til)
   end
 
   local function choose_at(priority)
-    local open, heads, at, seen = {}, {}, 0, 0
+    local open, heads, at, seen, last = {}, {}, 0, 0, false
     local level = level_key(priority)
 
     local function peek()
-      if at >= #heads then
+      if at >= #heads and not last then
         heads = call('ZRANGEBYSCORE', level, '-inf', whole(til), 'WITHSCORES', 'LIMIT', seen, PAGE)
-        seen, at = seen + #heads / 2, 0
+        seen, at, last = seen + #heads / 2, 0, #heads < 2 * PAGE
       end
       local head = heads[at + 1]
       return head and { id = string.sub(head, 1, 14), due = tonumber(heads[at + 2]), head = head }

@@ -46,8 +46,7 @@ local function fire_one(plan, til)
   for _, verdict in ipairs(verdicts) do
     add_range(job, verdict[1], verdict[2], row.keep)
   end
-  call('HSET', job_key(job), 'watermark', watermark)
-  set_due(job, next_due, true)
+  set_due(job, next_due, true, watermark)
   return true
 end
 

@@ -71,14 +71,18 @@ local function head_of(line, name)
   return head[1] and head[1] .. ':' .. name, head[2]
 end
 
+local heads_left = {} -- of lines, by this script
+
 -- Change a line; its head is set right afterwards.
 local function change_line(command, priority, name, one, other)
   local line = line_key(priority, name)
   if not waiting[line] then
     local level = level_key(priority)
-    local before, before_due = head_of(line, name)
+    local left = heads_left[line] or { head_of(line, name) }
+    local before, before_due = left[1], left[2]
     afterwards(line, function()
       local head, due = head_of(line, name)
+      heads_left[line] = { head, due }
       if before and before ~= head then
         call('ZREM', level, before)
       end

@@ -12,12 +12,17 @@ local function living(name)
   return job
 end
 
--- Set the next due time (none: false) and index it if the job fires.
-local function set_due(job, next_due, fires)
+-- Set the next due time (none: false) and index it if the job fires; and the watermark, if one is given.
+local function set_due(job, next_due, fires, watermark)
+  local changes = watermark and { 'watermark', watermark } or {}
   if next_due then
-    call('HSET', job_key(job), 'next_due', next_due)
+    changes[#changes + 1] = 'next_due'
+    changes[#changes + 1] = next_due
   else
     call('HDEL', job_key(job), 'next_due')
+  end
+  if #changes > 0 then
+    call('HSET', job_key(job), unpack(changes))
   end
   if next_due and fires then
     call('ZADD', SPACE .. 'due', next_due, job)

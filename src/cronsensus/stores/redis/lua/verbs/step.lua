@@ -38,7 +38,9 @@ else
   local til = now + ahead
   won = fire(plans, til)
   if claims then
-    knows(session, digest, names)
+    if names then
+      knows(session, digest, names)
+    end
     expire()
     taken, specs = start(choose(session, limit, left_out, til), session, lease, ahead > 0)
   end
