@@ -508,16 +508,16 @@ def test_what_is_pruned_while_the_audit_reads_is_not_missing(monkeypatch):
 def test_what_is_decided_while_the_audit_reads_is_not_missing(monkeypatch):
     ledger = Ledger(tick(catch_up="latest"))
     ledger.clock.advance(100)
-    store, read = ledger.store, ledger.store.eras
+    store, read = ledger.store, ledger.store.history
     ledger.open("s2")
     ledger.session = "s2"
 
     def decide_then_read(*args, **kwargs):
-        monkeypatch.setattr(store, "eras", read)
+        monkeypatch.setattr(store, "history", read)
         ledger.fire()
         return read(*args, **kwargs)
 
-    monkeypatch.setattr(store, "eras", decide_then_read)
+    monkeypatch.setattr(store, "history", decide_then_read)
     report = ledger.audit()
     assert report.findings == []
     assert (report.expected, report.skipped, report.pending) == (100, 99, 1)

@@ -144,7 +144,7 @@ def test_what_an_era_that_was_pruned_ruled_is_neither_judged_nor_explained(clust
     cluster.advance(3 * 86400)
     cluster.fire()
     cluster("db", "prune")
-    assert len(cluster.store.eras("tick")) == 1
+    assert len(cluster.store.history("tick").eras) == 1
     assert "was pruned up to" in why(cluster, "2026-11-20 12:00:30")
     assert cluster("audit").code == 0
 

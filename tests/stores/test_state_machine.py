@@ -426,7 +426,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
         self.both(lambda store, _: [entry for entry in store.trail(limit=1000) if entry.action != CLOCK_SET_BACK])
         self.read("sessions", ended=True)
         for job in "abc":
-            for name in ("eras", "pauses", "ranges"):
+            for name in ("history", "ranges"):
                 self.read(name, job)
         for ours, theirs in self.occurrences:
             ids = (ours, theirs)

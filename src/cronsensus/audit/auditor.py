@@ -90,13 +90,14 @@ def _audit_job(
 ) -> JobReport:
     name = job.spec.name
     report = JobReport(job=name)
-    nominals = Nominals(store.eras(name), retired=job.retired_at is not None)
+    history = store.history(name)
+    nominals = Nominals(history.eras, retired=job.retired_at is not None)
     after = BEGINNING if since is None else since - MICROSECOND
     if job.horizon is not None and job.horizon > after:
         after = job.horizon
         report.notes.append(f"nominal times up to {format_instant(job.horizon)} are pruned and not judged")
     if after < until:
-        verdicts = Verdicts(store, job, nominals, report, pauses=store.pauses(name), set_backs=set_backs)
+        verdicts = Verdicts(store, job, nominals, report, pauses=history.pauses, set_backs=set_backs)
         verdicts.judge(after, until, late=now - tolerance)
     runs = Runs(store, job, nominals, report, sessions=sessions, set_backs=set_backs, tolerance=tolerance)
     runs.judge(after, until, since)

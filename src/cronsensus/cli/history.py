@@ -55,14 +55,9 @@ class History:
     more_before: datetime | None
 
 
-def nominals_of(store: Store, view: JobView) -> Nominals:
-    """Return the nominal times of a job's whole life."""
-    return Nominals(store.eras(view.spec.name), retired=view.retired_at is not None)
-
-
 def history(store: Store, view: JobView, since: datetime, until: datetime, *, now: datetime, limit: int) -> History:
     """Return the newest lines in [since, until], at most about ``limit``."""
-    nominals = nominals_of(store, view)
+    nominals = Nominals(store.history(view.spec.name).eras, retired=view.retired_at is not None)
     made, more = _occurrences(store, view.spec.name, since, until, limit)
     if more:
         since = min(one.scheduled_for for one in made if one.scheduled_for is not None)

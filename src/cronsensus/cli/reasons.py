@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
+from cronsensus.audit.nominal import Nominals
 from cronsensus.cli.clock_changes import zone_of
 from cronsensus.cli.facts import error_text
-from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED, nominals_of, ranges_between
+from cronsensus.cli.history import MICROSECOND, NO_VERDICT, UNDECIDED, ranges_between
 from cronsensus.cli.waiting import who_was_there, why_it_waits
 from cronsensus.cli.words import brief, counted, exact, relative
 from cronsensus.model.job import JobView, Stretch
@@ -45,11 +46,12 @@ class Inquiry:
         self._now = store.now()
         self._job = view.spec.name
         self._zone: tzinfo = zone_of(view.spec.trigger)
-        self._nominals = nominals_of(store, view)
+        self._history = store.history(self._job)
+        self._nominals = Nominals(self._history.eras, retired=view.retired_at is not None)
 
     def answer(self) -> Answer:
         """Return the answer."""
-        at, first = self._at, self._store.eras(self._job)[:1]
+        at, first = self._at, self._history.eras[:1]
         answer = Answer(self._job, at, nominal=self._nominals.has(at))
         where = OccurrenceFilter(job=self._job, scheduled_from=at, scheduled_until=at)
         answer.occurrences = self._store.occurrences(where, newest_first=False)
@@ -78,7 +80,7 @@ class Inquiry:
         """Return the nearest nominal times before and after."""
         after = self._nominals.next_after(self._at)
         before = None
-        eras = self._store.eras(self._job)
+        eras = self._history.eras
         ends = [era.since for era in eras[1:]] + [self._at]
         for era, end in zip(eras, ends, strict=True):
             top = min(end, self._at - MICROSECOND)
@@ -206,7 +208,7 @@ class Inquiry:
         return who
 
     def _stretch(self) -> Stretch | None:
-        for stretch in self._store.pauses(self._job):
+        for stretch in self._history.pauses:
             if stretch.start <= self._at and (stretch.end is None or self._at <= stretch.end):
                 return stretch
         return None

@@ -319,6 +319,19 @@ class Stretch:
     end: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """A job's life, as read in one moment.
+
+    Attributes:
+        eras: all of them, oldest first; a retired stretch is an era without a trigger.
+        pauses: its paused stretches, oldest first.
+    """
+
+    eras: tuple[Era, ...] = ()
+    pauses: tuple[Stretch, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """What planning needs to know of a job, as read in one moment.

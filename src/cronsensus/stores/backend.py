@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from cronsensus.model.job import Era, JobSpec, JobView, Stretch
+from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
@@ -172,9 +172,7 @@ class Backend(ABC):
     @abstractmethod
     def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]: ...
     @abstractmethod
-    def _eras(self, name: str) -> list[Era]: ...
-    @abstractmethod
-    def _pauses(self, name: str) -> list[Stretch]: ...
+    def _history(self, job: str) -> JobHistory: ...
     @abstractmethod
     def _occurrence(self, number: int) -> Occurrence | None: ...
     @abstractmethod

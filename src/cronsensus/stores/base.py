@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from cronsensus.errors import InvalidOption
 from cronsensus.instants import as_utc
-from cronsensus.model.job import Era, JobSpec, JobView, Stretch, check_different
+from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
@@ -641,13 +641,9 @@ class Store(Backend):
         """Return jobs by name; the retired ones only if asked for."""
         return self._within("jobs", self._jobs, after, limit, retired=retired)
 
-    def eras(self, job: str) -> list[Era]:
-        """Return every era of a job's life, oldest first; a retired stretch is an era without a trigger."""
-        return self._within("eras", self._eras, job)
-
-    def pauses(self, job: str) -> list[Stretch]:
-        """Return the job's paused stretches, oldest first."""
-        return self._within("pauses", self._pauses, job)
+    def history(self, job: str) -> JobHistory:
+        """Return the eras and the paused stretches of a job's life; none of a job that is not there."""
+        return self._within("history", self._history, job)
 
     def occurrence(self, id: int) -> Occurrence | None:  # noqa: A002 - the field's own word
         """Return one occurrence."""

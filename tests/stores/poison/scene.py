@@ -262,11 +262,11 @@ def _reads(store: Store) -> None:
     assert {"done", "broken", "left", "new"} <= {one.key for one in found if one.job == "queue"}
     for job in ("good", "queue"):
         assert store.job(job)
-        store.eras(job), store.pauses(job), store.ranges(job)
-        assert store.eras(job)
+        store.history(job), store.ranges(job)
+        assert store.history(job).eras
         assert store.occurrences(OccurrenceFilter(job=job))
     assert state_of(store, "good")
-    assert len(store.pauses("good")) == 1
+    assert len(store.history("good").pauses) == 1
     assert len(store.ranges("good")) >= 1
     for one in found:
         if one.job == "queue":
@@ -284,7 +284,7 @@ def _reads(store: Store) -> None:
     store.check()
     for job in DOOMED:
         by_name: tuple[Callable[[str], object], ...] = (
-            store.job, store.eras, store.pauses, store.ranges,
+            store.job, store.history, store.ranges,
         )  # fmt: skip
         for read in by_name:
             may_be_corrupt(partial(read, job))

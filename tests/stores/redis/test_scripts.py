@@ -169,7 +169,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.call_next(name)
     line.join(name)
     line.leave(name)
-    for read in (store.job, store.eras, store.pauses, store.ranges):
+    for read in (store.job, store.history, store.ranges):
         read(name)
     store.occurrence(made.id)
     store.occurrences(OccurrenceFilter(job=name, key=name))

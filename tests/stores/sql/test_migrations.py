@@ -45,7 +45,7 @@ def test_eight_processes_start_in_the_same_instant_on_no_file(attempt, run_child
     assert sorted(taken) == ALL_STEPS
     store = open_sqlite(migrated=False)
     assert len(store.sessions()) == PROCESSES
-    assert len(store.eras("job")) == 1
+    assert len(store.history("job").eras) == 1
 
 
 def test_migrating_again_does_nothing(open_sqlite):

@@ -191,8 +191,7 @@ def test_the_cost_of_a_claim_does_not_grow_with_what_is_not_due(store, watcher):
 def test_reads_that_people_wait_for_read_no_whole_table(store, watcher):
     store.job("many 1")
     store.jobs(after="many 5")
-    store.eras("many 1")
-    store.pauses("many 1")
+    store.history("many 1")
     store.ranges("many 1", since=START)
     store.occurrence(1)
     store.runs(1)

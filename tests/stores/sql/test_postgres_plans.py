@@ -144,7 +144,7 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     done("reclaim", store.reclaim)
     done("read job", lambda: store.job("many 1"))
     done("read jobs", lambda: store.jobs(after="many 5", limit=20))
-    done("read eras", lambda: store.eras("many 1"))
+    done("read history", lambda: store.history("many 1"))
     done(
         "read occurrence", lambda: (store.occurrence(claims[0].id), store.runs(claims[0].id), store.logs(claims[0].id))
     )

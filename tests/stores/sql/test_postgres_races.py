@@ -131,7 +131,7 @@ def test_processes_that_start_in_the_same_instant_find_the_store_ready(schema, p
             child.communicate()
     store = open_postgres(at=url, migrated=False)
     assert len(store.sessions()) == PROCESSES
-    assert len(store.eras("job")) == 1
+    assert len(store.history("job").eras) == 1
     if schema == "made":
         store.close()
         with psycopg.connect(others_url(store), autocommit=True) as connection:

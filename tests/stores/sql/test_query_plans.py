@@ -213,8 +213,7 @@ def test_no_verb_of_a_round_reads_a_whole_table(analyzed, store, watcher, clock,
 def test_reads_that_people_wait_for_read_no_whole_table(store, watcher, place):
     store.job("many 1")
     store.jobs(after="many 5")
-    store.eras("many 1")
-    store.pauses("many 1")
+    store.history("many 1")
     store.ranges("many 1", since=START)
     store.occurrence(1)
     store.runs(1)

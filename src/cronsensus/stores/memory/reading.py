@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from cronsensus.codec import read_payload
-from cronsensus.model.job import Era, JobView, Stretch
+from cronsensus.model.job import JobHistory, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import LockView, SessionView
@@ -146,17 +146,11 @@ class Reads(Handle):
             rows = (self._space.jobs[name] for name in self._space.names.after(after))
             return [job_view(row) for row in islice((row for row in rows if retired or row.retired_at is None), limit)]
 
-    def _eras(self, job: str) -> list[Era]:
-        """Return a job's eras."""
+    def _history(self, job: str) -> JobHistory:
+        """Return a job's eras and paused stretches."""
         with self._changed:
             row = self._space.jobs.get(job)
-            return [] if row is None else list(row.eras)
-
-    def _pauses(self, job: str) -> list[Stretch]:
-        """Return a job's paused stretches."""
-        with self._changed:
-            row = self._space.jobs.get(job)
-            return [] if row is None else list(row.pauses)
+            return JobHistory() if row is None else JobHistory(tuple(row.eras), tuple(row.pauses))
 
     def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""

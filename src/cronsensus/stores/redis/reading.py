@@ -8,7 +8,7 @@ from typing import Any
 
 from cronsensus.codec import clean, dumps, loads
 from cronsensus.instants import from_micros
-from cronsensus.model.job import Era, JobView, Stretch
+from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
@@ -50,16 +50,14 @@ class Reads(Handle):
         )
         return sorted(views, key=lambda view: view.spec.name)[:limit]
 
-    def _eras(self, job: str) -> list[Era]:
-        """Return a job's eras."""
-        texts, _, _ = self._read("history", job)
-        return [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in texts]
-
-    def _pauses(self, job: str) -> list[Stretch]:
-        """Return a job's paused stretches."""
-        _, texts, paused_at = self._read("history", job)
-        over = [read_one(text, stretch, f"a pause of job {job!r}") for text in texts]
-        return over if paused_at is False else [*over, Stretch(from_micros(int(paused_at)), None)]
+    def _history(self, job: str) -> JobHistory:
+        """Return a job's eras and paused stretches."""
+        eras, over, paused_at = self._read("history", job)
+        pauses = [read_one(text, stretch, f"a pause of job {job!r}") for text in over]
+        if paused_at is not False:
+            pauses.append(Stretch(from_micros(int(paused_at)), None))
+        known = [read_one(text, lambda text: read_era(loads(text)), f"an era of job {job!r}") for text in eras]
+        return JobHistory(tuple(known), tuple(pauses))
 
     def _occurrence(self, number: int) -> Occurrence | None:
         """Return one occurrence."""

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, func, select
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros, to_micros
-from cronsensus.model.job import Era, JobView, Stretch
+from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
@@ -103,23 +103,19 @@ def _view(tx: Transaction, row: AnyRow) -> JobView:
     )
 
 
-def eras(tx: Transaction, name: str) -> list[Era]:
-    """Return every era of a job's life, oldest first."""
-    row = find(tx, name)
+def history(tx: Transaction, job: str) -> JobHistory:
+    """Return every era of a job's life and its paused stretches, oldest first."""
+    row = find(tx, job)
     if row is None:
-        return []
-    return [read_one(era, read_era, f"an era of job {name!r}") for era in tx.rows(_ERAS, job=row.id)]
+        return JobHistory()
+    return JobHistory(
+        tuple(read_one(era, read_era, f"an era of job {job!r}") for era in tx.rows(_ERAS, job=row.id)),
+        tuple(read_one(pause, _stretch, f"a pause of job {job!r}") for pause in tx.rows(_PAUSES, job=row.id)),
+    )
 
 
-def pauses(tx: Transaction, name: str) -> list[Stretch]:
-    """Return a job's paused stretches, oldest first."""
-    row = find(tx, name)
-    if row is None:
-        return []
-    return [
-        read_one(one, lambda one: Stretch(from_micros(one.start), instant(one.end)), f"a pause of job {name!r}")
-        for one in tx.rows(_PAUSES, job=row.id)
-    ]
+def _stretch(row: AnyRow) -> Stretch:
+    return Stretch(from_micros(row.start), instant(row.end))
 
 
 def ranges(

@@ -354,8 +354,7 @@ class SqlStore(SqlHandle):
 
     _job = reads(reading_jobs.job)
     _jobs = reads(reading_jobs.jobs)
-    _eras = reads(reading_jobs.eras)
-    _pauses = reads(reading_jobs.pauses)
+    _history = reads(reading_jobs.history)
     _ranges = reads(reading_jobs.ranges)
     _occurrence = reads(reading.occurrence)
     _occurrences = reads(reading.occurrences)

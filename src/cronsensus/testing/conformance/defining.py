@@ -50,13 +50,13 @@ class Defining(Scene):
     def test_the_first_era_begins_at_the_watermark(self) -> None:
         self.define()
         view = self.view()
-        assert [Era(START, EVERY_MINUTE, view.revision)] == self.store.eras("job")
+        assert (Era(START, EVERY_MINUTE, view.revision),) == self.store.history("job").eras
 
     def test_a_one_off_in_the_past_still_runs(self) -> None:
         self.clock.advance(HOUR)
         self.define(self.job(trigger=at(minute(1))))
         view = self.view()
-        assert minute(1) - MICROSECOND == view.watermark == self.store.eras("job")[0].since
+        assert minute(1) - MICROSECOND == view.watermark == self.store.history("job").eras[0].since
         assert minute(1) == view.next_due
         assert ["job"] == [job.spec.name for job in self.store.look().jobs]
 
@@ -188,7 +188,7 @@ class Defining(Scene):
         self.define()
         self.clock.advance(90)
         self.define(self.job(trigger=HOURLY))
-        first, second = self.store.eras("job")
+        first, second = self.store.history("job").eras
         assert (START, EVERY_MINUTE) == (first.since, first.trigger)
         assert (START + 90 * SECOND, HOURLY, self.view().revision) == (second.since, second.trigger, second.revision)
         assert (first, second) == self.planned().eras
@@ -203,7 +203,7 @@ class Defining(Scene):
         self.define(self.job(trigger=HOURLY))
         self.fire(minute(1))
         assert [HOURLY] == [era.trigger for era in self.planned().eras]
-        assert [EVERY_MINUTE, HOURLY] == [era.trigger for era in self.store.eras("job")]
+        assert [EVERY_MINUTE, HOURLY] == [era.trigger for era in self.store.history("job").eras]
 
     def test_every_change_is_an_era_also_one_of_policies_alone(self) -> None:
         self.define()
@@ -211,7 +211,7 @@ class Defining(Scene):
         self.define(self.job(retries=1))
         self.clock.advance(SECOND)
         self.define(self.job(retries=2))
-        eras = self.store.eras("job")
+        eras = self.store.history("job").eras
         assert [START, START + SECOND, START + 2 * SECOND] == [era.since for era in eras]
         assert sorted({era.revision for era in eras}) == [era.revision for era in eras]
         assert minute(1) == self.view().next_due
@@ -232,7 +232,7 @@ class Defining(Scene):
         self.clock.step(-HOUR)
         self.define(self.job(trigger=every("30s", start=START)))
         assert minute(1) == self.view().watermark
-        assert minute(1) <= self.store.eras("job")[-1].since
+        assert minute(1) <= self.store.history("job").eras[-1].since
         assert minute(1) + 30 * SECOND == self.view().next_due
 
     def test_eras_stay_in_order_when_the_clock_steps_back(self) -> None:
@@ -241,7 +241,7 @@ class Defining(Scene):
         self.define(self.job(trigger=HOURLY))
         self.clock.step(-HOUR / 2)
         self.define(self.job(trigger=EVERY_MINUTE))
-        since = [era.since for era in self.store.eras("job")]
+        since = [era.since for era in self.store.history("job").eras]
         assert sorted(since) == since
 
     def test_a_change_never_makes_a_decided_time_due_again(self) -> None:

@@ -88,7 +88,7 @@ class Operating(Scene):
         assert self.store.resume("job", by="bob")
         view = self.view()
         assert (None, None, None) == (view.paused_at, view.paused_by, view.paused_why)
-        assert [Stretch(START, START + 90 * SECOND)] == self.store.pauses("job")
+        assert (Stretch(START, START + 90 * SECOND),) == self.store.history("job").pauses
         assert minute(1) == view.next_due
 
     def test_the_round_after_a_pause_writes_it_into_the_ledger(self) -> None:
@@ -113,12 +113,12 @@ class Operating(Scene):
             self.clock.advance(SECOND)
         self.store.pause("job", by="ann", why="")
         times = [START + number * SECOND for number in range(7)]
-        assert [
+        assert (
             Stretch(times[0], times[1]),
             Stretch(times[2], times[3]),
             Stretch(times[4], times[5]),
             Stretch(times[6], None),
-        ] == self.store.pauses("job")
+        ) == self.store.history("job").pauses
 
     def test_planning_sees_the_pauses_that_end_after_the_watermark(self) -> None:
         self.define()
@@ -128,14 +128,14 @@ class Operating(Scene):
         assert (Stretch(START, START + SECOND),) == self.planned().pauses
         self.fire(minute(1))
         assert () == self.planned().pauses
-        assert 1 == len(self.store.pauses("job"))
+        assert 1 == len(self.store.history("job").pauses)
 
     def test_a_pause_never_ends_before_it_began(self) -> None:
         self.define()
         self.store.pause("job", by="ann", why="")
         self.clock.step(-HOUR)
         self.store.resume("job", by="ann")
-        pause = self.store.pauses("job")[0]
+        pause = self.store.history("job").pauses[0]
         assert pause.end is not None
         assert pause.start <= pause.end
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from cronsensus.errors import OccurrenceTooOld
+from cronsensus.model.job import JobHistory
 from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
@@ -173,11 +174,11 @@ class Pruning(Scene):
             self.define(self.job("queue", trigger=None, args=args, keep="1d"))
             self.clock.advance(DAY)
         assert 0 == self.store.prune()
-        left = self.store.eras("queue")
+        left = self.store.history("queue").eras
         assert [START + DAY, START + 2 * DAY] == [era.since for era in left]
         self.clock.advance(SECOND)
         self.store.prune()
-        assert left[1:] == self.store.eras("queue")
+        assert left[1:] == self.store.history("queue").eras
         assert (START + 2 * DAY, START + 2 * DAY) == (self.view("queue").horizon, self.view("queue").watermark)
 
     def test_a_job_whose_old_eras_went_fires_at_the_times_of_the_last_one_only(self) -> None:
@@ -188,7 +189,7 @@ class Pruning(Scene):
         assert due is not None
         self.clock.advance(4 * DAY)
         self.store.prune()
-        assert 1 == len(self.store.eras("job"))
+        assert 1 == len(self.store.history("job").eras)
         assert due == self.view().next_due
         self.clock.advance(due - self.clock.now())
         assert [True] == self.round()
@@ -201,15 +202,20 @@ class Pruning(Scene):
         self.define(self.job(trigger=every("2m"), keep="1d"))
         self.clock.advance(10 * DAY)
         self.store.prune()
-        assert [START, START + HOUR] == [era.since for era in self.store.eras("job")]
-        assert 1 == len(self.store.pauses("job"))
+        assert [START, START + HOUR] == [era.since for era in self.store.history("job").eras]
+        assert 1 == len(self.store.history("job").pauses)
         self.store.resume("job", by="ann")
         self.store.prune()
-        assert [2, 1] == [len(self.store.eras("job")), len(self.store.pauses("job"))]
+        assert [2, 1] == self.lengths("job")
         self.round()
         self.clock.advance(2 * DAY)
         self.store.prune()
-        assert [START + HOUR] == [era.since for era in self.store.eras("job")]
+        assert [START + HOUR] == [era.since for era in self.store.history("job").eras]
+
+    def lengths(self, job: str) -> list[int]:
+        """Return of how many eras and pauses the history of a job is."""
+        history = self.store.history(job)
+        return [len(history.eras), len(history.pauses)]
 
     def test_eras_and_pauses_are_kept_for_a_day_at_least(self) -> None:
         self.define(self.job(trigger=None, keep="1m"))
@@ -220,10 +226,10 @@ class Pruning(Scene):
         self.clock.advance(DAY - SECOND)
         self.store.prune()
         self.store.prune(self.store.now())
-        assert [2, 1] == [len(self.store.eras("job")), len(self.store.pauses("job"))]
+        assert [2, 1] == self.lengths("job")
         self.clock.advance(MINUTE)
         self.store.prune()
-        assert [1, 0] == [len(self.store.eras("job")), len(self.store.pauses("job"))]
+        assert [1, 0] == self.lengths("job")
 
     def test_pauses_that_are_over_go_and_the_one_that_holds_stays(self) -> None:
         self.queue(keep="1d")
@@ -235,7 +241,7 @@ class Pruning(Scene):
         began = self.clock.now()
         self.clock.advance(10 * DAY)
         self.store.prune()
-        assert [(began, None)] == [(pause.start, pause.end) for pause in self.store.pauses("queue")]
+        assert [(began, None)] == [(pause.start, pause.end) for pause in self.store.history("queue").pauses]
 
     # --- what is forgotten whole ------------------------------------------------------------------------------------
 
@@ -251,10 +257,10 @@ class Pruning(Scene):
         self.store.prune()
         assert self.store.job("gone") is None
         assert ["stays"] == [job.spec.name for job in self.store.jobs(retired=True)]
-        assert [[], [], []] == [self.store.eras("gone"), self.store.pauses("gone"), self.store.ranges("gone")]
+        assert (JobHistory(), []) == (self.store.history("gone"), self.store.ranges("gone"))
         assert ("gone",) == self.define(self.job("gone")).created
         assert (1, None) == (self.view("gone").revision, self.view("gone").horizon)
-        assert [self.clock.now()] == [era.since for era in self.store.eras("gone")]
+        assert [self.clock.now()] == [era.since for era in self.store.history("gone").eras]
 
     def test_a_retired_job_stays_while_something_of_it_is_kept(self) -> None:
         self.queue(keep="1000d")

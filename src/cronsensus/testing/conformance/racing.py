@@ -41,7 +41,7 @@ class Racing(Scene):
         assert 1 == sum(answer.created == ("a", "b") for answer in answers)
         assert THREADS - 1 == sum(answer.unchanged == ("a", "b") for answer in answers)
         assert ["a", "b"] == [job.spec.name for job in self.store.jobs()]
-        assert 1 == len(self.store.eras("a"))
+        assert 1 == len(self.store.history("a").eras)
 
     def test_one_plan_is_carried_out_once(self) -> None:
         self.define(self.job(overlap="allow"))
@@ -338,7 +338,7 @@ class Racing(Scene):
         assert 1 == sum(self.race(lambda store, _: store.resume("job", by="ann")))
         assert 1 == sum(self.race(lambda store, _: store.retire("job", by="ann", why="")))
         assert ["retire", "resume", "pause"] == [entry.action for entry in self.store.trail()]
-        assert 1 == len(self.store.pauses("job"))
+        assert 1 == len(self.store.history("job").pauses)
 
     def test_one_time_is_backfilled_once(self) -> None:
         self.define()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import Counts
 from cronsensus.model.occurrence import LogLine, Note, OccurrenceFilter
 from cronsensus.model.plan import VerdictRange
@@ -19,9 +20,11 @@ class Reading(Scene):
         assert self.store.job("nobody") is None
         assert self.firing("nobody") is None
         assert self.store.occurrence(987_654) is None
-        assert not any([self.store.eras("nobody"), self.store.pauses("nobody"), self.store.ranges("nobody")])
+        assert (JobHistory(), []) == (self.store.history("nobody"), self.store.ranges("nobody"))
         assert not any([self.store.runs(987_654), self.store.logs(987_654), self.all(job="nobody")])
-        assert not any([self.store.pauses("job"), self.store.ranges("job"), self.store.locks(), self.store.trail()])
+        assert not any(
+            [self.store.history("job").pauses, self.store.ranges("job"), self.store.locks(), self.store.trail()]
+        )
 
     def test_reading_writes_nothing(self) -> None:
         self.define()

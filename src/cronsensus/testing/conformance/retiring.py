@@ -175,7 +175,7 @@ class Retiring(Scene):
         written = [one.range for one in self.store.ranges("job")]
         assert [VerdictRange(minute(1), minute(5), State.MISSED, Reason.RETIRED, 5)] == written
         assert minute(5) == self.view().watermark
-        assert [START, minute(5), minute(5)] == [era.since for era in self.store.eras("job")]
+        assert [START, minute(5), minute(5)] == [era.since for era in self.store.history("job").eras]
         self.clock.advance(2 * MINUTE)
         self.define()
         assert (minute(5), minute(6)) == (self.view().watermark, self.view().next_due)
@@ -184,7 +184,7 @@ class Retiring(Scene):
         self.define()
         self.clock.advance(SECOND)
         self.store.retire("job", by="ann", why="")
-        first, second = self.store.eras("job")
+        first, second = self.store.history("job").eras
         assert (EVERY_MINUTE, None) == (first.trigger, second.trigger)
         assert START + SECOND == second.since
 
@@ -205,7 +205,7 @@ class Retiring(Scene):
         self.define(self.job(catch_up="all"))
         assert START + HOUR + SECOND == self.view().watermark
         assert () == self.store.look().jobs
-        assert [EVERY_MINUTE, None, EVERY_MINUTE] == [era.trigger for era in self.store.eras("job")]
+        assert [EVERY_MINUTE, None, EVERY_MINUTE] == [era.trigger for era in self.store.history("job").eras]
 
     def test_coming_back_never_lowers_the_watermark(self) -> None:
         self.define()

@@ -318,7 +318,7 @@ class Scene:
         occurrences = self.all()
         return [
             jobs,
-            [(store.eras(job.spec.name), store.pauses(job.spec.name), store.ranges(job.spec.name)) for job in jobs],
+            [(store.history(job.spec.name), store.ranges(job.spec.name)) for job in jobs],
             occurrences,
             [(store.runs(one.id), store.logs(one.id)) for one in occurrences],
             store.sessions(ended=True),

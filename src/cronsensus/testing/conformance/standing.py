@@ -12,6 +12,7 @@ import pytest
 from cronsensus.clock import SystemClock
 from cronsensus.errors import InvalidTransition, LeaseLost, StoreError, UnknownJob
 from cronsensus.instants import parse_instant
+from cronsensus.model.job import JobHistory
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
@@ -236,7 +237,8 @@ class Standing(Scene):
         other = self.open("other")
         assert other.job("job") is None
         assert state_of(other) is None
-        assert not any([other.jobs(retired=True), other.eras("job"), other.pauses("job"), other.ranges("job")])
+        assert not any([other.jobs(retired=True), other.ranges("job")])
+        assert JobHistory() == other.history("job")
         assert not other.retire("job", by="ann", why="")
         for verb in (other.trigger, other.pause, other.resume):
             with pytest.raises(UnknownJob):
