@@ -773,11 +773,11 @@ def test_a_result_that_arrives_while_the_audit_reads_is_no_stale_write(monkeypat
     claims = ledger.claim()
     store, read = ledger.store, ledger.store.runs
 
-    def finish_then_read(occurrence):
-        if claims and occurrence == claims[0].id:
+    def finish_then_read(*occurrences):
+        if claims and occurrences == (claims[0].id,):
             ledger.finish(claims)
             claims.clear()
-        return read(occurrence)
+        return read(*occurrences)
 
     monkeypatch.setattr(store, "runs", finish_then_read)
     assert ledger.audit().findings == []
@@ -968,8 +968,8 @@ def test_runs_read_together_are_those_read_one_by_one(tmp_path, on_file):
     ledger.clock.advance(10)
     ledger.claim(1)
     ids = [*range(1, 5), 987_654]
-    together = ledger.store.runs_of(ids)
-    assert together == {number: ledger.store.runs(number) for number in ids}
-    assert sorted(map(len, together.values())) == [0, 0, 1, 2, 2]
-    assert any(run.end is None for runs in together.values() for run in runs)
+    alone = [ledger.store.runs(number) for number in ids]
+    assert ledger.store.runs(*ids) == [run for runs in alone for run in runs]
+    assert sorted(map(len, alone)) == [0, 0, 1, 2, 2]
+    assert any(run.end is None for runs in alone for run in runs)
     ledger.store.close()

@@ -123,7 +123,6 @@ def calls_on(store: Store) -> Calls:
         "retire": lambda: store.retire("job", **WHO),
         "retry": lambda: store.retry(1, **WHO),
         "runs": lambda: store.runs(1),
-        "runs_of": lambda: store.runs_of([1]),
         "sessions": store.sessions,
         "sibling": store.sibling,
         "step": lambda: store.step("s", Step(notes=(Note(id=1, token=1),))),
@@ -152,7 +151,7 @@ def test_each_verb_enters_its_span_once_under_its_name(store, entered):
 
 def test_each_verb_of_a_back_end_is_that_of_a_public_one():
     hooks = {name for name, member in vars(Backend).items() if isfunction(member)}
-    assert hooks == {f"_{verb}" for verb in VERBS} - {"_runs"}, "runs is runs_of of one occurrence"
+    assert hooks == {f"_{verb}" for verb in VERBS}
 
 
 def test_no_store_overrides_a_public_verb(store):
@@ -164,7 +163,7 @@ def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
     assert store.fire([]) == store.finish([]) == store.release([]) == store.note([]) == store.enqueue([]) == []
     assert store.fire_and_claim([], "s", 1, ["f"], lease=LEASE) == ([], [])
     assert store.step("s", Step()) == Done()
-    assert store.runs_of([]) == store.pending_of([]) == {}
+    assert (store.runs(), store.pending_of([])) == ([], {})
     assert entered == []
 
 

@@ -13,6 +13,7 @@ is left open.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -138,7 +139,9 @@ class Runs:
         while True:
             page = self._store.occurrences(OccurrenceFilter(job=self._job.spec.name), after=last, limit=PAGE)
             mine = [one for one in page if _belongs(one, after, until, since)]
-            runs = self._store.runs_of([one.id for one in mine])
+            runs: dict[int, list[RunView]] = defaultdict(list)
+            for run in self._store.runs(*(one.id for one in mine)):
+                runs[run.occurrence].append(run)
             for occurrence in mine:
                 self._report.others += occurrence.scheduled_for is None
                 self._judge(occurrence, _by_token(runs[occurrence.id]))

@@ -348,7 +348,7 @@ def _unreadable(store: Store) -> Iterator[Check]:
     """Read a part of everything there is; the store tells what it had to leave out."""
     list(islice(every_job(store), _MOST_READ))
     for states in ((State.PENDING,), (State.RUNNING,), ()):
-        store.runs_of([one.id for one in store.occurrences(OccurrenceFilter(states=states), limit=_MOST_READ)])
+        store.runs(*(one.id for one in store.occurrences(OccurrenceFilter(states=states), limit=_MOST_READ)))
     store.sessions(ended=True, limit=_MOST_READ)
     store.locks(limit=_MOST_READ)
     store.trail(limit=_MOST_READ)

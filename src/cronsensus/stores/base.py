@@ -655,16 +655,12 @@ class Store(Backend):
         """Return occurrences by id."""
         return self._within("occurrences", self._occurrences, where, after, limit, newest_first=newest_first)
 
-    def runs(self, occurrence: int) -> list[RunView]:
-        """Return the attempts of an occurrence, oldest first, with the running one last."""
-        return self._within("runs", self._runs_of, [occurrence])[occurrence]
+    def runs(self, *occurrences: int) -> list[RunView]:
+        """Return the attempts of up to a few hundred occurrences, together if the store can: the audit reads millions.
 
-    def runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
-        """Return ``runs`` of up to a few hundred occurrences, by id; one that is not there has none.
-
-        A store that can read them together does so; the audit reads millions.
+        Those of one stand together, oldest first, with the running one last; an occurrence that is not there has none.
         """
-        return self._within("runs_of", self._runs_of, occurrences) if occurrences else {}
+        return self._within("runs", self._runs, tuple(dict.fromkeys(occurrences))) if occurrences else []
 
     def logs(self, occurrence: int, *, after: int = 0, limit: int = 1000) -> list[tuple[int, int, LogLine]]:
         """Return log lines as (sequence, attempt, line), oldest first."""

@@ -273,7 +273,7 @@ def _reads(store: Store) -> None:
             assert store.occurrence(one.id)
             store.runs(one.id)
             store.logs(one.id)
-    assert store.runs_of([one.id for one in found])
+    assert store.runs(*(one.id for one in found))
     assert [view for view in store.sessions(ended=True) if view.id == "dead"]
     assert store.sessions()
     store.locks()

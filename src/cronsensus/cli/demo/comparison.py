@@ -42,13 +42,15 @@ def compare(store: Store, lines: list[Line]) -> Comparison:
     seen = {line.occurrence for line in lines}
     after: int | None = None
     while page := store.occurrences(OccurrenceFilter(), after=after, limit=PAGE, newest_first=False):
-        runs_of = store.runs_of([one.id for one in page])
+        runs_of: dict[int, dict[int, RunView]] = defaultdict(dict)
+        for run in store.runs(*(one.id for one in page)):
+            runs_of[run.occurrence][run.token] = run
         for one in page:
             mine = (one.job, one.key)
             if mine not in seen:
                 continue
             seen.discard(mine)
-            runs = {run.token: run for run in runs_of[one.id]}
+            runs = runs_of[one.id]
             recorded = [line for line in ends[mine] if _recorded(runs.get(line.token))]
             unrecorded += [line for line in ends[mine] if line not in recorded]
             if len(recorded) > 1:

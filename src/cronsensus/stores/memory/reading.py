@@ -180,10 +180,10 @@ class Reads(Handle):
         for occurrence in found:
             yield self._space.occurrences[occurrence]
 
-    def _runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
+    def _runs(self, numbers: Sequence[int]) -> list[RunView]:
         with self._changed:
-            rows = {number: self._space.occurrences.get(number) for number in occurrences}
-            return {number: [] if row is None else list(row.runs) for number, row in rows.items()}
+            rows = map(self._space.occurrences.get, numbers)
+            return [run for row in rows if row is not None for run in row.runs]
 
     def _logs(self, occurrence: int, after: int, limit: int) -> list[tuple[int, int, LogLine]]:
         """Return log lines."""

@@ -92,14 +92,14 @@ class Reads(Handle):
             position = last
         return found
 
-    def _runs_of(self, occurrences: Sequence[int]) -> dict[int, list[RunView]]:
+    def _runs(self, numbers: Sequence[int]) -> list[RunView]:
         """Return the attempts of several occurrences, some hundred a step."""
-        views: dict[int, list[RunView]] = {}
-        for start in range(0, len(occurrences), RUNS_AT_ONCE):
-            some = occurrences[start : start + RUNS_AT_ONCE]
+        views: list[RunView] = []
+        for start in range(0, len(numbers), RUNS_AT_ONCE):
+            some = numbers[start : start + RUNS_AT_ONCE]
             found = self._read("runs", [occurrence_id(number) for number in some])
             for number, row in zip(some, found, strict=True):
-                views[number] = [] if row is False else self._attempts(number, row)
+                views += [] if row is False else self._attempts(number, row)
         return views
 
     def _attempts(self, number: int, row: Any) -> list[RunView]:

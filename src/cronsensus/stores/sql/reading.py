@@ -196,11 +196,10 @@ def _occurrence(row: AnyRow, names: Mapping[int, str]) -> Occurrence:
     )
 
 
-def runs(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[RunView]]:
-    """Return the attempts of occurrences, oldest first, with the running one last."""
+def runs(tx: Transaction, numbers: Sequence[int]) -> list[RunView]:
+    """Return the attempts of occurrences, those of each together, oldest first, with the running one last."""
     found = {row.id: row for row in tx.rows_in(_STANDING, "ids", filter(is_id, numbers), space=tx.namespace)}
     names = names_of(tx, (row.job_id for row in found.values()))
-    views: dict[int, list[RunView]] = {number: [] for number in numbers}
 
     def ended(run: AnyRow) -> RunView:
         row = found[run.occurrence_id]
@@ -216,16 +215,16 @@ def runs(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[RunView]]:
 
     rows = tx.rows_in(_RUNS, "ids", found)
     current = [row for row in found.values() if row.state == "running"]
-    for view in (
+    views = [
         *tx.unreadable.readable(rows, ended, lambda run: f"the attempt of token {run.token}"),
         *tx.unreadable.readable(
             current,
             lambda row: _run(row, row, names[row.job_id], finished_at=None, end=None),
             lambda row: f"the attempt of run {row.id}",
         ),
-    ):
-        views[view.occurrence].append(view)
-    return views
+    ]
+    place = {number: place for place, number in enumerate(numbers)}
+    return sorted(views, key=lambda view: place[view.occurrence])
 
 
 def _run(row: AnyRow, run: AnyRow, job: str, **ended: Any) -> RunView:

@@ -358,7 +358,7 @@ class SqlStore(SqlHandle):
     _ranges = reads(reading_jobs.ranges)
     _occurrence = reads(reading.occurrence)
     _occurrences = reads(reading.occurrences)
-    _runs_of = reads(reading.runs)
+    _runs = reads(reading.runs)
     _logs = reads(reading.logs)
     _sessions = reads(reading.sessions)
     _locks = reads(reading.locks)

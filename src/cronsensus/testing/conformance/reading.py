@@ -78,14 +78,10 @@ class Reading(Scene):
         self.store.release([running])
         again = self.take(lease=HOUR)
         nobody = 10**9
-        read = self.store.runs_of([running.id, nobody, waiting, done.id])
-        assert {running.id, nobody, waiting, done.id} == set(read)
-        assert [] == read[waiting] == read[nobody]
-        for one in (running.id, done.id):
-            assert self.store.runs(one) == read[one]
-        assert again.token == read[running.id][-1].token
-        assert [done.token] == [run.token for run in read[done.id]]
-        assert {} == self.store.runs_of([])
+        read = self.store.runs(running.id, nobody, waiting, done.id, running.id)
+        assert [*self.store.runs(running.id), *self.store.runs(done.id)] == read
+        assert [running.token, again.token, done.token] == [run.token for run in read]
+        assert [] == self.store.runs(waiting) == self.store.runs(nobody) == self.store.runs()
 
     # --- occurrences ------------------------------------------------------------------------------------------------
 
