@@ -163,7 +163,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     "the store is 40 ms away, and a job is due in 50": (
         Situation(
             view=view(job(50 * MS), coming=50 * MS),
-            memory={"lead": LeadTime(slowest=0.12, trip=0.04)},
+            memory={"lead": LeadTime(slowest=0.12, looks=(0.04,) * 4)},
             took=0.04,
         ),
         {"fires ahead": ["job-1"], "want": 4, "sleep": 0.03},
@@ -351,7 +351,9 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"sleep": 0.05 - LEAD},
     ),
     "the store is near and was slow once, and a job is due in 200 ms": (
-        Situation(view=view(job(200 * MS), coming=200 * MS), memory={"lead": LeadTime(slowest=0.3, trip=0.001)}),
+        Situation(
+            view=view(job(200 * MS), coming=200 * MS), memory={"lead": LeadTime(slowest=0.3, looks=(0.001,) * 4)}
+        ),
         {"sleep": 0.2 - LEADS[1]},
     ),
     "a job comes due later": (Situation(view=view(coming=5 * SECOND)), {"sleep": 5 - LEAD}),

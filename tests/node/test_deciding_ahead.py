@@ -16,7 +16,7 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, RESERVE, SLACK, TRIPS, LeadTime
+from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
 from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
@@ -282,14 +282,21 @@ def test_one_slow_time_is_forgotten_step_by_step():
 
 
 def test_one_slow_look_tells_of_no_distance():
-    near = LeadTime().after_look(5.0).after_look(0.001)
-    assert near.after_look(5.0).most == LEADS[1]
+    lead = LeadTime()
+    for _ in range(LOOKS):
+        assert lead.most == LEADS[1]
+        lead = lead.after_look(0.04)
+    assert lead.most == pytest.approx(TRIPS * 0.04)
+    assert lead.after_look(5.0).trip == 0.04
+    assert lead.after_look(0.001).most == LEADS[1]
 
 
 def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(bench, monkeypatch):
     trip = 0.04
     for verb in ("look", "fire_and_claim"):
         monkeypatch.setattr(bench.store, verb, partial(_from_afar, bench.clock, trip, getattr(bench.store, verb)))
+    for _ in range(LOOKS):
+        bench.round.step()
     bench.clock.advance(bench.round.step())
     lead = bench.round._memory.lead.seconds
     assert lead == pytest.approx(RESERVE * 2 * trip)

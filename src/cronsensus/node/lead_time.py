@@ -25,8 +25,8 @@ RESERVE = 1.5
 """How many times what deciding took lately is allowed for it the next time."""
 FADES = 0.9
 """What a slow time still counts for when the next comes."""
-RISES = 1.1
-"""By how much the round trip is taken to grow from one look to the next, at most: one slow look is no distance."""
+LOOKS = 4
+"""Of so many looks the shortest tells the distance of the store: a slow one tells of none."""
 
 
 class ClockSample(NamedTuple):
@@ -57,11 +57,16 @@ class LeadTime(NamedTuple):
 
     Attributes:
         slowest: seconds that a look and a step took lately; a slow time fades.
-        trip: seconds of a round trip to the store: of the shortest look lately.
+        looks: seconds of the last looks; each is a round trip.
     """
 
     slowest: float = FIRST_LEAD / RESERVE
-    trip: float = 0.0
+    looks: tuple[float, ...] = (0.0,) * LOOKS
+
+    @property
+    def trip(self) -> float:
+        """Return the seconds of a round trip to the store."""
+        return min(self.looks)
 
     @property
     def most(self) -> float:
@@ -77,7 +82,7 @@ class LeadTime(NamedTuple):
 
     def after_look(self, seconds: float) -> LeadTime:
         """Return the lead time after a look took ``seconds``."""
-        return self._replace(trip=min(seconds, RISES * self.trip) if self.trip else seconds)
+        return self._replace(looks=(*self.looks[1:], seconds))
 
     def after(self, seconds: float) -> LeadTime:
         """Return the lead time after a look and a step took ``seconds``."""
