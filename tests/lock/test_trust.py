@@ -113,12 +113,17 @@ def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
 
     waits = threading.Thread(target=wait)
     waits.start()
-    asked = len(scene.gates[0]._host.store.asked)
+
+    def asked() -> list[str]:
+        # Which store this is, is asked once, some time after the session was opened, by the thread that renews it.
+        return [verb for verb in scene.gates[0]._host.store.asked if verb != "identity"]
+
+    before = asked()
     scene.clock.advance(9.5)
     scene.gates[0]._monitor.timer.wake()
     assert heard.wait(PATIENCE)
     waits.join(PATIENCE)
-    assert len(scene.gates[0]._host.store.asked) == asked
+    assert asked() == before
 
 
 def test_a_renewed_lease_lasts(scene):
