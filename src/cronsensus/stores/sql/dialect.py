@@ -134,6 +134,10 @@ class Dialect(ABC):
         """Whether an error, met at the beginning of a transaction, means that the connection was gone already."""
         return False
 
+    def is_unsent(self, error: Exception) -> bool:  # noqa: ARG002 - nothing is sent to a file
+        """Whether an error means that the connection was gone before all was sent, and so before any COMMIT."""
+        return False
+
     def monotonic(self) -> float:
         """Return the seconds of a clock that never steps: this host's, or the one that comes with an injected clock."""
         return _HOST.monotonic()

@@ -29,7 +29,8 @@ class Transaction:
 
     Attributes:
         definitions: parsed jobs, kept between transactions.
-        was_cut: the connection was gone when it was first used after a rest, so nothing was written.
+        was_cut: the connection was gone when it was first used after a rest, or before all was sent, so nothing was
+            written.
     """
 
     __slots__ = (
@@ -109,7 +110,8 @@ class Transaction:
             reading = self.dialect.send(self.connection, queue, begin=first, commit=commit)
         except Exception as error:
             was_good = self.connection.info.get("was_good", False)
-            self.was_cut = first and not commit and was_good and self.dialect.is_cut(error)
+            rested = first and not commit and was_good and self.dialect.is_cut(error)
+            self.was_cut = rested or self.dialect.is_unsent(error)
             raise
         if first:
             self.connection.info["was_good"] = True

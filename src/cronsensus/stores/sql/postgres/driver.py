@@ -63,6 +63,10 @@ class NoAnswer(psycopg.OperationalError):
     """The server said nothing for longer than it may."""
 
 
+class NotSent(psycopg.OperationalError):
+    """The connection was gone before all statements were sent; so was the COMMIT behind them, if there was one."""
+
+
 class BoundedConnection(psycopg.Connection[Any]):
     """A connection on which no call takes longer than ``patience`` seconds; one that would is closed.
 

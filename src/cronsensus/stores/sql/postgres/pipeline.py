@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, cast
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import DivisionByZero, error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import namedtuple_row
 from psycopg.waiting import Ready, Wait
 
-from cronsensus.stores.sql.postgres.driver import BoundedConnection
+from cronsensus.stores.sql.postgres.driver import BoundedConnection, NotSent
 from cronsensus.stores.sql.postgres.prepared import array, as_text
 from cronsensus.stores.sql.queries import LIST, VALUE, Query, queries_of
 from cronsensus.stores.sql.sending import MOMENT, NONE, Pending, wrong_count
@@ -201,18 +201,44 @@ def _steps(driver: BoundedConnection, parts: Iterable[Part]) -> list[tuple[Part,
 
 
 def _sent(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -> Generator[Any, Any, list[PGresult]]:
-    """Send all, reading meanwhile what is answered: both sides may have more to say than the sockets hold."""
+    """Send all and return the answers; where the server hung up, with what it said of that, if it said anything."""
     pgconn: PGconn = driver.pgconn
-    pgconn.enter_pipeline_mode()
-    for part, prepares in steps:
-        if prepares:
-            pgconn.send_prepare(part.text.name, part.text.text)
-        elif driver.names:
-            pgconn.send_query_prepared(part.text.name, part.values)
-        else:
-            pgconn.send_query_params(part.text.text, part.values)
-    pgconn.pipeline_sync()
     results: list[PGresult] = []
+    pgconn.enter_pipeline_mode()
+    try:
+        _hand_over(pgconn, steps, names=driver.names)
+        yield from _exchanged(pgconn, results)
+        pgconn.exit_pipeline_mode()
+    except psycopg.OperationalError:
+        while not pgconn.is_busy() and (result := pgconn.get_result()) is not None:
+            results.append(result)
+        said = [result.error_field(DiagnosticField.SQLSTATE) for result in results]
+        if not any(said):  # libpq's own words have no code
+            raise
+    return results
+
+
+def _hand_over(pgconn: PGconn, steps: Sequence[tuple[Part, bool]], *, names: bool) -> None:
+    """Give all to libpq, which may send some of it.
+
+    Raises:
+        NotSent: the connection is gone.
+    """
+    try:
+        for part, prepares in steps:
+            if prepares:
+                pgconn.send_prepare(part.text.name, part.text.text)
+            elif names:
+                pgconn.send_query_prepared(part.text.name, part.values)
+            else:
+                pgconn.send_query_params(part.text.text, part.values)
+    except psycopg.OperationalError as error:
+        raise NotSent(str(error)) from error
+    pgconn.pipeline_sync()
+
+
+def _exchanged(pgconn: PGconn, results: list[PGresult]) -> Generator[Any, Any, None]:
+    """Send the rest, reading meanwhile what is answered: both sides may have more to say than the sockets hold."""
     sending = True
     while True:
         ready = yield (Wait.RW if sending else Wait.R)
@@ -230,8 +256,7 @@ def _sent(driver: BoundedConnection, steps: Sequence[tuple[Part, bool]]) -> Gene
                     break
                 ended = True
             elif result.status == ExecStatus.PIPELINE_SYNC:
-                pgconn.exit_pipeline_mode()
-                return results
+                return
             else:
                 results.append(result)
                 ended = False
