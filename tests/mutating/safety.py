@@ -178,36 +178,12 @@ ARGUED: dict[str, str] = {
     ),
     "stores/sql/finishing.py: note: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
     "stores/sql/sessions.py: give_up: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
-    'stores/sql/claiming.py: _EXPIRED: select(_o.id) .with_hint(*along("expiring")) .where( _o.namespace == '
-    'bindparam("space"), PENDING, _o.attempt == literal_column("0"), _o.expires_at.is_not(None), _o.expires_at < '
-    'bindparam("now"), ) → select(_o.id) .with_hint(*along("expiring")) .where(_o.namespace == bindparam("space"), '
-    'PENDING, _o.attempt == literal_column("0"), _o.expires_at < bindparam("now"))': (
-        "what has no expiry is not before any moment; said in the words of the partial index"
-    ),
-    "stores/sql/claiming.py: _OPENING: and_(levels.c.priority.is_not(None), due_at(levels)) → and_(due_at(levels))": (
-        "below the lowest priority stands none, and nothing is due at none"
-    ),
-    "stores/sql/choosing.py: _page: page.where( # Said twice, because MySQL seeks by a column and not by a pair. "
-    '_o.due_at >= bindparam("after_due"), tuple_(_o.due_at, _o.id) > tuple_(bindparam("after_due"), '
-    'bindparam("after_id")), _o.job_id.not_in(bindparam("full", expanding=True)), or_( not_(and_(SERIAL, '
-    '_o.job_id.in_(bindparam("blocked", expanding=True)))), _o.id.in_(bindparam("heads", expanding=True)), ), ) → '
-    'page.where(tuple_(_o.due_at, _o.id) > tuple_(bindparam("after_due"), bindparam("after_id")), '
-    '_o.job_id.not_in(bindparam("full", expanding=True)), or_( not_(and_(SERIAL, _o.job_id.in_(bindparam("blocked", '
-    'expanding=True)))), _o.id.in_(bindparam("heads", expanding=True)), ))': (
-        "said twice for MySQL: the pair says it too"
-    ),
     "stores/sql/acquiring.py: acquire: at is None and standing is not None and _is_over(standing, spec, tx.now) → "
     "(at is None and _is_over(standing, spec, tx.now))": (
         "a key was there or has just been inserted, and whatever deletes it locks the job first"
     ),
     "stores/sql/acquiring.py: acquire: tx.row(_STANDING, job=row.id, name=wanted.key) or standing → "
     "(tx.row(_STANDING, job=row.id, name=wanted.key))": "the row is locked, so it is there; said again for mypy",
-    'stores/sql/locks.py: is_taken.session: wanted.session or "" → (wanted.session)': (
-        "without a session the answer is not looked at"
-    ),
-    "stores/sql/locks.py: _is_overdue: again is not None and not again.held → (not again.held)": (
-        "the row is locked, so it is there; said again for mypy"
-    ),
     "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
     "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
     "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (

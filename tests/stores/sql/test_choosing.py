@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.sql.base import Executable
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql import choosing
-from cronsensus.stores.sql.choosing import MOST_PAGE, Choice, choose_at, read_claimed
+from cronsensus.stores.sql.choosing import MOST_PAGE, Choice, choose, first_page, read_claimed
 from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, Unreadable
@@ -24,14 +23,12 @@ def entry(number: int = 1, **differs: Any) -> Row:
     """Return an entry of the job 5 that may be taken."""
     found = {
         "id": number, "job_id": 5, "serial": 0, "key": "key", "origin": "enqueue", "scheduled_for": None, "due_at": 100,
-        "attempt": 0, "crashes": 0, "failures": 0, "payload": None,
+        "attempt": 0, "crashes": 0, "failures": 0, "payload": None, "priority": 4, "function": "f", "concurrency": None,
+        "head": None, "busy": None,
     }  # fmt: skip
-    return SimpleNamespace(**{**found, **differs})
-
-
-def job(number: int = 5, **differs: Any) -> Row:
-    found = {"id": number, "function": "f", "concurrency": None, "head": None, "busy": None}
-    return SimpleNamespace(**{**found, **differs})
+    made = SimpleNamespace(**{**found, **differs})
+    made.job = made.job_id
+    return made
 
 
 # --- one entry --------------------------------------------------------------------------------------------------------
@@ -52,7 +49,7 @@ def test_an_entry_of_which_something_cannot_be_read_is_not_begun(differs: dict[s
 
 
 def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
-    choice = Choice({"f"}, 9, 100, jobs={5: job(), 6: job(6)}, room={5: 1})
+    choice = Choice({"f"}, 9, jobs={5: entry(), 6: entry(job_id=6)}, room={5: 1})
     for one in (entry(1), entry(2), entry(3, job_id=6), entry(4, job_id=6)):
         choice.consider(one)
     assert [one.id for one in choice.chosen] == [1, 3, 4]
@@ -70,9 +67,9 @@ def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
 def test_a_line_is_remembered_with_the_entry_whose_turn_it_is(
     of_job: dict[str, Any], chosen: list[int], blocked: dict[int, int]
 ) -> None:
-    choice = Choice({"f"}, 9, 100, jobs={5: job(**of_job)})
+    choice = Choice({"f"}, 9, jobs={5: entry()})
     for number in (2, 3, 4):
-        choice.consider(entry(number, serial=1))
+        choice.consider(entry(number, serial=1, **of_job))
     assert ([one.id for one in choice.chosen], choice.blocked) == (chosen, blocked)
 
 
@@ -82,7 +79,7 @@ def test_a_line_is_remembered_with_the_entry_whose_turn_it_is(
 class Pages:
     """Stands for a transaction: gives page after page, and keeps what was asked for."""
 
-    namespace, now, clocks = "ours", 100, {"lease_now": 1, "boot": "epoch"}
+    namespace, epoch, moment = "ours", "epoch", 1
 
     def __init__(self, *able: Sequence[Row]) -> None:
         """Give these entries at the beginning of each page, and then some that this node cannot run; then no more."""
@@ -95,26 +92,25 @@ class Pages:
     def sizes(self) -> list[int]:
         return [asked["size"] for asked in self.asked]
 
-    def rows(self, statement: Executable, **asked: Any) -> list[Row]:
+    def instant(self, plus: int = 0) -> int:
+        return 100 + plus
+
+    def send(self, name: str, **asked: Any) -> Row:
         self.asked.append(asked)
         page = [*next(self._able, ())]
-        if len(self.asked) > 6:
-            return page
-        while len(page) < asked["size"]:
+        while len(self.asked) <= 6 and len(page) < asked["size"]:
             self._last += 1
-            page.append(entry(self._last, job_id=6))
-        return page
+            page.append(entry(self._last, job_id=6, function="elsewhere"))
+        return SimpleNamespace(rows=page)
 
-    def rows_in(self, statement: Executable, name: str, values: Sequence[int], **_: Any) -> list[Row]:
-        if statement is not choosing._JOBS:
-            return []
-        return [job(one, function="f" if one == 5 else "elsewhere") for one in values]
+    def send_in(self, *_: Any, **__: Any) -> list[Row]:
+        return []
 
 
-def chosen(pages: Pages, limit: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def chosen(pages: Any, limit: int, monkeypatch: pytest.MonkeyPatch, *levels: int) -> list[int]:
     monkeypatch.setattr(choosing, "specs_of", lambda _tx, rows: dict.fromkeys(rows))
-    choice = Choice({"f"}, limit, 200)
-    choose_at(pages, choice, 4)  # type: ignore[arg-type]
+    choice = Choice({"f"}, limit, 100)
+    choose(pages, choice, first_page(pages, choice).rows, levels or (4,))
     return [one.id for one in choice.chosen]
 
 
@@ -135,9 +131,9 @@ def test_a_further_page_goes_on_after_the_last_entry_and_leaves_out_what_cannot_
     pages = Pages([entry(7)], [])
     assert chosen(pages, 2, monkeypatch) == [7]
     first, second = pages.asked[:2]
-    assert first == {"space": "ours", "level": 4, "now": 100, "until": 200, "size": 2}
+    assert first == {"space": "ours", "now": 100, "until": 200, "size": 2}
     assert second == {
-        **first, "size": 36, "after_due": 100, "after_id": 1001, "full": [6], "blocked": [], "heads": [],
+        **first, "level": 4, "size": 36, "after_due": 100, "after_id": 1001, "full": [6], "blocked": [], "heads": [],
     }  # fmt: skip
 
 
@@ -151,6 +147,16 @@ def test_an_entry_that_cannot_be_read_is_told_and_those_after_it_are_chosen(monk
     pages = Pages([entry(1, payload="{"), entry(2)])
     assert chosen(pages, 2, monkeypatch) == [2]
     assert [text.partition(":")[0] for text in pages.unreadable.texts()] == ["run 1 of job 5 waits, cannot be run, and"]
+
+
+def test_a_claim_goes_on_below_the_priority_of_the_first_page_until_it_has_what_it_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pages = Pages()
+    pages.asked = [{}] * 6  # no page is filled up
+    pages._able = iter([[entry(7, priority=6)], [entry(8, priority=3)], [], [entry(9, priority=1)]])
+    assert chosen(pages, 3, monkeypatch, 8, 6, 3, 2, 1, 0) == [7, 8, 9]
+    assert [asked.get("level") for asked in pages.asked[6:]] == [None, 3, 2, 1]
 
 
 # --- definitions that cannot be read ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import BindParameter
 
-from cronsensus.stores.sql import acquiring, choosing, claiming, completing, finishing, firing, locks, sessions
+from cronsensus.stores.sql import acquiring, completing, finishing, locks, sessions
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import LIST, queries_of
 
@@ -25,7 +25,7 @@ ASKED: Row = {
     "presumed": ["gone"], "occurrence": 1, "ids": [1], "held": 7, "tokens": [7], "job": 5, "name": "name", "time": NOW,
     "seen": 10, "of_revision": 3, "decided": NOW, "lock": "lock", "at": 0, "by": "me", "of_session": "s1",
     "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
-    "became": "failed", "run": 1, "moment": NOW,
+    "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""
 
@@ -42,6 +42,8 @@ PENDING: Row = {
 }  # fmt: skip
 RUNNING: Row = {**PENDING, "state": "running"}
 IDS: Row = {"ids": [5]}
+NAMED: Row = {"job": "name"}
+TAKEN: list[tuple[Table, Row]] = [(tables.counters, {"name": "token", "value": 6})]
 JOB: Row = {
     "id": 5, "namespace": "ours", "name": "name", "function": "f", "source": "code", "digest": "", "spec": "",
     "revision": 3, "overlap": "skip", "keep": 1, "watermark": 10, "created_at": 1,
@@ -85,11 +87,11 @@ class Case(NamedTuple):
 _o, _s, _l, _j = tables.occurrences, tables.sessions, tables.locks, tables.jobs
 FOR_UPDATE = "FOR UPDATE"
 SKIPPING = "FOR UPDATE SKIP LOCKED"
-OF_LOCKS = "FOR UPDATE OF cronsensus_locks"
 
 CASES = [
     Case("turns", select(_s.c.id).where(sessions.TAKES_TURNS), _s, [SESSION], [*NOT_ALIVE, {"concurrency": 0}]),
-    Case("alive", sessions._ALIVE_LOCKED, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], FOR_UPDATE),
+    Case("alive", "session_alive", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
+    Case("prolong", "prolong", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case("set lease", sessions._SET_LEASE, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
@@ -129,34 +131,19 @@ CASES = [
     Case("complete", completing._LOOK, _o, [RUNNING], [{"id": 2}, {"namespace": "theirs"}]),
     Case(
         "expired",
-        claiming._EXPIRED_LOCKED,
+        "lock_expired",
         _o,
         [{**PENDING, "expires_at": NOW - 1}],
         [{"namespace": "theirs"}, {"state": "running"}, {"attempt": 1}, {"expires_at": None}, {"expires_at": NOW}],
         SKIPPING,
     ),
-    Case("close expired", claiming._CLOSE_EXPIRED, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
-    Case("start", claiming._START, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
-    Case(
-        "opening",
-        claiming._OPENING[False],
-        _s,
-        [SESSION],
-        [*NOT_MINE, *NOT_ALIVE],
-        "FOR UPDATE OF cronsensus_sessions",
-    ),
-    Case(
-        "opening by seeking",
-        claiming._OPENING[True],
-        _s,
-        [SESSION],
-        [*NOT_MINE, *NOT_ALIVE],
-        "FOR UPDATE OF cronsensus_sessions",
-    ),
-    Case("limited", choosing._LIMITED_LOCKED, _j, [JOB], [{"id": 6}], "FOR NO KEY UPDATE", asked=IDS),
+    Case("close expired", "close_expired", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
+    Case("start", "start_runs", _o, [PENDING], [{"id": 2}, {"state": "running"}], beside=TAKEN),
+    Case("opening", "opening", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE),
+    Case("limited", "lock_limited", _j, [JOB], [{"id": 6}], "FOR NO KEY UPDATE", asked=IDS),
     Case(
         "more limited",
-        choosing._MORE_LIMITED_LOCKED,
+        "lock_more_limited",
         _j,
         [JOB],
         [{"id": 6}],
@@ -165,7 +152,7 @@ CASES = [
     ),
     Case(
         "running now",
-        choosing._RUNNING_NOW,
+        "count_running",
         _o,
         [RUNNING],
         [{"namespace": "theirs"}, {"state": "pending"}, {"job_id": 6}],
@@ -173,7 +160,7 @@ CASES = [
     ),
     Case(
         "overdue holders",
-        choosing._OVERDUE_LOCKED,
+        "lock_overdue",
         _s,
         [OVERDUE, {**SESSION, "epoch": "other"}],
         [*NOT_MINE, ENDED, {"lease_until": NOW + 1}],
@@ -181,15 +168,15 @@ CASES = [
     ),
     Case(
         "page",
-        choosing._page(further=False),
+        "candidates",
         _o,
         [PENDING, {**PENDING, "expires_at": NOW}, {**PENDING, "attempt": 1, "expires_at": 1}],
-        [{"namespace": "theirs"}, {"state": "running"}, {"priority": 5}, {"due_at": NOW + 1}, {"expires_at": NOW - 1}],
+        [{"namespace": "theirs"}, {"state": "running"}, {"due_at": NOW + 1}, {"expires_at": NOW - 1}],
         SKIPPING,
     ),
     Case(
         "further page",
-        choosing._page(further=True),
+        "further_candidates",
         _o,
         [
             {**PENDING, **LATER_PAGE},
@@ -203,29 +190,33 @@ CASES = [
             {"job_id": 90},
             {"serial": 1},
             {"state": "running"},
+            {"namespace": "theirs"},
+            {"priority": 5},
+            {"due_at": NOW + 1},
+            {"expires_at": NOW - 1},
         ],
         SKIPPING,
     ),
-    Case("jobs", firing._JOBS_LOCKED, _j, [JOB], [{"id": 6}, {"namespace": "theirs"}], FOR_UPDATE, asked=IDS),
+    Case("jobs", "lock_jobs", _j, [JOB], [{"id": 6}, {"namespace": "theirs"}], FOR_UPDATE, asked=IDS),
     Case(
         "active",
-        firing._ACTIVE,
+        "count_active",
         _o,
         [PENDING, RUNNING],
         [{"job_id": 6}, {"serial": 0}, {"finished_at": 1}],
         asked=IDS,
     ),
-    Case("move watermark", firing._MOVE_WATERMARK, _j, [JOB], [{"id": 6}, {"watermark": 11}, {"revision": 4}]),
+    Case("move watermark", "move_watermarks", _j, [JOB], [{"id": 6}, {"watermark": 11}, {"revision": 4}]),
     Case(
         "cancel pending",
-        firing._CANCEL_PENDING,
+        "cancel_pending",
         _o,
         [PENDING],
         [{"job_id": 6}, {"serial": 0}, {"state": "running"}, {"finished_at": 1}],
     ),
     Case(
         "ask running",
-        firing._ASK_RUNNING,
+        "ask_running",
         _o,
         [RUNNING],
         [{"job_id": 6}, {"serial": 0}, {"state": "pending"}, {"finished_at": 1}, {"cancel_reason": "enough"}],
@@ -253,14 +244,22 @@ CASES = [
         NOT_HELD,
         beside=[(_s, SESSION)],
     ),
-    Case("places", locks._PLACES, _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, OF_LOCKS),
-    Case("lock holders", locks._HOLDERS, _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, OF_LOCKS),
-    Case("one place", locks._ONE_PLACE, _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}], OF_LOCKS),
-    Case("owner locked", locks._LOCK_OWNER, _s, [SESSION, OVERDUE], NOT_MINE, FOR_UPDATE),
-    Case("grant", locks._GRANT, _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
-    Case("extend", locks._EXTEND, _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
-    Case("unlock", locks._UNLOCK, _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
-    Case("leave", locks._LEAVE, _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
+    Case("places", "lock_places", _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, FOR_UPDATE),
+    Case("grant", "grant_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}, {"token": 8}], beside=TAKEN),
+    Case("extend", "extend_lock", _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
+    Case("unlock", "free_lock", _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
+    Case("leave", "leave_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}]),
+    Case("named jobs", "lock_named_jobs", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("keys", "find_keys", _o, [PENDING], [{"job_id": 6}, {"key": "other"}]),
+    Case(
+        "keys by name",
+        "find_keys_by_name",
+        _o,
+        [PENDING],
+        [{"job_id": 6}, {"key": "other"}],
+        beside=[(_j, JOB)],
+        asked=NAMED,
+    ),
 ]
 
 
@@ -322,7 +321,7 @@ def test_a_statement_finds_what_it_is_for_and_nothing_that_differs_in_one_thing(
 @pytest.mark.parametrize("case", [case for case in CASES if case.locks], ids=lambda case: case.name)
 def test_a_statement_on_which_a_write_rests_locks_what_it_reads(case: Case) -> None:
     if isinstance(case.statement, str):
-        sent = queries_of("postgres", schema="s")[case.statement].text
+        sent = queries_of("postgres", schema="s")[case.statement].text.partition(" ) AS page")[0]
     else:
         sent = str(case.statement.compile(dialect=postgresql()))  # type: ignore[attr-defined]
     assert sent.replace("\n", " ").rpartition(" FOR ")[2] == str(case.locks).removeprefix("FOR ")
@@ -341,27 +340,56 @@ def test_renewing_tells_whether_the_session_lives_and_what_it_runs(database: Con
     assert [renewing({}, differs) for differs in NOT_HELD] == [(1, None)] * len(NOT_HELD)
 
 
+@pytest.mark.parametrize(("session", "alive"), [({}, 1), *((differs, 0) for differs in NOT_ALIVE)], ids=str)
+def test_a_claim_is_told_whether_its_session_lives(session: Row, alive: int, database: Connection) -> None:
+    assert answered(database, "opening", (_s, {**SESSION, **session}))["alive"] == alive
+
+
+def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_priority(database: Connection) -> None:
+    def opening(row: Row) -> tuple[int, int | None]:
+        found = answered(database, "opening", (_s, SESSION), (_o, {**PENDING, **row}))
+        return found["late"], found["priority"]
+
+    assert opening({}) == (0, 4)
+    assert opening({"expires_at": NOW - 1}) == (1, 4)
+    fresh: list[Row] = [{"expires_at": NOW}, {"expires_at": NOW - 1, "attempt": 1}]
+    assert [opening(row) for row in fresh] == [(0, 4)] * 2
+    other: list[Row] = [{"due_at": NOW + 1}, {"state": "running", "expires_at": NOW - 1}, {"namespace": "theirs"}]
+    assert [opening(row) for row in other] == [(0, None)] * 3
+
+
+@pytest.mark.parametrize("name", ["candidates", "further_candidates"])
 @pytest.mark.parametrize("differs", [{"job_id": 6}, {"serial": 0}, {"finished_at": 1}], ids=str)
 def test_whose_turn_it_is_in_a_job_is_told_by_its_own_occurrences_that_overlap_rules(
-    differs: Row, database: Connection
+    name: str, differs: Row, database: Connection
 ) -> None:
+    mine = {**PENDING, "id": 9, "key": "mine"}
+
     def line(*rows: Row) -> tuple[Any, Any]:
-        found = answered(database, choosing._JOBS, (_j, JOB), *((_o, row) for row in rows), ids=[5])
+        # Those before it are not due yet, so it is the only one that is found.
+        beside: list[tuple[Table, Row]] = [(_o, {**row, "due_at": NOW + 1}) for row in rows]
+        found = answered(database, name, (_o, mine), *beside, after_due=-1, blocked=[])
         return found["head"], found["busy"]
 
     other = {"id": 2, "key": "other"}
-    assert line() == (None, None)
+    assert line() == (9, None)
     assert line(PENDING, {**PENDING, **other}) == (1, None)
-    assert line(RUNNING) == (None, 1)
+    assert line(RUNNING) == (9, 1)
     assert line({**RUNNING, **other}, PENDING) == (1, 1)
     for row in (PENDING, RUNNING):
-        assert line({**row, **differs}) == (None, None)
+        assert line({**row, **differs}) == (9, None)
+
+
+def test_an_entry_comes_with_what_its_job_is(database: Connection) -> None:
+    found = answered(database, "candidates", (_o, PENDING), (_j, {**JOB, "concurrency": 2}))
+    assert [found[name] for name in ("job", "function", "concurrency", "revision", "digest")] == [5, "f", 2, 3, ""]
+    assert answered(database, "candidates", (_o, PENDING))["job"] is None
 
 
 def test_what_runs_is_counted_with_whether_its_own_session_lives(database: Connection) -> None:
     def alive(differs: Row) -> bool | None:
         session = (_s, {**SESSION, **differs})
-        found = answered(database, choosing._RUNNING_NOW, (_o, RUNNING), session, ids=[5])
+        found = answered(database, "count_running", (_o, RUNNING), session, ids=[5])
         assert (found["session"], found["runs"]) == ("s1", 1)
         return None if found["alive"] is None else bool(found["alive"])
 
@@ -374,7 +402,7 @@ def test_a_look_at_a_lock_counts_who_holds_it_and_by_which_limit_and_asks_for_th
     database: Connection,
 ) -> None:
     def look(*rows: tuple[Table, Row]) -> tuple[int, int | None, bool]:
-        found = answered(database, locks._LOOK, *rows)
+        found = answered(database, "look_at_lock", *rows)
         return found["held"], found["most"], bool(found["alive"])
 
     free = {**LOCK, "session": None, "most": 2}

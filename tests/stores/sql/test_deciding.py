@@ -15,7 +15,7 @@ from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.states import State
-from cronsensus.stores.sql import acquiring, claiming, firing
+from cronsensus.stores.sql import acquiring, firing, looking
 from cronsensus.stores.sql.schema import eras
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
@@ -153,7 +153,7 @@ def test_a_look_reads_the_clock_once_if_nothing_has_read_it_and_else_goes_by_wha
         monkeypatch.setattr(store._dialect, name, noting(name))
 
     def looks(tx: Transaction) -> int:
-        assert tx.look(claiming._ANY_EXPIRED, space="default") == []
+        assert tx.look(looking.DUE_JOBS, space="default", limit=1) == []
         return tx.now
 
     with store._reading() as tx:

@@ -330,14 +330,14 @@ def test_a_row_that_comes_free_in_time_is_waited_for_again(open_mysql, mysql_url
         store.enqueue([Item(job="job", key="mine")])
         claims: list[Any] = []
         thread = threading.Thread(target=lambda: claims.extend(store.claim("s1", 1, {"f"}, lease=LEASE)))
-        send = store._dialect._send
+        packet = store._dialect._packet
 
-        def count(sent: Any, text: str) -> None:
-            if "UPDATE cronsensus_counters" in text:
+        def count(driver: Any, parts: Any) -> Any:
+            if any("UPDATE cronsensus_counters" in part.text for part in parts):
                 tries.append(1)
-            send(sent, text)
+            return packet(driver, parts)
 
-        store._dialect._send = count
+        store._dialect._packet = count
         thread.start()
         eventually(lambda: len(tries) >= 2)
     thread.join(30)

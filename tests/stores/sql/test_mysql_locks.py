@@ -57,6 +57,7 @@ def locked(store: MysqlStore, other: MysqlStore) -> Callable[[Callable[[Transact
         found: Locked = {}
         with pytest.raises(Undo), store._writing() as tx:  # noqa: PT012
             act(tx)
+            tx.flush()
             with other._writing() as their:
                 driver = driver_of(their.connection)
                 for table, column in TABLES.items():
@@ -78,8 +79,8 @@ def test_a_claim_locks_what_it_takes(locked):
     }
 
 
-def test_a_claim_that_finds_nothing_locks_its_session(locked):
-    assert locked(lambda tx: claiming.claim(tx, "s1", 5, {"g"}, LEASE)).keys() == {"sessions", "occurrences"}
+def test_a_claim_that_finds_nothing_locks_what_it_passed_and_not_its_session(locked):
+    assert locked(lambda tx: claiming.claim(tx, "s1", 5, {"g"}, LEASE)).keys() == {"occurrences"}
     assert locked(lambda tx: sessions.require_alive(tx, "s1")) == {"sessions": ["s1"]}
 
 
@@ -96,12 +97,10 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
         mine = claiming.claim(tx, "s1", 5, {"f"}, LEASE)
         assert mine is not None
         with other._writing() as their:
-            # Short of the tokens, which are given to one after the other.
-            from cronsensus.stores.sql.choosing import Choice, choose_at
-
-            theirs = Choice(frozenset({"f"}), 5, until=their.now)
-            choose_at(their, theirs, 0)
-        taken.extend([[row.key for row in mine.choice.chosen], [row.key for row in theirs.chosen]])
+            # Short of the session and the tokens, for which one waits for the other.
+            theirs = claiming.look(their, "s1", 5, {"f"}, LEASE)
+            assert theirs.page is not None
+            taken.extend([[row.key for row in mine.choice.chosen], [row.key for row in theirs.page.rows]])
 
     with store._writing() as tx:
         both(tx)
@@ -129,12 +128,11 @@ def test_a_renewal_locks_its_session(locked):
 
 def test_firing_locks_its_jobs(store, locked):
     ids = [job.id for job in store.jobs()]
-    look = lambda tx: tx.rows_in(firing._JOBS_LOCKED, "ids", ids[1:3], space="default")  # noqa: E731
-    assert locked(look) == {"jobs": ["b", "c"]}
+    assert locked(lambda tx: firing.Standing(tx, ids[1:3])) == {"jobs": ["b", "c"]}
 
 
 def test_enqueuing_locks_its_job(locked):
-    assert locked(lambda tx: operating.enqueue(tx, [Item(job="c")])) == {"jobs": ["c"]}
+    assert locked(lambda tx: tx.send("lock_named_jobs", names=["c"], space="default")) == {"jobs": ["c"]}
 
 
 def test_a_takeover_locks_the_session_and_what_it_held(locked):

@@ -197,16 +197,18 @@ def test_a_transaction_that_is_left_idle_holds_nobody_up(open_postgres):
 def test_a_verb_that_stood_still_in_its_transaction_is_done_again(open_postgres, monkeypatch):
     store = open_postgres()
     work_with(store)
-    begin, begun = store._dialect.begin_write, []
+    send, begun = store._dialect.send, []
 
-    def stand_still_once(connection):
-        begin(connection)
-        begun.append(connection)
+    def stand_still_once(connection, queue, *, begin, commit):
+        answer = send(connection, queue, begin=begin, commit=commit)
+        if begin:
+            begun.append(connection)
         if len(begun) == 1:
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
             select.select([driver_of(connection)], [], [], 30)  # until the server hangs up
+        return answer
 
-    monkeypatch.setattr(store._dialect, "begin_write", stand_still_once)
+    monkeypatch.setattr(store._dialect, "send", stand_still_once)
     assert store.enqueue([Item(job="job")])[0].created
     assert len(begun) == 2
 

@@ -11,6 +11,7 @@ from cronsensus.stores.sql import schema
 from cronsensus.stores.sql.mysql.packets import Part, packets
 from cronsensus.stores.sql.postgres.pipeline import compiled
 from cronsensus.stores.sql.queries import VALUE, Block, Kind, blocks, parse, queries_of
+from cronsensus.stores.sql.sending import Moment
 
 SOURCE = Path(cronsensus.stores.sql.__file__).parent
 KINDS: tuple[Kind, ...] = ("postgres", "mysql", "sqlite")
@@ -20,7 +21,7 @@ KINDS: tuple[Kind, ...] = ("postgres", "mysql", "sqlite")
 def test_a_block_has_one_statement_and_a_sentence_with_its_race(block: Block) -> None:
     assert block.only in {None, *KINDS}
     assert re.fullmatch(r"[A-Z].*\. Race: .+\.", block.sentence), block.sentence
-    assert block.text.startswith(("SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM "))
+    assert block.text.startswith(("SELECT ", "WITH ", "INSERT INTO ", "UPDATE ", "DELETE FROM "))
     assert ";" not in block.text
     values = set(VALUE.findall(block.text)) | set(re.findall(r"given\.(\w+)", block.text))
     assert values >= {*block.types, *block.rows}
@@ -39,7 +40,7 @@ def test_a_statement_for_a_database_has_no_place_left(kind: Kind, single: bool) 
     for query in queries_of(kind, schema="s", single=single).values():
         assert "{" not in query.text.replace("{rows}", "")
         assert ("{rows}" in query.text) == bool(query.row) == (kind == "mysql" and bool(query.rows) and not single)
-        assert ("cronsensus_" in query.text.replace('"s".cronsensus_', "")) == (kind != "postgres")
+        assert kind != "postgres" or "cronsensus_" not in query.text.replace('"s".cronsensus_', "")
 
 
 def test_sqlite_takes_each_statement() -> None:
@@ -66,11 +67,19 @@ def test_a_block_for_one_database_replaces_the_other_one() -> None:
 
 
 def test_a_guarded_statement_fails_where_it_touches_another_number_of_rows() -> None:
-    made = compiled("UPDATE t SET a = :a, c = :now WHERE b IN :b AND d = :a", frozenset({"now"}), guarded=True)
-    assert made.order == ("a", "b", "cronsensus_expected")
-    assert made.text.startswith(b"WITH touched AS (UPDATE t SET a = $1, c = (extract(epoch")
-    rest = b" RETURNING 1) SELECT count(*), 1 / (count(*) = $3)::int FROM touched"
-    assert made.text.endswith(b"WHERE b = ANY ($2) AND d = $1" + rest)
+    made = compiled("UPDATE t SET a = :a WHERE b IN :b AND c NOT IN :c AND d = :a", guarded=True)
+    assert made.order == ("a", "b", "c", "cronsensus_expected")
+    assert made.text == (
+        b"WITH touched AS (UPDATE t SET a = $1 WHERE b = ANY ($2) AND c <> ALL ($3) AND d = $1 RETURNING 1) "
+        b"SELECT count(*), 1 / (count(*) = $4)::int FROM touched"
+    )
+
+
+def test_a_moment_is_the_servers_clock_and_what_is_added_to_it() -> None:
+    made = compiled("SELECT :a, :now", frozenset({"now"}))
+    assert made.text.startswith(b"SELECT $1, (SELECT (extract(epoch FROM clock_timestamp()")
+    assert made.text.endswith(b" + CAST($2 AS bigint))")
+    assert Moment() + 5 == Moment(5)
 
 
 def test_a_packet_is_cut_by_size_and_never_before_a_guard() -> None:

@@ -478,7 +478,7 @@ def test_a_connection_is_thrown_away_after_an_error_of_the_driver(open_sqlite, m
         raise failing
 
     with monkeypatch.context() as patch:
-        patch.setattr("cronsensus.stores.sql.operating.create", fail)
+        patch.setattr("cronsensus.stores.sql.operating.Created", fail)
         error = complaint(lambda: store.enqueue([Item(job="queue")]))
     assert isinstance(error, StoreUnavailable)
     assert "SQLITE_IOERR" in str(error)
@@ -491,7 +491,7 @@ def test_a_connection_is_thrown_away_after_an_error_of_the_driver(open_sqlite, m
 def test_a_mistake_of_ours_is_not_dressed_up_as_the_stores(open_sqlite, monkeypatch):
     store = open_sqlite()
     queue(store)
-    monkeypatch.setattr("cronsensus.stores.sql.operating.create", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("cronsensus.stores.sql.operating.Created", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         store.enqueue([Item(job="queue")])
     assert count(store) == 0

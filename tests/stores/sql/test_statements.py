@@ -33,17 +33,17 @@ BUDGET = {
     "fire a hundred": 4,
     "fire, verdicts only": 4,
     "claim nothing": 1,
-    "claim, nothing for this node": 4,  # a second page, which leaves its jobs out
-    "claim one": 6,  # session and priorities, due entries, their jobs, tokens, start, lease
-    "claim a hundred": 6,
-    "claim of a limited job": 8,  # how many of it run
+    "claim, nothing for this node": 3,  # a second page, which leaves its jobs out
+    "claim one": 7,  # session and priorities, due entries; the session, its lease, tokens, the last of them; start
+    "claim a hundred": 7,
+    "claim of a limited job": 9,  # lock it, how many of it run
     "claim, all due later": 1,
-    "claim as much as one priority has": 6,  # and nothing is asked about the lower ones
+    "claim as much as one priority has": 7,  # and nothing is asked about the lower ones
     "claim behind a full job": 10,  # its runs and locks, and a second page, which leaves it out, however long its line
     "claim behind a long line": 8,  # a second page, which leaves the line out, however long it is, and its jobs
-    "acquire a key": 8,  # session, job, what expired; insert, read what stands there; token, start, lease
-    "acquire a time": 10,  # who kept the job's time then; the watermark
-    "acquire a time again": 9,  # the watermark was moved
+    "acquire a key": 12,  # session, job, what expired, the key; insert, read what stands there; lease, token, start
+    "acquire a time": 14,  # who kept the job's time then; the watermark
+    "acquire a time again": 13,  # the watermark was moved
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,
@@ -56,10 +56,10 @@ BUDGET = {
     "enqueue one": 3,  # the job, insert, read the id
     "enqueue one by key": 4,
     "enqueue a hundred": 3,
-    "lock": 6,  # how many hold it and the smallest limit; the places; insert; the places again; the token; take
+    "lock": 6,  # the look; insert, the places; the token and its number; take
     "lock that is held": 1,
-    "lock beside one that a session holds": 5,  # the look; the places; insert; the token; take
-    "lock that is overdue": 4,  # the look; the places; the token; take
+    "lock beside one that a session holds": 7,  # the look; insert, the places; insert; the token; take
+    "lock that is overdue": 6,  # the look; insert, the places; the token; take
     "extend": 1,
     "unlock": 1,
     "put, all the same": 2,

@@ -4,6 +4,7 @@ SQLite has one writer at a time, so there the wait is played: what the other nod
 is sent that waits for it on a server. ``test_standing_still.py`` has real waits on real servers.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,9 +22,10 @@ from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
-from cronsensus.stores.sql import choosing, claiming, finishing, firing, locks, sessions
+from cronsensus.stores.sql import finishing, locks, sessions
 from cronsensus.stores.sql.schema import locks as lock_rows
 from cronsensus.stores.sql.schema import sessions as session_rows
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
@@ -67,6 +69,26 @@ def when_sent(
         yield sent
 
 
+@contextmanager
+def when_asked(
+    monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+) -> Iterator[list[str]]:
+    """Let ``act`` make the rows of a statement of that name, once it was sent; give the names of all that are sent."""
+    sent: list[str] = []
+    send = Transaction.send
+
+    def sending(tx: Transaction, one: str, **values: Any) -> Pending:
+        sent.append(one)
+        pending = send(tx, one, **values)
+        if one == name:
+            pending.answer(act(tx, pending.rows), pending.count)
+        return pending
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "send", sending)
+        yield sent
+
+
 def a_claim(store: SqliteStore, job: str = "job") -> Claim:
     store.enqueue([Item(job=job)])
     (claim,) = store.claim("s1", 1, [job], lease=LEASE)
@@ -76,11 +98,15 @@ def a_claim(store: SqliteStore, job: str = "job") -> Claim:
 # --- the lease ran out while its row was waited for -------------------------------------------------------------------
 
 
+def claims(store: SqliteStore) -> object:
+    return store.claim("s1", 1, ["job"], lease=LEASE)
+
+
 @pytest.mark.parametrize("left", [1, 0])
 @pytest.mark.parametrize(
     "act",
     [
-        lambda store: store.claim("s1", 1, ["job"], lease=LEASE),
+        claims,
         lambda store: store.acquire("s1", "job", key="key", lease=LEASE),
         lambda store: store.lock("lock", "me", ttl=LEASE, session="s1"),
         lambda store: store.open_session(a_session("s1"), lease=LEASE),
@@ -90,17 +116,21 @@ def a_claim(store: SqliteStore, job: str = "job") -> Claim:
 def test_a_lease_that_ran_out_while_its_row_was_waited_for_has_run_out(
     act: Act, left: int, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(dialect: Any, connection: Any, statement: Any, parameters: Any) -> tuple[Sequence[Any], int]:
-        rows = dialect.rows(connection, statement, parameters)
-        return rows, rows[0].lease_until - left
-
-    monkeypatch.setattr(type(store._dialect), "lock_rows", late)
     store.enqueue([Item(job="job")])
+    now = SqliteDialect.moment
+    # A claim asks twice: before it chooses, and when it has the session's row.
+    late = itertools.count(-1 if act.__name__ == "claims" else 0)
+
+    def moment(dialect: SqliteDialect, connection: Any) -> int:
+        return int(now(dialect, connection)) + (LEASE_ENDS - left if next(late) >= 0 else 0)
+
+    monkeypatch.setattr(SqliteDialect, "moment", moment)
     if left:
         act(store)
     else:
         with pytest.raises(LeaseLost):
             act(store)
+        assert store.counts().pending == 1
 
 
 def test_a_renewal_that_came_too_late_by_the_time_it_had_its_row_renews_nothing(
@@ -126,7 +156,7 @@ def test_a_lock_whose_session_renewed_its_lease_in_this_moment_is_not_taken(
         tx.connection.execute(update(session_rows).values(lease_until=tx.lease_now + LEASE_ENDS))
         return found
 
-    with when_sent(monkeypatch, "row", locks._LOCK_OWNER, renews):
+    with when_asked(monkeypatch, "lock_session", renews):
         assert store.lock("lock", "you", ttl=HOUR) is None
     assert [one.holder for one in store.locks()] == ["me"]
 
@@ -138,7 +168,7 @@ def test_a_run_whose_session_is_about_to_renew_takes_room_still(
     clock.advance(LEASE)
     store.enqueue([Item(job="limited")])
     store.open_session(a_session("s2"), lease=LEASE)
-    with when_sent(monkeypatch, "rows", choosing._OVERDUE_LOCKED, lambda *_: []):
+    with when_asked(monkeypatch, "lock_overdue", lambda *_: []):
         assert store.claim("s2", 1, ["limited"], lease=LEASE) == []
     assert len(store.claim("s2", 1, ["limited"], lease=LEASE)) == 1
 
@@ -170,10 +200,9 @@ def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
         release="r1",
     )
     store.enqueue([Item(job="first"), Item(job="second")])
-    with when_sent(monkeypatch, "rows", choosing._MORE_LIMITED_LOCKED, lambda *_: []) as sent:
+    with when_asked(monkeypatch, "lock_more_limited", lambda *_: []) as sent:
         assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["first"]
-    locked = [one for one in sent if one in (choosing._LIMITED_LOCKED, choosing._MORE_LIMITED_LOCKED)]
-    assert locked == [choosing._LIMITED_LOCKED, choosing._MORE_LIMITED_LOCKED]
+    assert [one for one in sent if "limited" in one] == ["lock_limited", "lock_more_limited"]
     assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["second"]
 
 
@@ -217,25 +246,25 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
     before = store.occurrence(claim.id), store.runs(claim.id)
     made = [plan(job, store.now()) for job in store.look().jobs]
     outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
-    acts: dict[Act, Executable] = {
-        lambda store: store.release([claim]): finishing._GIVE_BACK,
-        lambda store: store.claim("s2", 1, ["job"], lease=LEASE): claiming._START,
-        lambda store: store.fire(made): firing._MOVE_WATERMARK,
-    }
+    acts: list[Act] = [
+        lambda store: store.finish([outcome]),
+        lambda store: store.claim("s2", 1, ["job"], lease=LEASE),
+        lambda store: store.fire(made),
+    ]
     many = SqliteDialect.run_many
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SqliteDialect, "run_many", lambda *given: many(*given) - 1)
-        with pytest.raises(StoreUnavailable, match="nothing was written"):
-            store.finish([outcome])
-    assert (store.occurrence(claim.id), store.runs(claim.id)) == before
-    for act, statement in acts.items():
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            when_sent(patch, "change_tuples", statement, lambda _, touched: touched - 1),
-            pytest.raises(StoreUnavailable, match="nothing was written"),
-        ):
-            act(store)
+    for act in acts:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SqliteDialect, "run_many", lambda *given: many(*given) - 1)
+            with pytest.raises(StoreUnavailable, match="nothing was written"):
+                act(store)
         assert (store.occurrence(claim.id), store.runs(claim.id)) == before
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        when_sent(patch, "change_tuples", finishing._GIVE_BACK, lambda _, touched: touched - 1),
+        pytest.raises(StoreUnavailable, match="nothing was written"),
+    ):
+        store.release([claim])
+    assert (store.occurrence(claim.id), store.runs(claim.id)) == before
     assert store.counts().pending == 1
     assert [job.watermark for job in store.look().jobs] == [job.watermark_seen for job in made]
 

@@ -16,10 +16,10 @@ from cronsensus.stores.sql.choosing import CLAIMED, Choice, read_claimed
 from cronsensus.stores.sql.claiming import expire_if_any, start
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find_locked, living, spec_of
-from cronsensus.stores.sql.occurrencerows import PENDING, insert_absent, new_row
+from cronsensus.stores.sql.occurrencerows import PENDING, Keys, insert_absent, new_row
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.schema import eras, jobs, occurrences
-from cronsensus.stores.sql.sessions import require_alive, set_lease
+from cronsensus.stores.sql.sessions import require_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import read_one
 
@@ -78,7 +78,9 @@ def acquire(
             tx, row.id, spec, wanted.key, origin,
             due_at=tx.now, payload=payload, scheduled_for=at, fingerprint=fingerprint,
         )  # fmt: skip
-        created = insert_absent(tx, [new]) == 1
+        before = Keys(tx, [(row.id, wanted.key)])
+        insert_absent(tx, [new])
+        created = not before.found()
     standing = tx.row(_STANDING, job=row.id, name=wanted.key)
     if at is None and standing is not None and _is_over(standing, spec, tx.now):
         delete_occurrences(tx, [standing.id])
@@ -96,9 +98,8 @@ def acquire(
     if created and at is not None and spec.trigger is None:
         tx.change(_MOVE_WATERMARK, job=row.id, decided=at)
     arguments = read_one(standing, read_claimed, f"run {standing.id} of job {job!r}")
-    chosen = Choice(frozenset(), 1, tx.now, chosen=[standing], specs={row.id: spec}, payloads={standing.id: arguments})
-    taken = start(tx, chosen, session, holder.node)
-    set_lease(tx, session, lease)
+    chosen = Choice(frozenset(), 1, chosen=[standing], specs={row.id: spec}, payloads={standing.id: arguments})
+    taken = start(tx, chosen, session, holder.node, lease)
     return replace(taken.claims()[0], fingerprint=fingerprint)
 
 

@@ -157,7 +157,7 @@ class Borrowed(Dialect):
             lists: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in LIST.findall(one.query.text)]
             statement = text(one.query.text).bindparams(*lists)
             if one.given is not None:
-                rows = [dict(zip(one.query.rows, row, strict=True)) for row in one.given]
+                rows = [{**one.values, **dict(zip(one.query.rows, row, strict=True))} for row in one.given]
                 one.answer(NONE, sum(connection.execute(statement, row).rowcount for row in rows))
             else:
                 found = connection.execute(statement, dict(one.values))

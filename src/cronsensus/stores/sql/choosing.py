@@ -13,39 +13,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import islice
 from typing import Any
-
-from sqlalchemy import Select, and_, bindparam, func, literal_column, not_, or_, select, tuple_
 
 from cronsensus.codec import read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
-from cronsensus.stores.sql.occurrencerows import (
-    ACTIVE,
-    LISTED_PENDING,
-    LISTED_RUNNING,
-    PENDING,
-    RUNNING,
-    SERIAL,
-    instant,
-)
-from cronsensus.stores.sql.schema import along, jobs, occurrences, sessions
-from cronsensus.stores.sql.sessions import ALIVE, OPEN, OVERDUE
+from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.occurrencerows import instant
+from cronsensus.stores.sql.schema import occurrences
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole
 
-_o, _j, _s = occurrences.c, jobs.c, sessions.c
+_o = occurrences.c
 MOST_PAGE = 500
 ORIGINS = {origin.value: origin for origin in Origin}
 Payload = tuple[tuple[Any, ...], dict[str, Any]]
 MOST_LEFT_OUT = 200
 """Most jobs that a page is asked to leave out; beyond, they are passed over here."""
 
+_FIRST = -(2**63)
 CLAIMED = (
     _o.id,
     _o.job_id,
@@ -59,88 +49,6 @@ CLAIMED = (
     _o.failures,
     _o.payload,
 )
-NOT_EXPIRED = or_(_o.expires_at.is_(None), _o.expires_at >= bindparam("now"), _o.attempt > 0)
-
-_JOBS = select(
-    _j.id,
-    *NAMES_OF_DEFINITION,
-    _j.function,
-    _j.concurrency,
-    # The earliest waiting one of those that overlap rules, if none of them runs: the only one whose turn it can be.
-    select(func.min(_o.id))
-    .with_hint(*along("serial"))
-    .where(_o.job_id == _j.id, SERIAL, ACTIVE, PENDING)
-    .correlate(jobs)
-    .scalar_subquery()
-    .label("head"),
-    # Not EXISTS: PostgreSQL might rather look up once which jobs are busy at all.
-    select(literal_column("1"))
-    .select_from(occurrences)
-    .with_hint(*along("serial"))
-    .where(_o.job_id == _j.id, SERIAL, ACTIVE, RUNNING)
-    .limit(1)
-    .correlate(jobs)
-    .scalar_subquery()
-    .label("busy"),
-).where(_j.id.in_(bindparam("ids", expanding=True)))
-# Two nodes that took different occurrences of one job at the same instant would each count without the other's.
-_LIMITED_LOCKED = (
-    select(_j.id).where(_j.id.in_(bindparam("ids", expanding=True))).order_by(_j.id).with_for_update(key_share=True)
-)
-_MORE_LIMITED_LOCKED = _LIMITED_LOCKED.with_for_update(key_share=True, skip_locked=True)
-_RUNNING_NOW = (
-    select(
-        _o.job_id,
-        _o.session,
-        func.count().label("runs"),
-        select(ALIVE)
-        .where(_s.namespace == bindparam("space"), _s.id == _o.session)
-        .correlate(occurrences)
-        .scalar_subquery()
-        .label("alive"),
-    )
-    .with_hint(*along("running"))
-    .where(_o.namespace == bindparam("space"), LISTED_RUNNING, _o.job_id.in_(bindparam("ids", expanding=True)))
-    .group_by(_o.job_id, _o.session)
-)
-# Whose lease ran out may be renewing it in this very moment, unless his row is locked.
-_OVERDUE_LOCKED = (
-    select(_s.id)
-    .where(_s.namespace == bindparam("space"), _s.id.in_(bindparam("holders", expanding=True)), OPEN, OVERDUE)
-    .order_by(_s.number)
-    .with_for_update(skip_locked=True)
-)
-
-
-@cache
-def _page(*, further: bool) -> Select[tuple[Any, ...]]:
-    """Return the query for due entries at one priority: the first page, or a further one that leaves jobs out."""
-    page = (
-        select(*CLAIMED)
-        .with_hint(*along("pending"))
-        .where(
-            _o.namespace == bindparam("space"),
-            LISTED_PENDING,
-            _o.priority == bindparam("level"),
-            _o.due_at <= bindparam("until"),
-            NOT_EXPIRED,
-        )
-        .order_by(_o.due_at, _o.id)
-        .limit(bindparam("size"))
-        .with_for_update(skip_locked=True)
-    )
-    if further:
-        page = page.where(
-            # Said twice, because MySQL seeks by a column and not by a pair.
-            _o.due_at >= bindparam("after_due"),
-            tuple_(_o.due_at, _o.id) > tuple_(bindparam("after_due"), bindparam("after_id")),
-            _o.job_id.not_in(bindparam("full", expanding=True)),
-            or_(
-                not_(and_(SERIAL, _o.job_id.in_(bindparam("blocked", expanding=True)))),
-                _o.id.in_(bindparam("heads", expanding=True)),
-            ),
-        )
-    return page
 
 
 @dataclass(slots=True)
@@ -149,8 +57,8 @@ class Choice:
 
     functions: AbstractSet[str]
     limit: int
-    until: int
-    """The latest due time that counts, microseconds."""
+    ahead: int = 0
+    """By how much what counts may be due later than now, microseconds."""
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
@@ -178,17 +86,17 @@ class Choice:
         """
         job = self.jobs[row.job_id]
         if job.function not in self.functions:
-            self.left_out.add(job.id)
-        if job.id in self.left_out:
+            self.left_out.add(row.job_id)
+        if row.job_id in self.left_out:
             return
         self.payloads[row.id] = read_claimed(row)
         if row.serial:
-            if job.busy or job.head != row.id:
-                self.blocked.setdefault(job.id, 0 if job.busy else job.head)
-            elif self._take_room(job.id):
-                self.blocked[job.id] = 0
+            if row.busy or row.head != row.id:
+                self.blocked.setdefault(row.job_id, 0 if row.busy else row.head)
+            elif self._take_room(row.job_id):
+                self.blocked[row.job_id] = 0
                 self.chosen.append(row)
-        elif self._take_room(job.id):
+        elif self._take_room(row.job_id):
             self.chosen.append(row)
 
     def _take_room(self, job: int) -> bool:
@@ -217,11 +125,34 @@ def read_claimed(row: AnyRow) -> Payload:
     return read_payload(row.payload)
 
 
-def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
+def first_page(tx: Transaction, choice: Choice, level: int | None = None) -> Pending:
+    """Ask for the first entries at a priority; ``None``: the highest that has work due."""
+    if level is not None:
+        return _further(tx, choice, level, _first_size(choice))
+    return tx.send(
+        "candidates", space=tx.namespace, now=tx.instant(), until=tx.instant(choice.ahead), size=_first_size(choice)
+    )
+
+
+def _first_size(choice: Choice) -> int:
+    return min(choice.wanted, MOST_PAGE)
+
+
+def choose(tx: Transaction, choice: Choice, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
+    """Choose among the entries of the first page, of those after it, and of the priorities below.
+
+    ``levels``: those that have work due, highest first.
+    """
+    first = page[0].priority if page else levels[0] if levels else 0
+    _choose_at(tx, choice, first, page)
+    for level in levels:
+        if level < first and choice.wanted > 0:
+            _choose_at(tx, choice, level, first_page(tx, choice, level).rows)
+
+
+def _choose_at(tx: Transaction, choice: Choice, level: int, page: Sequence[AnyRow]) -> None:
     """Choose among the entries of one priority, page by page."""
-    here = {"space": tx.namespace, "level": level, "now": tx.now, "until": choice.until}
-    size = min(choice.wanted, MOST_PAGE)
-    page = tx.rows(_page(further=False), **here, size=size)
+    size = _first_size(choice)
     while page:
         _learn(tx, choice, page)
         for row in page:
@@ -234,63 +165,70 @@ def choose_at(tx: Transaction, choice: Choice, level: int) -> None:
         if len(page) < size:
             return
         size = min(2 * size + 32, MOST_PAGE)
-        page = tx.rows(
-            _page(further=True),
-            **here,
-            size=size,
-            after_due=page[-1].due_at,
-            after_id=page[-1].id,
-            full=list(islice(choice.left_out, MOST_LEFT_OUT)),
-            blocked=list(islice(choice.blocked, MOST_LEFT_OUT)),
-            heads=list(islice(choice.blocked.values(), MOST_LEFT_OUT)),
-        )
+        page = _further(tx, choice, level, size, (page[-1].due_at, page[-1].id)).rows
+
+
+def _further(
+    tx: Transaction, choice: Choice, level: int, size: int, after: tuple[int, int] = (_FIRST, _FIRST)
+) -> Pending:
+    """Ask for a page of one priority without the jobs of which nothing can be taken."""
+    return tx.send(
+        "further_candidates",
+        space=tx.namespace,
+        level=level,
+        now=tx.instant(),
+        until=tx.instant(choice.ahead),
+        size=size,
+        after_due=after[0],
+        after_id=after[1],
+        full=list(islice(choice.left_out, MOST_LEFT_OUT)),
+        blocked=list(islice(choice.blocked, MOST_LEFT_OUT)),
+        heads=list(islice(choice.blocked.values(), MOST_LEFT_OUT)),
+    )
 
 
 def _learn(tx: Transaction, choice: Choice, page: Sequence[AnyRow]) -> None:
-    """Read of the jobs on a page what decides: function, turn, and room."""
-    unknown = {row.job_id for row in page} - choice.jobs.keys()
-    if not unknown:
-        return
-    found = tx.rows_in(_JOBS, "ids", unknown)
-    choice.jobs.update((row.id, row) for row in found)
-    able = [row for row in found if row.function in choice.functions]
-    limited = {row.id: row.concurrency for row in able if type(row.concurrency) is int}
-    if limited:
-        _count(tx, choice, limited)
-    try:
-        choice.specs.update(specs_of(tx, {row.id: row for row in able}))
-    except StoreCorrupt:
-        _leave_out_unreadable(tx, choice, able)
-
-
-def _count(tx: Transaction, choice: Choice, limited: Mapping[int, int]) -> None:
-    """Read how much room is left in jobs with a limit: what live sessions run counts.
+    """Take note of the jobs of a page that were not met before, and of how much room there is in those with a limit.
 
     Safe when two nodes claim at the same instant: the jobs are locked before the runs are counted, so one counts what
     the other has taken. This is the one place where a claim waits for others, and only for claims of the same job; who
     holds such locks already leaves out what is taken, or two could wait for each other.
     """
-    ids = sorted(limited)
-    if choice.counting:
-        locked = {row.id for row in tx.rows_in(_MORE_LIMITED_LOCKED, "ids", ids)}
-        choice.left_out.update(job for job in ids if job not in locked)
-    else:
-        tx.rows_in(_LIMITED_LOCKED, "ids", ids)
-        choice.counting = True
-    counted = tx.rows_in(_RUNNING_NOW, "ids", ids, space=tx.namespace, **tx.clocks)
-    overdue = sorted({row.session for row in counted if not row.alive})
-    dead = {row.id for row in tx.rows_in(_OVERDUE_LOCKED, "holders", overdue, space=tx.namespace, **tx.clocks)}
+    new = {row.job_id: row for row in page if row.job is not None and row.job_id not in choice.jobs}
+    if not new:
+        return
+    choice.jobs.update(new)
+    able = {job: row for job, row in new.items() if row.function in choice.functions}
+    limited = {job: row.concurrency for job, row in sorted(able.items()) if type(row.concurrency) is int}
+    lock = "lock_more_limited" if choice.counting else "lock_limited"
+    choice.counting = choice.counting or bool(limited)
+    locked = tx.send_in(lock, "ids", limited)
+    running = tx.send_in("count_running", "ids", limited, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
+    try:
+        choice.specs.update(specs_of(tx, able))
+    except StoreCorrupt:
+        _leave_out_unreadable(tx, choice, able)
+    if limited:
+        choice.left_out.update(limited.keys() - {row.id for one in locked for row in one.rows})
+        _count(tx, choice, limited, [row for one in running for row in one.rows])
+
+
+def _count(tx: Transaction, choice: Choice, limited: Mapping[int, int], running: Sequence[AnyRow]) -> None:
+    """Work out how much room is left in locked jobs: what live sessions run counts."""
+    overdue = sorted({row.session for row in running if not row.alive})
+    asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
+    dead = {row.id for one in tx.send_in("lock_overdue", "holders", overdue, **asked) for row in one.rows}
     choice.room.update(limited)
-    for row in counted:
+    for row in running:
         if row.session not in dead:
             choice.room[row.job_id] -= row.runs
 
 
-def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Sequence[AnyRow]) -> None:
+def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Mapping[int, AnyRow]) -> None:
     """Leave out the jobs whose definition cannot be read, and name them, so that the others still run."""
-    for row in able:
+    for job, row in able.items():
         try:
-            choice.specs.update(specs_of(tx, {row.id: row}))
+            choice.specs.update(specs_of(tx, {job: row}))
         except StoreCorrupt as error:
-            choice.left_out.add(row.id)
-            tx.unreadable.tell(f"work of job {row.id} waits that cannot be run, and the job", error)
+            choice.left_out.add(job)
+            tx.unreadable.tell(f"work of job {job} waits that cannot be run, and the job", error)

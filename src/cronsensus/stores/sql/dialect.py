@@ -13,14 +13,13 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Insert, Row, Select, Table, bindparam, case, select, update
+from sqlalchemy import Connection, Insert, Row, Select, Table
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
 from cronsensus.stores.sql.queries import Query
-from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.values import StoreCapabilities
 
@@ -28,19 +27,6 @@ Arrange = Callable[[Sequence[Any]], Any]
 AnyRow = Row[Any]
 
 _HOST = SystemClock()
-
-TAKE_TOKENS = (
-    update(counters)
-    .where(counters.c.name == "token")
-    .values(
-        value=case(
-            (counters.c.value >= bindparam("floor", type_=BigInteger), counters.c.value),
-            else_=bindparam("floor", type_=BigInteger),
-        )
-        + bindparam("count", type_=BigInteger)
-    )
-)
-_LAST_TOKEN = select(counters.c.value).where(counters.c.name == "token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +153,10 @@ class Dialect(ABC):
         """Return the value of the lease clock for a statement that is sent now; or what lets the server put it in."""
         return self.read_clocks(connection).lease
 
+    def floor_of_tokens(self, now: int) -> int | None:
+        """Return what the statement that takes tokens is told of the clock, below which it gives none."""
+        return now - 1
+
     # --- statements ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -184,17 +174,6 @@ class Dialect(ABC):
         reading = self.read_clocks(connection)
         return reading, self.rows(connection, statement, {**parameters, "now": reading.now})
 
-    def lock_rows(
-        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
-    ) -> tuple[Sequence[AnyRow], int]:
-        """Run a query that locks its rows; return them, and the lease clock as the store read it after that.
-
-        One journey where possible. Without rows the clock may be any. To be written where a query may wait for a lock:
-        here the one write lock is held already.
-        """
-        rows = self.rows(connection, statement, parameters)
-        return rows, self.read_clocks(connection).lease
-
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query and return its rows."""
         return connection.execute(statement, parameters, execution_options=self.execution_options).all()
@@ -202,19 +181,6 @@ class Dialect(ABC):
     def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
         """Run a statement that writes; return how many rows it touched."""
         return connection.execute(statement, parameters, execution_options=self.execution_options).rowcount
-
-    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
-        """Take ``count`` fencing tokens, ascending: higher than all that were given before, and not below the clock.
-
-        A store that lost its last commits lost those numbers too. The clock has moved on since, so none of them is
-        given again, unless the clock of the server that took over lags by more than the loss and the switch took.
-
-        Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
-        are given again, but nobody saw them.
-        """
-        self.change(connection, TAKE_TOKENS, {"count": count, "floor": now - 1})
-        last = int(self.rows(connection, _LAST_TOKEN, {})[0][0])
-        return range(last - count + 1, last + 1)
 
     def execute_many(
         self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]

@@ -2,55 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
-
 from cronsensus.codec import write_payload
-from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import to_micros
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
-from cronsensus.model.states import Origin, Reason
+from cronsensus.model.states import Origin
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, definition_of, specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, PENDING, RUNNING, SERIAL, insert_absent, micros, new_row
-from cronsensus.stores.sql.schema import along, jobs, occurrences, verdicts
+from cronsensus.stores.sql.jobrows import definition_of, specs_of
+from cronsensus.stores.sql.occurrencerows import New, insert_absent, micros, new_row
 from cronsensus.stores.sql.transaction import Transaction
 
-_j, _o = jobs.c, occurrences.c
+_NONE: Mapping[int, int] = MappingProxyType({})
 
-_JOBS_LOCKED = (
-    select(_j.id, *NAMES_OF_DEFINITION, _j.watermark, _j.paused_at, _j.retired_at)
-    .where(_j.id.in_(bindparam("ids", expanding=True)), func.coalesce(_j.namespace, "") == bindparam("space"))
-    .order_by(_j.id)
-    .with_for_update()
-)
-# Counted in a statement of its own, after the jobs are locked: what another node committed while this one waited is
-# seen.
-_ACTIVE = (
-    select(_o.job_id, func.count().label("active"))
-    .with_hint(*along("serial"))
-    .where(_o.job_id.in_(bindparam("ids", expanding=True)), SERIAL, ACTIVE)
-    .group_by(_o.job_id)
-)
-_MOVE_WATERMARK = (
-    update(jobs)
-    .where(_j.id == bindparam("job"), _j.watermark == bindparam("seen"), _j.revision == bindparam("of_revision"))
-    .values(watermark=bindparam("decided"), next_due=bindparam("next"), wake_at=bindparam("next"))
-)
-INSERT_VERDICTS = insert(verdicts)
-_CANCEL_PENDING = (
-    update(occurrences)
-    .where(_o.job_id == bindparam("job"), SERIAL, ACTIVE, PENDING)
-    .values(state="cancelled", reason=Reason.REPLACED, finished_at=bindparam("now"))
-)
-_ASK_RUNNING = (
-    update(occurrences)
-    .where(_o.job_id == bindparam("job"), SERIAL, ACTIVE, RUNNING, _o.cancel_reason.is_(None))
-    .values(cancel_reason=Reason.REPLACED)
-)
+
+class Standing:
+    """What plans are compared with: their jobs, locked, and how many occurrences of each are active.
+
+    It is asked for when this is made and read when it is used.
+    """
+
+    def __init__(self, tx: Transaction, jobs: Iterable[int]) -> None:
+        """Ask; the count comes after the lock, so it sees what was committed while that waited."""
+        ids = sorted(set(jobs))
+        self._locked = tx.send_in("lock_jobs", "ids", ids, space=tx.namespace)
+        self._counted = tx.send_in("count_active", "ids", ids)
+
+    def read(self) -> tuple[dict[int, AnyRow], dict[int, int]]:
+        """Return the rows of jobs and the counts, by id."""
+        rows = {row.id: row for one in self._locked for row in one.rows}
+        return rows, {row.job_id: row.active for one in self._counted for row in one.rows}
 
 
 def fire(tx: Transaction, plans: Sequence[Plan], ahead: int = 0) -> list[bool]:
@@ -62,6 +46,13 @@ def fire(tx: Transaction, plans: Sequence[Plan], ahead: int = 0) -> list[bool]:
     write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
     seen. Below that lies the unique key of (job, nominal time).
     """
+    return carry_out(tx, plans, Standing(tx, (plan.job_id for plan in plans)), ahead)
+
+
+def carry_out(
+    tx: Transaction, plans: Sequence[Plan], standing: Standing, ahead: int = 0, ended: Mapping[int, int] = _NONE
+) -> list[bool]:
+    """Do what ``fire`` does. ``ended``: of these jobs this transaction has ended so many since they were counted."""
     won = [False] * len(plans)
     left = list(enumerate(plans))
     while left:  # once, unless a job has several plans: each of those must find what the one before did
@@ -70,31 +61,36 @@ def fire(tx: Transaction, plans: Sequence[Plan], ahead: int = 0) -> list[bool]:
         for place, plan in left:
             if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
                 later.append((place, plan))
-        carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()}, ahead)
+        rows, counts = standing.read()
+        active = {job: counts.get(job, 0) - ended.get(job, 0) for job in rows}
+        carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()}, rows, active, ahead)
         for job, (place, _) in now.items():
             won[place] = job in carried_out
         left = later
+        if left:
+            standing, ended = Standing(tx, (plan.job_id for _, plan in left)), _NONE
     return won
 
 
-def _fire(tx: Transaction, plans: Mapping[int, Plan], ahead: int) -> set[int]:
+def _fire(
+    tx: Transaction, plans: Mapping[int, Plan], rows: Mapping[int, AnyRow], active: Mapping[int, int], ahead: int
+) -> set[int]:
     """Carry out one plan each for some jobs; return the jobs of those that still held."""
-    rows = tx.rows_in(_JOBS_LOCKED, "ids", sorted(plans), space=tx.namespace)
-    active = {row.job_id: row.active for row in tx.rows_in(_ACTIVE, "ids", sorted(plans))}
     until = tx.now + ahead
-    held = {row.id: row for row in rows if _still_holds(plans[row.id], row, active.get(row.id, 0), until)}
+    held = {
+        job: rows[job]
+        for job, plan in plans.items()
+        if job in rows and _still_holds(plan, rows[job], active[job], until)
+    }
     specs = specs_of(tx, held)
-    moved: list[dict[str, Any]] = []
-    created: list[dict[str, Any]] = []
-    decided: list[dict[str, Any]] = []
-    for job, plan in plans.items():  # in the order given: it becomes the order of ids
-        row = held.get(job)
-        if row is None:
-            continue
-        spec = specs[job]
+    moved: list[tuple[Any, ...]] = []
+    created: list[New] = []
+    decided: list[tuple[Any, ...]] = []
+    for job, row in held.items():  # in the order given: it becomes the order of ids
+        plan, spec = plans[job], specs[job]
         if plan.cancel_previous:
-            tx.change(_CANCEL_PENDING, job=job, now=tx.now)
-            tx.change(_ASK_RUNNING, job=job)
+            tx.send("cancel_pending", job=job, now=tx.now)
+            tx.send("ask_running", job=job)
         payload = write_payload(spec.args, spec.kwargs, what="arguments") if plan.occurrences else None
         created += [
             new_row(
@@ -111,19 +107,10 @@ def _fire(tx: Transaction, plans: Mapping[int, Plan], ahead: int) -> set[int]:
             for planned in plan.occurrences
         ]
         decided += [verdict_row(tx, job, verdict) for verdict in plan.verdicts]
-        moved.append(
-            {
-                "job": job,
-                "seen": row.watermark,
-                "of_revision": plan.revision,
-                "decided": to_micros(plan.watermark),
-                "next": micros(plan.next_due),
-            }
-        )
-    if tx.change_many(_MOVE_WATERMARK, moved) != len(moved):
-        raise StoreUnavailable("a watermark moved under a lock; nothing was written; please report this")
+        moved.append((to_micros(plan.watermark), micros(plan.next_due), job, row.watermark, plan.revision))
+    tx.send_rows("move_watermarks", moved, one_each=True)
     insert_absent(tx, created)
-    tx.change_many(INSERT_VERDICTS, decided)
+    tx.send_rows("insert_verdicts", decided)
     return set(held)
 
 
@@ -140,14 +127,7 @@ def _still_holds(plan: Plan, row: AnyRow, active: int, until: int) -> bool:
     )
 
 
-def verdict_row(tx: Transaction, job: int, verdict: VerdictRange) -> dict[str, Any]:
+def verdict_row(tx: Transaction, job: int, verdict: VerdictRange) -> tuple[Any, ...]:
     """Return a range as the values of a row."""
-    return {
-        "job_id": job,
-        "first": to_micros(verdict.first),
-        "last": to_micros(verdict.last),
-        "state": verdict.state.value,
-        "reason": verdict.reason,
-        "count": verdict.count,
-        "decided_at": tx.now,
-    }
+    first, last = to_micros(verdict.first), to_micros(verdict.last)
+    return (job, first, last, verdict.state.value, verdict.reason, verdict.count, tx.now)

@@ -41,13 +41,6 @@ def _by_name() -> Select[tuple[int]]:
 
 BY_NAME = _by_name()
 BY_NAME_LOCKED = _by_name().with_for_update()
-BY_NAMES_LOCKED = (
-    select(*_COLUMNS)
-    .where(_j.namespace == bindparam("space"), _j.name.in_(bindparam("names", expanding=True)))
-    .order_by(_j.id)
-    .with_for_update()
-)
-_SPECS = select(_j.id, *NAMES_OF_DEFINITION, _j.spec).where(_j.id.in_(bindparam("ids", expanding=True)))
 _last_before = eras.alias("before")
 _ERAS = (
     select(eras.c.job_id, eras.c.since, eras.c.revision, eras.c.trigger)
@@ -109,7 +102,7 @@ def specs_of(tx: Transaction, rows: Mapping[int, AnyRow]) -> dict[int, JobSpec]:
             missing.append(job)
         else:
             found[job] = known
-    for row in tx.rows_in(_SPECS, "ids", missing):
+    for row in [row for one in tx.send_in("specs", "ids", missing) for row in one.rows]:
         spec = read_spec(row.spec)
         tx.definitions.specs.put(row.id, definition_of(row), spec)
         found[row.id] = spec

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, exists, or_
 
 from cronsensus.model.session import LockGrant
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import locks, sessions
-from cronsensus.stores.sql.sessions import ALIVE, MINE, OPEN, not_alive, require_alive
+from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.sessions import OPEN, not_alive, require_alive
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
@@ -38,45 +39,6 @@ HELD: ColumnElement[bool] = and_(
 )
 """Not overdue, and its session, if it has one, alive. Wants ``tx.clocks``."""
 
-_NAMED = and_(_l.namespace == bindparam("space"), _l.name == bindparam("lock"))
-_PLACE = and_(_NAMED, _l.place == bindparam("at"))
-_GRANTED = and_(
-    _PLACE,
-    _l.token == bindparam("held"),
-    _l.holder == bindparam("by"),
-    func.coalesce(_l.session, "") == bindparam("of_session"),
-)
-"""A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced."""
-_LOOK = select(
-    select(func.count()).where(_NAMED, HELD).scalar_subquery().label("held"),
-    select(func.min(_l.most)).where(_NAMED, HELD).scalar_subquery().label("most"),
-    exists().where(MINE, ALIVE).label("alive"),
-)
-_PLACES = (
-    select(_l.place, _l.session, _l.most, HELD.label("held")).where(_NAMED).order_by(_l.place).with_for_update(of=locks)
-)
-_HOLDERS = (
-    select(_l.place, _l.holder, _l.token, _l.session, HELD.label("held"))
-    .where(_NAMED)
-    .order_by(_l.place)
-    .with_for_update(of=locks)
-)
-_ONE_PLACE = select(_l.session, HELD.label("held")).where(_PLACE).with_for_update(of=locks)
-_LOCK_OWNER = select(_s.id).where(_s.namespace == bindparam("space"), _s.id == bindparam("owner")).with_for_update()
-_GRANT = (
-    update(locks)
-    .where(_PLACE)
-    .values(
-        {
-            name: bindparam(f"new_{name}")
-            for name in ("holder", "session", "token", "acquired_at", "lease_until", "most", "epoch")
-        }
-    )
-)
-_EXTEND = update(locks).where(_GRANTED, HELD).values(lease_until=bindparam("until"))
-_UNLOCK = delete(locks).where(_GRANTED, HELD)
-_LEAVE = delete(locks).where(_PLACE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -95,8 +57,8 @@ def is_taken(tx: Transaction, wanted: Wanted) -> bool:
     Raises:
         LeaseLost: the session is not alive.
     """
-    session = wanted.session or ""
-    seen = tx.rows(_LOOK, space=tx.namespace, lock=wanted.name, session=session, **tx.clocks)[0]
+    asked = {"space": tx.namespace, "lock": wanted.name, "boot": tx.epoch, "moment": tx.moment}
+    [seen] = tx.send("look_at_lock", **asked, session=wanted.session or "").rows
     if wanted.session is not None and not seen.alive:
         raise not_alive(wanted.session)
     return bool(seen.held >= _room(wanted, [seen.most]))
@@ -105,35 +67,41 @@ def is_taken(tx: Transaction, wanted: Wanted) -> bool:
 def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     """Take the first place that is free or overdue, if no more hold the lock than it and they allow.
 
-    Safe when several want it at the same instant: each locks the row of place 0 first, or inserts it, of which
-    (namespace, name, place) as the primary key lets only one do so; the others wait there. Only then does it read who
-    holds the lock. The token is taken last, when nobody else can get a place before this transaction has ended.
+    A grant ends the transaction.
+
+    Safe when several want it at the same instant: each inserts place 0, of which (namespace, name, place) as the
+    primary key lets only one do so, and locks the places; the others wait there. Only then does it read who holds the
+    lock. The token is taken last, when nobody else can get a place before this transaction has ended.
 
     Raises:
         LeaseLost: the session is not alive.
     """
     if wanted.session is not None:
         require_alive(tx, wanted.session)
-    rows, first = _places(tx, wanted), False
-    while 0 not in rows:
-        first = _insert(tx, wanted, 0)
-        rows = _places(tx, wanted)
-    if first:
-        del rows[0]
-    held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, place, row)}
+    named: dict[str, Any] = {"space": tx.namespace, "lock": wanted.name}
+    _insert(tx, wanted, 0)
+    rows = {row.place: row for row in _places(tx, wanted.name).rows}
+    held = {place: row.most for place, row in rows.items() if not _is_overdue(tx, wanted.name, row)}
     if len(held) >= _room(wanted, held.values()):
-        if first:
-            tx.change(_LEAVE, space=tx.namespace, lock=wanted.name, at=0)
+        if 0 not in held and rows[0].token == 0:
+            tx.send("leave_place", **named, at=0)
         return None
     place = next(place for place in range(wanted.limit) if place not in held)
-    if first or place in rows or _insert(tx, wanted, place):  # where place 0 is new, it is this caller's, and the first
-        return _grant(tx, wanted, place)
-    return None
+    if place not in rows:
+        _insert(tx, wanted, place)
+    last = tx.take_tokens(1)
+    tx.send(
+        "grant_place", **named, at=place, before=rows[place].token if place in rows else 0, holder=wanted.holder,
+        session=wanted.session, now=tx.now, until=_until(tx, wanted.ttl), most=wanted.limit, boot=tx.epoch, expect=1,
+    )  # fmt: skip
+    tx.commit()
+    return LockGrant(
+        name=wanted.name, holder=wanted.holder, token=last.rows[0].last, place=place, session=wanted.session
+    )
 
 
-def _places(tx: Transaction, wanted: Wanted) -> dict[int, AnyRow]:
-    rows = tx.rows(_PLACES, space=tx.namespace, lock=wanted.name, **tx.clocks)
-    return {row.place: row for row in rows}
+def _places(tx: Transaction, name: str) -> Pending:
+    return tx.send("lock_places", space=tx.namespace, lock=name, boot=tx.epoch, moment=tx.moment)
 
 
 def _room(wanted: Wanted, of_holders: Iterable[int | None]) -> int:
@@ -141,53 +109,36 @@ def _room(wanted: Wanted, of_holders: Iterable[int | None]) -> int:
     return min([wanted.limit, *(most for most in of_holders if most is not None)])
 
 
-def _insert(tx: Transaction, wanted: Wanted, place: int) -> bool:
-    row = {"namespace": tx.namespace, "name": wanted.name, "place": place, **_holding(tx, wanted, 0)}
-    return tx.change_many(tx.dialect.insert_absent(locks, ("namespace", "name", "place")), [row]) == 1
+def _insert(tx: Transaction, wanted: Wanted, place: int) -> None:
+    row = (place, wanted.holder, tx.epoch)
+    tx.send_rows("insert_place", [row], space=tx.namespace, lock=wanted.name)
 
 
-def _is_overdue(tx: Transaction, name: str, place: int, row: AnyRow) -> bool:
+def _is_overdue(tx: Transaction, name: str, row: AnyRow) -> bool:
     """Whether a locked row is held by nobody.
 
     If it is overdue because its session's lease ran out, that session is locked too and looked at once more: it may be
     renewing its lease in this very moment.
     """
     if not row.held and row.session is not None:
-        tx.row(_LOCK_OWNER, space=tx.namespace, owner=row.session)
-        again = tx.row(_ONE_PLACE, space=tx.namespace, lock=name, at=place, **tx.clocks)
-        return again is not None and not again.held
+        tx.send("lock_session", session=row.session, space=tx.namespace)
+        return not any(again.held for again in _places(tx, name).rows if again.place == row.place)
     return not row.held
 
 
-def _grant(tx: Transaction, wanted: Wanted, place: int) -> LockGrant:
-    token = tx.next_token()
-    new = {f"new_{column}": value for column, value in _holding(tx, wanted, token).items()}
-    tx.change(_GRANT, space=tx.namespace, lock=wanted.name, at=place, **new)
-    return LockGrant(name=wanted.name, holder=wanted.holder, token=token, place=place, session=wanted.session)
-
-
-def _holding(tx: Transaction, wanted: Wanted, token: int) -> dict[str, Any]:
-    """Return what a row says of its holder."""
-    return {
-        "holder": wanted.holder,
-        "session": wanted.session,
-        "token": token,
-        "acquired_at": tx.now,
-        "lease_until": tx.lease_now + wanted.ttl // _MICROSECOND,
-        "most": wanted.limit,
-        "epoch": tx.epoch,
-    }
+def _until(tx: Transaction, ttl: timedelta) -> int:
+    return tx.lease_now + ttl // _MICROSECOND
 
 
 def extend(tx: Transaction, grant: LockGrant, ttl: timedelta) -> bool:
     """Extend a lock. Safe: one UPDATE whose condition is that it is still held under this token, by this holder."""
-    until = tx.lease_now + ttl // _MICROSECOND
-    return tx.change(_EXTEND, **_granted(tx, grant), until=until, **tx.clocks) == 1
+    until = tx.moment + ttl // _MICROSECOND
+    return tx.send("extend_lock", **_granted(tx, grant), until=until).count == 1
 
 
 def unlock(tx: Transaction, grant: LockGrant) -> bool:
     """Free a lock. Safe: one DELETE whose condition is that it is still held under this token, by this holder."""
-    return tx.change(_UNLOCK, **_granted(tx, grant), **tx.clocks) == 1
+    return tx.send("free_lock", **_granted(tx, grant)).count == 1
 
 
 def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGrant]:
@@ -196,14 +147,13 @@ def break_lock(tx: Transaction, name: str, *, by: str, why: str) -> list[LockGra
     Safe when a holder renews or frees its place, or another takes one, at the same instant: the rows are locked first,
     and only what was read under the lock goes. A place that is taken meanwhile is a new holder's, and stays.
     """
-    rows = tx.rows(_HOLDERS, space=tx.namespace, lock=name, **tx.clocks)
     held = [
         LockGrant(name=name, holder=row.holder, token=row.token, place=row.place, session=row.session)
-        for row in rows
+        for row in _places(tx, name).rows
         if row.held
     ]
     for grant in held:
-        tx.change(_LEAVE, space=tx.namespace, lock=name, at=grant.place)
+        tx.send("leave_place", space=tx.namespace, lock=name, at=grant.place)
     if held:
         record(tx, by, "break", name, why)
     return held
@@ -217,4 +167,6 @@ def _granted(tx: Transaction, grant: LockGrant) -> dict[str, Any]:
         "held": grant.token,
         "by": grant.holder,
         "of_session": grant.session or "",
+        "boot": tx.epoch,
+        "moment": tx.moment,
     }

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Label, and_, bindparam, func, literal_column, select
 
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
-from cronsensus.model.occurrence import Enqueued
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
 from cronsensus.stores.sql.schema import jobs, listed, occurrences
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 
 Value = TypeVar("Value")
+Key = tuple[int, str]
+"""A job's id, and the key of an occurrence of it."""
 
 _o = occurrences.c
 
@@ -45,18 +47,22 @@ def of_job(column: Column[Value]) -> Label[Value]:
     return select(column).where(jobs.c.id == _o.job_id).correlate(occurrences).scalar_subquery().label(column.name)
 
 
-_UNIQUE = ("job_id", "key")
-_KEYS_OF_JOB = select(_o.id, _o.key, _o.state).where(
-    _o.job_id == bindparam("job"), _o.key.in_(bindparam("keys", expanding=True))
-)
+class New(NamedTuple):
+    """A pending occurrence, in the order in which ``insert_occurrences`` wants its values."""
 
-
-class Standing(NamedTuple):
-    """The occurrence that stands under a key."""
-
-    id: int
-    state: State
-    created: bool
+    namespace: str
+    job_id: int
+    key: str
+    origin: str
+    serial: int
+    priority: int
+    scheduled_for: int | None
+    due_at: int
+    expires_at: int | None
+    created_at: int
+    retry_of: int | None
+    payload: str | None
+    fingerprint: str | None
 
 
 def new_row(
@@ -73,56 +79,53 @@ def new_row(
     priority: int | None = None,
     retry_of: int | None = None,
     fingerprint: str | None = None,
-) -> dict[str, Any]:
-    """Return a pending occurrence as the values of a row; what is left out is the job's own."""
+) -> New:
+    """Return a pending occurrence; what is left out is the job's own."""
     policies = spec.policies
-    return {
-        "namespace": tx.namespace,
-        "job_id": job,
-        "key": key,
-        "origin": origin.value,
-        "state": "pending",
-        "serial": int(origin in SERIAL_ORIGINS and policies.overlap != "allow"),
-        "priority": policies.priority if priority is None else priority,
-        "scheduled_for": scheduled_for,
-        "due_at": due_at,
-        "expires_at": expires_at,
-        "attempt": 0,
-        "crashes": 0,
-        "failures": 0,
-        "token": 0,
-        "created_at": tx.now,
-        "retry_of": retry_of,
-        "payload": payload,
-        "fingerprint": fingerprint,
-    }
+    return New(
+        namespace=tx.namespace,
+        job_id=job,
+        key=key,
+        origin=origin.value,
+        serial=int(origin in SERIAL_ORIGINS and policies.overlap != "allow"),
+        priority=policies.priority if priority is None else priority,
+        scheduled_for=scheduled_for,
+        due_at=due_at,
+        expires_at=expires_at,
+        created_at=tx.now,
+        retry_of=retry_of,
+        payload=payload,
+        fingerprint=fingerprint,
+    )
 
 
-def insert_absent(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Insert those of ``rows`` whose (job, key) is not there; return how many that were.
+def insert_absent(tx: Transaction, rows: Sequence[New]) -> None:
+    """Insert those of ``rows`` whose (job, key) is not there.
 
     Safe when two nodes insert the same: the unique key of (job_id, key), which the INSERT itself asks.
     """
-    if not rows:
-        return 0
-    return tx.change_many(tx.dialect.insert_absent(occurrences, _UNIQUE), rows)
+    tx.send_rows("insert_occurrences", rows)
 
 
-def find_keys(tx: Transaction, keys: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tuple[int, State]]:
-    """Return the id and state of occurrences by (job id, key)."""
-    by_job: dict[int, list[str]] = {}
-    for job, key in keys:
-        by_job.setdefault(job, []).append(key)
-    found: dict[tuple[int, str], tuple[int, State]] = {}
-    for job, names in by_job.items():  # job by job: for pairs in one list, SQLite would read the whole table
-        for row in tx.rows_in(_KEYS_OF_JOB, "keys", names, job=job):
-            found[job, row.key] = (row.id, State(row.state))
-    return found
+class Keys:
+    """The occurrences that stand under keys, asked for when this is made and read when it is used."""
 
+    def __init__(self, tx: Transaction, keys: Iterable[tuple[int | str, str]]) -> None:
+        """Ask; ``keys``: pairs of a job, by its id or its name, and a key."""
+        by_job: dict[int | str, list[str]] = {}
+        for job, key in keys:
+            by_job.setdefault(job, []).append(key)
+        self._asked: list[Pending] = []
+        for job, names in by_job.items():  # job by job: for pairs in one list, SQLite would read the whole table
+            if isinstance(job, str):
+                self._asked += tx.send_in("find_keys_by_name", "keys", names, job=job, space=tx.namespace)
+            else:
+                self._asked += tx.send_in("find_keys", "keys", names, job=job)
 
-def enqueued(row: Mapping[str, Any], job: str, occurrence: int) -> Enqueued:
-    """Return the answer about an occurrence that was just created."""
-    return Enqueued(occurrence, job, row["key"], created=True, state=State.PENDING)
+    def found(self) -> dict[Key, tuple[int, State]]:
+        """Return id and state of each, by the job's id and the key."""
+        rows = [row for one in self._asked for row in one.rows]
+        return {(row.job_id, row.key): (row.id, State(row.state)) for row in rows}
 
 
 def is_id(number: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import and_, bindparam, or_, select, update
 
@@ -17,11 +16,13 @@ from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_run
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import BY_NAMES_LOCKED, find_locked, living, spec_of, specs_of
+from cronsensus.stores.sql.jobrows import find_locked, living, spec_of, specs_of
 from cronsensus.stores.sql.occurrencerows import (
     STILL_PENDING,
     STILL_RUNNING,
-    find_keys,
+    Key,
+    Keys,
+    New,
     insert_absent,
     is_id,
     new_row,
@@ -30,7 +31,7 @@ from cronsensus.stores.sql.occurrencerows import (
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
-from cronsensus.stores.sql.transaction import Transaction, pieces
+from cronsensus.stores.sql.transaction import Transaction
 
 _o = occurrences.c
 AT_ONCE = 2000
@@ -76,27 +77,34 @@ _STANDING_AT = (
 
 
 def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
-    """Create occurrences by key; an existing key returns the existing one.
+    """Create occurrences by key; an existing key returns the existing one. It ends the transaction.
 
-    Safe when two callers use one key at the same instant: the unique key of (job, key) lets one INSERT in; who comes
-    second reads what stands there.
+    Safe when two callers use one key at the same instant: the job's row is locked, and below that the unique key of
+    (job, key) lets one INSERT in; the other caller reads what stands there.
     """
     names = {item.job for item in items}
-    rows = {row.name: row for row in tx.rows_in(BY_NAMES_LOCKED, "names", sorted(names), space=tx.namespace)}
+    locked = tx.send_in("lock_named_jobs", "names", sorted(names), space=tx.namespace)
+    standing = Keys(tx, {(item.job, item.key) for item in items if item.key is not None})
+    rows = {row.name: row for one in locked for row in one.rows}
+    before = standing.found()
     for name in names:
         living(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
     own = {job: write_payload(spec.args, spec.kwargs, what="arguments") for job, spec in specs.items()}
     answers: list[Enqueued] = []
-    for some in pieces(items, AT_ONCE):
+    for start in range(0, len(items), AT_ONCE):
+        some = items[start : start + AT_ONCE]
         wanted = [_enqueued(tx, item, rows[item.job].id, specs, own) for item in some]
-        answers += create(tx, wanted, [item.job for item in some], given=[item.key is not None for item in some])
+        made = Created(tx, wanted, [item.job for item in some], before)
+        if start + AT_ONCE >= len(items):
+            tx.commit()
+        answers += made.answers()
     return answers
 
 
 def _enqueued(
     tx: Transaction, item: Item, job: int, specs: Mapping[int, JobSpec], own: Mapping[int, str | None]
-) -> dict[str, Any]:
+) -> New:
     payload = own[job] if item.args is None and item.kwargs is None else _payload(item, specs[job])
     due_at = to_micros(when_due(item, from_micros(tx.now)))
     return new_row(
@@ -112,35 +120,42 @@ def _enqueued(
     )
 
 
-def create(
-    tx: Transaction, wanted: Sequence[dict[str, Any]], names: Sequence[str], *, given: Sequence[bool]
-) -> list[Enqueued]:
-    """Insert occurrences that are absent; answer for each in order. ``given``: whether the caller chose its key."""
+def create(tx: Transaction, wanted: Sequence[New], names: Sequence[str]) -> list[Enqueued]:
+    """Insert occurrences whose keys are new; answer for each in order."""
     answers: list[Enqueued] = []
     for start in range(0, len(wanted), AT_ONCE):
         some = slice(start, start + AT_ONCE)
-        answers += _create(tx, wanted[some], names[some], given=given[some])
+        answers += Created(tx, wanted[some], names[some], {}).answers()
     return answers
 
 
-def _create(
-    tx: Transaction, wanted: Sequence[dict[str, Any]], names: Sequence[str], *, given: Sequence[bool]
-) -> list[Enqueued]:
-    keys = [(row["job_id"], row["key"]) for row in wanted]
-    before = find_keys(tx, {key for key, chosen in zip(keys, given, strict=True) if chosen})
-    new: dict[tuple[int, str], dict[str, Any]] = {}
-    for key, row in zip(keys, wanted, strict=True):
-        if key not in before:
-            new.setdefault(key, row)
-    insert_absent(tx, list(new.values()))
-    after = find_keys(tx, new)
-    answers: list[Enqueued] = []
-    fresh = set(new)
-    for key, name in zip(keys, names, strict=True):
-        occurrence, state = after[key] if key in after else before[key]
-        answers.append(Enqueued(occurrence, name, key[1], key in fresh, state))
-        fresh.discard(key)
-    return answers
+class Created:
+    """Occurrences that are inserted where they are absent, and the answers about them."""
+
+    def __init__(
+        self, tx: Transaction, wanted: Sequence[New], names: Sequence[str], before: Mapping[Key, tuple[int, State]]
+    ) -> None:
+        """Insert; ``names`` of their jobs; ``before``: what stands under keys that callers chose."""
+        self._names = names
+        self._keys = [(row.job_id, row.key) for row in wanted]
+        self._before = before
+        new: dict[Key, New] = {}
+        for key, row in zip(self._keys, wanted, strict=True):
+            if key not in before:
+                new.setdefault(key, row)
+        insert_absent(tx, list(new.values()))
+        self._fresh = new.keys()
+        self._after = Keys(tx, new)
+
+    def answers(self) -> list[Enqueued]:
+        """Return an answer for each in order; of several with one key, only the first was created."""
+        after, fresh = self._after.found(), set(self._fresh)
+        answers: list[Enqueued] = []
+        for key, name in zip(self._keys, self._names, strict=True):
+            occurrence, state = after[key] if key in after else self._before[key]
+            answers.append(Enqueued(occurrence, name, key[1], key in fresh, state))
+            fresh.discard(key)
+        return answers
 
 
 def _payload(item: Item, spec: JobSpec) -> str:
@@ -155,7 +170,7 @@ def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:
     spec = spec_of(tx, row)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
     new = new_row(tx, row.id, spec, new_id(), Origin.MANUAL, due_at=tx.now, payload=payload)
-    [answer] = create(tx, [new], [job], given=[False])
+    [answer] = create(tx, [new], [job])
     record(tx, by, "trigger", job, why, occurrence=answer.id)
     return answer
 
@@ -203,7 +218,7 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
         priority=old.priority,
         retry_of=old.id,
     )
-    [answer] = create(tx, [new], [old.name], given=[False])
+    [answer] = create(tx, [new], [old.name])
     record(tx, by, "retry", old.name, why, occurrence=old.id, retry=answer.id)
     return answer
 
@@ -239,7 +254,7 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
     at = {to_micros(time): time for time in times}
     standing = {one.scheduled_for: one for one in tx.rows_in(_STANDING_AT, "times", at, job=row.id)}
-    taken = find_keys(tx, {(row.id, scheduled_key(time)) for time in times})
+    taken = Keys(tx, {(row.id, scheduled_key(time)) for time in times}).found()
     wanted = [
         new_row(
             tx,
@@ -254,8 +269,8 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
         for moment, time in at.items()
         if moment not in standing
     ]
-    made = create(tx, wanted, [job] * len(wanted), given=[False] * len(wanted))
-    by_time = {new["scheduled_for"]: answer for new, answer in zip(wanted, made, strict=True)}
+    made = create(tx, wanted, [job] * len(wanted))
+    by_time = {new.scheduled_for: answer for new, answer in zip(wanted, made, strict=True)}
     answers: list[Enqueued] = []
     for time in times:
         moment = to_micros(time)

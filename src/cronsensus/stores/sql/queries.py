@@ -8,12 +8,20 @@ cannot tell; ``-- rows: a bigint, b text`` that the statement is run for many ro
 ====================== =================================================================================================
 ``:name``              a value; ``IN :name`` takes a list of any length
 ``{values: …}``        what an INSERT takes from the rows
+``{absent: columns}``  at the end of an INSERT: what stands under these columns already is left alone
 ``{rows_first}`` …     where an UPDATE joins the rows: before the table (MySQL), or after SET (``{rows_last}``)
-``{for_update}``       a row lock; nothing where there is one writer
+``{for_update}`` …     a row lock; nothing where there is one writer. ``{for_no_key_update}`` lets references in
+``{skip_locked}``      passing over locked rows
 ``{by_id}``            along the primary key, where the planner might choose to lock each row that it passes
+``{by_name}``          the same of jobs, along the names
+``{index: name}``      along an index of occurrences, where others begin alike
 ``{listed}``           along the index that lists the condition before it (``schema.listed``)
-``{end}``              a column whose name is a word of SQL
+``{job: page.job_id}`` the job of that id as ``j``, looked up for each row, whatever the planner knows
+``{last_token}``       the last token that this transaction took
+``{sequence}``         where PostgreSQL takes tokens from
 ====================== =================================================================================================
+
+A column whose name is a word of SQL stands in double quotes.
 """
 
 from __future__ import annotations
@@ -28,6 +36,7 @@ from typing import Literal
 Kind = Literal["postgres", "mysql", "sqlite"]
 
 LIST = re.compile(r"\bIN :([a-z_]+)")
+NO_LIST = re.compile(r"\bNOT IN :([a-z_]+)")
 VALUE = re.compile(r"(?<![:\w]):([a-z_]+)")
 _BLOCK = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?\n", re.MULTILINE)
 _PLACE = re.compile(r"\{(\w+)(?:: ([^}]*))?\}")
@@ -126,9 +135,10 @@ def _written(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:
     names = ", ".join(block.rows)
     arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in block.rows.items())
     known = {**_EVERYWHERE[kind], **places}
+    sequence = f'"{schema}".cronsensus_tokens'.replace("'", "''")
 
     def put(match: re.Match[str]) -> str:
-        return known[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS)
+        return known[match[1]].format(more=match[2] or "", names=names, arrays=arrays, rows=ROWS, sequence=sequence)
 
     text = _PLACE.sub(put, text)
     if single:
@@ -136,14 +146,33 @@ def _written(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:
     if kind == "postgres":
         text = VALUE.sub(lambda at: f"CAST({at[0]} AS {block.types[at[1]]})" if at[1] in block.types else at[0], text)
         text = re.sub(r"(?<![\w.'])cronsensus_(?=\w)", f'"{schema}".cronsensus_', text)
+    if kind == "mysql":
+        text, row = text.replace('"', "`"), row.replace('"', "`")
     return Query(block.name, re.sub(r"\s+", " ", text).strip(), tuple(block.rows), row)
 
 
+_SEQUENCE = "'{sequence}'::regclass"
 _EVERYWHERE: Mapping[Kind, Mapping[str, str]] = {
-    "postgres": {"for_update": "FOR UPDATE", "by_id": "", "listed": "AND o.id > 0", "end": '"end"'},
-    "mysql": {"for_update": "FOR UPDATE", "by_id": "FORCE INDEX (PRIMARY)", "listed": "", "end": "`end`"},
-    "sqlite": {"for_update": "", "by_id": "", "listed": "", "end": '"end"'},
-}
+    "postgres": {
+        "for_update": "FOR UPDATE", "for_no_key_update": "FOR NO KEY UPDATE", "skip_locked": "SKIP LOCKED",
+        "by_id": "", "by_name": "", "index": "", "listed": "AND o.id > 0", "absent": "ON CONFLICT ({more}) DO NOTHING",
+        "job": "LATERAL (SELECT one.* FROM cronsensus_jobs AS one WHERE one.id = {more} LIMIT 1) AS j ON TRUE",
+        "sequence": _SEQUENCE, "last_token": f"currval({_SEQUENCE})",
+    },
+    "mysql": {
+        "for_update": "FOR UPDATE", "for_no_key_update": "FOR UPDATE", "skip_locked": "SKIP LOCKED",
+        "by_id": "FORCE INDEX (PRIMARY)", "by_name": "FORCE INDEX (cronsensus_jobs_by_name)",
+        "index": "FORCE INDEX (cronsensus_occurrences_{more})", "listed": "",
+        "job": "cronsensus_jobs AS j ON j.id = {more}", "last_token": "LAST_INSERT_ID()",
+        # Not IGNORE, which also cuts off what is too long.
+        "absent": "ON DUPLICATE KEY UPDATE namespace = namespace",
+    },
+    "sqlite": {
+        "for_update": "", "for_no_key_update": "", "skip_locked": "", "by_id": "", "by_name": "", "index": "",
+        "listed": "", "job": "cronsensus_jobs AS j ON j.id = {more}", "absent": "ON CONFLICT ({more}) DO NOTHING",
+        "last_token": "(SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'token')",
+    },
+}  # fmt: skip
 _ONE_ROW: Mapping[str, str] = {"rows_first": "", "rows_last": "", "values": "VALUES ({more})"}
 _MANY: Mapping[Kind, Mapping[str, str]] = {
     "postgres": {

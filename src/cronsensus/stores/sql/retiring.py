@@ -13,7 +13,7 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.states import Reason
 from cronsensus.planning import undecided_until
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.firing import INSERT_VERDICTS, verdict_row
+from cronsensus.stores.sql.firing import verdict_row
 from cronsensus.stores.sql.jobrows import INSERT_ERAS, era_row, find_locked, last_eras, readable_eras
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, OF_JOBS
 from cronsensus.stores.sql.schema import jobs, occurrences
@@ -100,7 +100,7 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
         _cancel_waiting(tx, [row.id for row in rows])
     known = readable_eras(tx, rows)
     began = last_eras(tx, rows)
-    ranges: list[dict[str, Any]] = []
+    ranges: list[tuple[Any, ...]] = []
     changes: list[dict[str, Any]] = []
     new_eras: list[dict[str, Any]] = []
     for row in rows:
@@ -126,5 +126,5 @@ def retire_all(tx: Transaction, rows: Sequence[AnyRow], retire_after: timedelta)
         new_eras.append(era_row(row.id, since, revision, None))
     if tx.change_many(_RETIRE, changes) != len(changes):
         raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
-    tx.change_many(INSERT_VERDICTS, ranges)
+    tx.send_rows("insert_verdicts", ranges)
     tx.change_many(INSERT_ERAS, new_eras)

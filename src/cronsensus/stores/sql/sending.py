@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from cronsensus.errors import StoreUnavailable
+from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.stores.sql.queries import Query
 
 NONE: Sequence[Any] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Moment:
-    """In the place of a value: the server's clock, read by the statement itself."""
+    """In the place of a value: the server's clock, read by the statement itself, plus some microseconds."""
 
+    plus: int = 0
 
-MOMENT = Moment()
+    def __add__(self, micros: int) -> Moment:
+        """Return a later moment."""
+        return Moment(self.plus + micros)
 
 
 class Pending:
     """A statement and, once it was sent, its answer. Asking for the answer sends all that waits."""
 
-    __slots__ = ("_count", "_flush", "_rows", "answered", "expect", "given", "query", "values")
+    __slots__ = ("_count", "_flush", "_rows", "answered", "expect", "given", "otherwise", "query", "values")
 
     def __init__(
         self,
@@ -30,6 +35,8 @@ class Pending:
         given: Sequence[tuple[Any, ...]] | None,
         expect: int | None,
         flush: Callable[[], None],
+        *,
+        otherwise: CronsensusError | None = None,
     ) -> None:
         """Wait to be sent.
 
@@ -39,11 +46,13 @@ class Pending:
             given: the rows that the statement is run for; ``None``: it is not for rows.
             expect: how many rows it must touch, or nothing is committed.
             flush: sends all that waits.
+            otherwise: what to raise if it does not touch so many; ``None``: that the store is not as it should be.
         """
         self.query = query
         self.values = values
         self.given = given
         self.expect = expect
+        self.otherwise = otherwise
         self.answered = False
         self._flush = flush
         self._rows = NONE
@@ -73,8 +82,8 @@ class Pending:
             raise wrong_count(self)
 
 
-def wrong_count(pending: Pending) -> StoreUnavailable:
+def wrong_count(pending: Pending) -> CronsensusError:
     """Return the error for a write that did not touch the rows that were locked for it."""
-    return StoreUnavailable(
+    return pending.otherwise or StoreUnavailable(
         f"{pending.query.name}: a row changed under a lock; nothing was written; please report this"
     )

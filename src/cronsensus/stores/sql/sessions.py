@@ -40,7 +40,6 @@ HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.ses
 """The runs of a session, where occurrences are joined to it."""
 
 MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
-_ALIVE_LOCKED = select(_s.node, _s.lease_until).where(MINE, ALIVE).with_for_update()
 _SET_LEASE = update(sessions).where(MINE, OPEN).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
 _DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
 _DEAD = (
@@ -150,12 +149,14 @@ def require_alive(tx: Transaction, session: str) -> AnyRow:
 def _lock_if_alive(tx: Transaction, session: str) -> AnyRow | None:
     """Lock the row of a session, and return it if the session is alive then.
 
-    Safe when another node ends the session at the same instant: this SELECT locks the row (or the transaction has the
-    one write lock), so either the session is ended before it and this finds nothing, or after it and the reclaim sees
-    what was claimed. Safe when the lease runs out while this waits for the row: the store reads its clock after that.
+    Safe when another node ends the session at the same instant: the row is locked (or the transaction has the one
+    write lock), so either the session is ended before it and this finds nothing, or after it and the reclaim sees what
+    was claimed. Safe when the lease runs out while this waits for the row: a second statement asks, by the clock then.
     """
-    rows, now = tx.lock_rows(_ALIVE_LOCKED, session=session, space=tx.namespace, **tx.clocks)
-    return rows[0] if rows and rows[0].lease_until > now else None
+    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **mine)
+    rows = tx.send("session_alive", **mine, boot=tx.epoch, moment=tx.moment).rows
+    return rows[0] if rows else None
 
 
 def not_alive(session: str) -> LeaseLost:

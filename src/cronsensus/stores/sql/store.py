@@ -142,9 +142,10 @@ class SqlStore(SqlHandle):
     def _carry_out(self, session: str, plans: Sequence[Plan], want: Want) -> tuple[list[bool], list[Claim]]:
         ahead = want.ahead // timedelta(microseconds=1)
         try:
-            with self._writing() as tx:
+            with self._writing(queued=True) as tx:
                 fired = firing.fire(tx, plans, ahead)
-                taken = claiming.claim(tx, session, want.limit, want.functions, want.lease, ahead=ahead)
+                found = claiming.look(tx, session, want.limit, want.functions, want.lease, ahead=ahead)
+                taken = claiming.take(tx, found, holds_jobs=bool(plans))
         except Exception as error:
             if not (plans and is_of_values(error)):
                 raise
@@ -152,14 +153,14 @@ class SqlStore(SqlHandle):
             return self._fire(plans), claims
         return fired, [] if taken is None else taken.claims()
 
-    _fire_all = writes(firing.fire)
+    _fire_all = sends(firing.fire)
 
     def _fire(self, plans: Sequence[Plan]) -> list[bool]:
         return self._each(plans, self._fire_all, lambda plan: f"job {plan.job!r} cannot be fired", lambda _: False)
 
     @repeated
     def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
-        with self._writing() as tx:
+        with self._writing(queued=True) as tx:
             taken = claiming.claim(tx, session, limit, functions, lease)
         return [] if taken is None else taken.claims()
 
@@ -176,9 +177,10 @@ class SqlStore(SqlHandle):
     ) -> tuple[list[bool], list[Claim]]:
         further = ahead // timedelta(microseconds=1)
         try:
-            with self._writing() as tx:
+            with self._writing(queued=True) as tx:
                 fired = firing.fire(tx, plans, further)
-                taken = claiming.claim(tx, session, limit, functions, lease, ahead=further) if any(fired) else None
+                found = claiming.look(tx, session, limit, functions, lease, ahead=further) if any(fired) else None
+                taken = None if found is None else claiming.take(tx, found, holds_jobs=True)
         except Exception as error:
             if not is_of_values(error):
                 raise
@@ -270,14 +272,14 @@ class SqlStore(SqlHandle):
     def _lock(self, name: str, holder: str, *, ttl: timedelta, session: str | None, limit: int) -> LockGrant | None:
         """Take a lock; one that is plainly held is seen without the write lock."""
         wanted = locks.Wanted(name=name, holder=holder, ttl=ttl, session=session, limit=limit)
-        with self._reading() as tx:
+        with self._glancing() as tx:
             if locks.is_taken(tx, wanted):
                 return None
-        with self._writing() as tx:
+        with self._writing(queued=True) as tx:
             return locks.lock(tx, wanted)
 
-    _extend = writes(locks.extend)
-    _unlock_only = writes(locks.unlock)
+    _extend = sends(locks.extend)
+    _unlock_only = sends(locks.unlock)
     _break_only = writes(locks.break_lock)
 
     def _unlock(self, grant: LockGrant) -> bool:
@@ -296,7 +298,7 @@ class SqlStore(SqlHandle):
 
     # --- people and programs ------------------------------------------------------------------------------------------
 
-    _enqueue = writes(operating.enqueue)
+    _enqueue = sends(operating.enqueue)
     _trigger = writes(operating.trigger)
     _cancel = writes(operating.cancel)
     _retry = writes(operating.retry)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection, Select
 from sqlalchemy.sql.base import Executable
 
+from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.sending import Pending
@@ -25,7 +26,7 @@ class Transaction:
 
     Where a transaction waits for a row after that, the reading is too early by then. For what is due, or overdue, that
     only delays. Whether the caller's own session lives is judged by the clock as the store reads it once the session's
-    row is locked: ``lock_rows``. How long that took by a clock of this host would be the wait and the network together.
+    row is locked: ``moment``. How long that took by a clock of this host would be the wait and the network together.
 
     Attributes:
         definitions: parsed jobs, kept between transactions.
@@ -68,9 +69,14 @@ class Transaction:
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
-    def send(self, name: str, *, expect: int | None = None, **values: Any) -> Pending:
-        """Send a statement, at the latest with the COMMIT; ``expect``: how many rows it must touch."""
-        pending = Pending(self.dialect.query(name), values, None, expect, self.flush)
+    def send(
+        self, name: str, *, expect: int | None = None, otherwise: CronsensusError | None = None, **values: Any
+    ) -> Pending:
+        """Send a statement, at the latest with the COMMIT.
+
+        ``expect``: how many rows it must touch; if not, nothing is written, and ``otherwise`` is raised.
+        """
+        pending = Pending(self.dialect.query(name), values, None, expect, self.flush, otherwise=otherwise)
         self._add(pending)
         return pending
 
@@ -79,11 +85,21 @@ class Transaction:
         all_pieces = pieces(list(values), self.dialect.most_parameters)
         return [self.send(name, **cast("Any", {listed: list(piece)}), **more) for piece in all_pieces]
 
-    def send_rows(self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False) -> None:
+    def send_rows(self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False, **values: Any) -> None:
         """Send a statement for many rows; ``one_each``: for each of them it must touch one."""
         query = self.dialect.query(name)
         for piece in pieces(rows, self.dialect.most_rows):
-            self._add(Pending(query, {}, piece, len(piece) if one_each else None, self.flush))
+            self._add(Pending(query, values, piece, len(piece) if one_each else None, self.flush))
+
+    def take_tokens(self, count: int) -> Pending:
+        """Take fencing tokens, ascending; the answer's one row has the ``last``.
+
+        They are higher than all that were given before, and not below the clock. A store that lost its last commits
+        lost those numbers too. The clock has moved on since, so none of them is given again, unless the clock of the
+        server that took over lags by more than the loss and the switch took.
+        """
+        self.send("take_tokens", count=count, floor=self.dialect.floor_of_tokens(self.now))
+        return self.send("last_token")
 
     def _add(self, pending: Pending) -> None:
         self._queue.append(pending)
@@ -139,6 +155,10 @@ class Transaction:
     def moment(self) -> Any:
         """Return the lease clock as a statement by name will find it: a value, or the server's clock itself."""
         return self.dialect.moment(self.connection)
+
+    def instant(self, plus: int = 0) -> Any:
+        """Return the store's clock, plus some microseconds, for a statement by name: as it was read, or will be."""
+        return (self.now if self._begun else self.moment) + plus
 
     # --- clocks -------------------------------------------------------------------------------------------------------
 
@@ -198,11 +218,6 @@ class Transaction:
 
     # --- statements of SQLAlchemy, each for itself --------------------------------------------------------------------
 
-    def lock_rows(self, statement: Select[Any], **parameters: Any) -> tuple[Sequence[AnyRow], int]:
-        """Return the rows that a query locks, and the lease clock as the store read it once it had locked them."""
-        self._catch_up_with_queue()
-        return self.dialect.lock_rows(self.connection, statement, parameters)
-
     def look(self, statement: Select[Any], **parameters: Any) -> Sequence[AnyRow]:
         """Return the rows of a query that wants ``now``; if it is the first, the clocks are read with it."""
         self._catch_up_with_queue()
@@ -256,15 +271,6 @@ class Transaction:
             self.change(statement, **{name: piece}, **parameters)
             for piece in pieces(list(values), self.dialect.most_parameters)
         )
-
-    def next_tokens(self, count: int) -> Sequence[int]:
-        """Take fencing tokens, ascending."""
-        self._catch_up_with_queue()
-        return self.dialect.next_tokens(self.connection, count, self.now)
-
-    def next_token(self) -> int:
-        """Take one fencing token."""
-        return self.next_tokens(1)[0]
 
 
 def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:

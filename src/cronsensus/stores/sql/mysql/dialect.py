@@ -8,7 +8,7 @@ from typing import Any, cast
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
-from sqlalchemy import BigInteger, Connection, Insert, Select, Table, bindparam, func, insert, update
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock
@@ -21,8 +21,7 @@ from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Expression, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query
-from cronsensus.stores.sql.schema import counters
-from cronsensus.stores.sql.sending import MOMENT, NONE, Pending, wrong_count
+from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities
 
 _NOW = CLOCK
@@ -32,16 +31,6 @@ _READ = (
 )
 _WRITE = "START TRANSACTION"
 _SERVER, _INJECTED = "server", "injected"
-# LAST_INSERT_ID(…) has the server answer with what it wrote, without being asked.
-_TAKE_TOKENS = (
-    update(counters)
-    .where(counters.c.name == "token")
-    .values(
-        value=func.last_insert_id(
-            func.greatest(counters.c.value, bindparam("floor", type_=BigInteger)) + bindparam("count")
-        )
-    )
-)
 _DUPLICATE = 1062
 _IGNORE = "IGNORE"
 
@@ -167,7 +156,7 @@ class MysqlDialect(Dialect):
 
     def moment(self, connection: Connection) -> Any:
         """Let the server put its clock in."""
-        return super().moment(connection) if self._clock is not None else MOMENT
+        return super().moment(connection) if self._clock is not None else Moment()
 
     def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
         """Send statements in one packet, or in as many as their size needs."""
@@ -237,35 +226,6 @@ class MysqlDialect(Dialect):
         if found is None:
             found = self._inserts[table.name] = insert(table).prefix_with(_IGNORE)
         return found
-
-    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
-        """Take fencing tokens from the counter, which a replica that takes over may have as it was a moment ago.
-
-        Safe because the UPDATE locks the counter's row until this transaction ends: tokens of a transaction that fails
-        are given again, but nobody saw them. It is the last lock that a transaction takes and waits for, so nobody
-        waits for the one who holds it but for the end of a claim.
-        """
-        cursor = self._run(connection, _TAKE_TOKENS, {"count": count, "floor": now - 1})
-        last = cursor.lastrowid
-        return range(last - count + 1, last + 1)
-
-    def lock_rows(
-        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
-    ) -> tuple[Sequence[AnyRow], int]:
-        """Send a second statement along, which reads the clock once the first has its locks.
-
-        In the first one ``UTC_TIMESTAMP`` would be the moment at which it began, before it waited for a row.
-        """
-        if self._clock is not None:
-            return super().lock_rows(connection, statement, parameters)
-        driver = driver_of(connection)
-        template = self._statements(driver).single(statement, parameters)
-        with driver.cursor() as cursor:
-            self._send(cursor, f"{template.filled(driver, parameters)}; SELECT {_NOW}")
-            rows = template.rows(cursor)
-            cursor.nextset()
-            [now] = cast("tuple[int]", cursor.fetchone())
-        return rows, now
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""

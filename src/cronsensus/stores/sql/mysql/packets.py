@@ -9,13 +9,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from cronsensus.stores.sql.mysql.driver import BoundedConnection
-from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, Expression, literal
+from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, literal
 from cronsensus.stores.sql.queries import ROWS, VALUE, Query, queries_of
-from cronsensus.stores.sql.sending import MOMENT, NONE, Pending
+from cronsensus.stores.sql.sending import NONE, Moment, Pending
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
-_CLOCK = Expression(CLOCK)
 OUT_OF_RANGE = 1690
 _LARGEST = 18446744073709551615
 
@@ -70,7 +69,10 @@ def _maker(names: tuple[str, ...]) -> Any:
 
 def _filled(driver: BoundedConnection, pending: Pending) -> str:
     text, row, between = _templates(pending.query)
-    values = {name: literal(driver, _CLOCK if value is MOMENT else value) for name, value in pending.values.items()}
+    values = {
+        name: f"({CLOCK} + {value.plus})" if isinstance(value, Moment) else literal(driver, value)
+        for name, value in pending.values.items()
+    }
     if pending.given is None:
         return text % values
     names = pending.query.rows

@@ -115,8 +115,6 @@ class Statements:
     def __init__(self, *, is_mariadb: bool) -> None:
         """Compile for MariaDB or for MySQL."""
         self._dialect = MySQLDialect_pymysql(is_mariadb=is_mariadb, paramstyle="pyformat")
-        # What SQLAlchemy finds out when it connects: MariaDB has no FOR UPDATE OF.
-        self._dialect.supports_for_update_of = not is_mariadb
         self._single: WeakKeyDictionary[Executable, dict[frozenset[str], Template]] = WeakKeyDictionary()
         self._many: WeakKeyDictionary[Executable, dict[tuple[str, ...], ManyRows]] = WeakKeyDictionary()
 

@@ -30,10 +30,9 @@ from cronsensus.stores.sql.postgres.pipeline import (
 from cronsensus.stores.sql.postgres.pipeline import run as run_together
 from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of
 from cronsensus.stores.sql.postgres.presence import key_of
-from cronsensus.stores.sql.postgres.tokens import take, taking
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 from cronsensus.stores.sql.queries import Query, queries_of
-from cronsensus.stores.sql.sending import MOMENT, Pending
+from cronsensus.stores.sql.sending import Moment, Pending
 from cronsensus.stores.sql.transaction import pieces
 from cronsensus.stores.values import StoreCapabilities
 
@@ -68,7 +67,6 @@ class PostgresDialect(Dialect):
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
         self._statements = statements_of(url.schema)
-        self._take_tokens = taking(url.schema)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         asks = "" if clock is not None else f"; {_CLOCK}"
         local = "".join(f"; {one}" for one in settings(url, local=True))
@@ -210,7 +208,11 @@ class PostgresDialect(Dialect):
 
     def moment(self, connection: Connection) -> Any:
         """Let the server put its clock in."""
-        return super().moment(connection) if self._clock is not None else MOMENT
+        return super().moment(connection) if self._clock is not None else Moment()
+
+    def floor_of_tokens(self, now: int) -> int | None:
+        """Return the injected clock; ``None``: the server takes its own."""
+        return None if self._clock is None else now
 
     def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
         """Send statements in one trip; with a libpq before 14 each goes by itself."""
@@ -242,16 +244,6 @@ class PostgresDialect(Dialect):
             found = self._inserts[key] = postgres_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
 
-    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
-        """Take fencing tokens from a sequence that is moved up to the server's clock; see ``postgres.tokens``.
-
-        Safe when two nodes take some at the same instant: one takes after the other, and no number is given twice.
-        Neither waits for the other's transaction, so claims need not stand in line; and a node that claims what another
-        one gave up takes a number after the other one's transaction has ended, so it is higher.
-        """
-        last = take(driver_of(connection), self._take_tokens, count, None if self._clock is None else now)
-        return range(last - count + 1, last + 1)
-
     def look(
         self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
     ) -> tuple[Reading, Sequence[AnyRow]]:
@@ -263,16 +255,6 @@ class PostgresDialect(Dialect):
         rows = prepared.run(driver_of(connection), parameters).fetchall()
         now = rows[0].clock_now
         return Reading(now, now, _SERVER, asked_at), rows
-
-    def lock_rows(
-        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
-    ) -> tuple[Sequence[AnyRow], int]:
-        """Let the query read the clock itself, after its locks."""
-        if self._clock is not None:
-            return super().lock_rows(connection, statement, parameters)
-        prepared = self._statements.locking(statement, parameters)
-        rows = prepared.run(driver_of(connection), parameters).fetchall()
-        return rows, max((row.locked_at for row in rows), default=0)
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""

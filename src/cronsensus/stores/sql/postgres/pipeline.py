@@ -24,8 +24,8 @@ from psycopg.waiting import Ready, Wait
 
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, NotSent
 from cronsensus.stores.sql.postgres.prepared import array, as_text
-from cronsensus.stores.sql.queries import LIST, VALUE, Query, queries_of
-from cronsensus.stores.sql.sending import MOMENT, NONE, Pending, wrong_count
+from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, queries_of
+from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The time of this very moment; ``now()`` would be that of the transaction's beginning."""
@@ -75,8 +75,9 @@ def part_of(pending: Pending, schema: str) -> Part:
         values |= {name: list(column) for name, column in zip(pending.query.rows, columns, strict=True)}
     if pending.expect is not None:
         values[_EXPECTED] = pending.expect
-    timed = frozenset(name for name, value in values.items() if value is MOMENT)
+    timed = frozenset(name for name, value in values.items() if isinstance(value, Moment))
     text = _text(pending.query, schema, timed, guarded=pending.expect is not None)
+    values |= {name: values[name].plus for name in timed}
     return Part(text, [encoded(values[name]) for name in text.order], pending)
 
 
@@ -102,20 +103,20 @@ def compiled(text: str, timed: frozenset[str] = frozenset(), *, guarded: bool = 
 
     Args:
         text: with ``:name`` in it.
-        timed: names of values that are the server's clock.
+        timed: names of values that are the server's clock plus what is given: read once for each place, by a query
+            of its own, or no index would be searched for it.
         guarded: it fails if it touches another number of rows than it is told, so that the COMMIT behind it fails too.
     """
     if guarded:
         text = _GUARDED.format(text=text, expected=_EXPECTED)
-    text = LIST.sub(r"= ANY (:\1)", text)
+    text = LIST.sub(r"= ANY (:\1)", NO_LIST.sub(r"<> ALL (:\1)", text))
     order: list[str] = []
 
     def numbered(match: re.Match[str]) -> str:
-        if match[1] in timed:
-            return CLOCK
         if match[1] not in order:
             order.append(match[1])
-        return f"${order.index(match[1]) + 1}"
+        place = f"${order.index(match[1]) + 1}"
+        return f"(SELECT {CLOCK} + CAST({place} AS bigint))" if match[1] in timed else place
 
     text = VALUE.sub(numbered, text)
     return Text(text.encode(), tuple(order))

@@ -85,11 +85,6 @@ class Statements:
         names = frozenset(parameters)
         return self._here(statement, (names, "now"), names, lambda: _with_clock(statement))
 
-    def locking(self, statement: Select[Any], parameters: Mapping[str, Any]) -> Prepared:
-        """Return a query that locks its rows; each comes with the clock as it was then, as ``locked_at``."""
-        names = frozenset(parameters)
-        return self._here(statement, (names, "locked"), names, lambda: _with_clock_after_locks(statement))
-
     def many(self, statement: Executable, names: tuple[str, ...]) -> Prepared:
         """Return a statement that takes an array of each of ``names`` and does what ``statement`` does for each row."""
         return self._here(statement, names, frozenset(names), lambda: _for_rows(statement, names))
@@ -184,16 +179,6 @@ def _with_clock(statement: Select[Any]) -> Executable:
 
     looked = visitors.replacement_traverse(statement, {}, typed("Any", replaced))
     return typed("Select[Any]", looked).add_columns(select(clock.c.now).scalar_subquery().label("clock_now"))
-
-
-def _with_clock_after_locks(statement: Select[Any]) -> Executable:
-    """Return a query around one that locks rows, which reads the clock for each row that came out of it.
-
-    In the query itself the clock would be read first: PostgreSQL locks rows that are complete. A query with FOR UPDATE
-    is never merged into the one around it.
-    """
-    locked = statement.subquery("locked")
-    return select(*locked.c, _CLOCK.label("locked_at"))
 
 
 def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:

@@ -241,7 +241,7 @@ class PostgresStore(SqlStore):
     def _check_writable(self) -> None:
         """Try to write: a standby, or a user without rights, is found now rather than by the first job."""
         with self._writing() as tx:
-            tx.next_token()
+            tx.take_tokens(1)
             tx.change(_TOUCH)
 
     def _connect(self) -> Connection:

@@ -11,24 +11,8 @@ also if the transaction fails: then some numbers are given to nobody.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import psycopg
-
 
 def expression(schema: str, count: str, at: str) -> str:
     """Return the call that takes ``count`` tokens and gives the last; ``at``: an injected clock, or ``NULL``."""
     sequence = f'"{schema}".cronsensus_tokens'.replace("'", "''")
     return f"\"{schema}\".cronsensus_take_tokens('{sequence}'::regclass, {count}, {at})"
-
-
-def taking(schema: str) -> str:
-    """Return the statement that takes tokens in one schema."""
-    return f"SELECT {expression(schema, '$1::integer', '$2::bigint')}"
-
-
-def take(driver: psycopg.Connection[Any], text: str, count: int, at: int | None) -> int:
-    """Take tokens; return the last."""
-    given = [str(count), None if at is None else str(at)]
-    row = psycopg.RawCursor(driver).execute(cast("Any", text), given).fetchone()
-    return int(cast("tuple[int]", row)[0])

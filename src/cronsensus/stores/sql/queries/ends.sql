@@ -8,14 +8,14 @@ ORDER BY o.id
 
 -- name: ended_runs
 -- Read the records of ended attempts by their tokens. Race: none, a record never changes.
-SELECT r.token, r.occurrence_id, r.session, r.{end} AS ending
+SELECT r.token, r.occurrence_id, r.session, r."end" AS ending
 FROM cronsensus_runs AS r
 WHERE r.token IN :tokens;
 
 -- name: record_runs
 -- rows: held bigint, run bigint, number integer, whose text, machine text, begun bigint, ended bigint, ending text, because text, wrong text
 -- Record ended attempts. Race: the same attempt is recorded twice; its occurrence is locked, and the token is the key.
-INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, started_at, finished_at, {end}, reason, error)
+INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, started_at, finished_at, "end", reason, error)
 {values: given.held, given.run, given.number, given.whose, given.machine, given.begun, given.ended, given.ending, given.because, given.wrong};
 
 -- name: close_runs

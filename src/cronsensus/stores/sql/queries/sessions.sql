@@ -5,6 +5,12 @@ FROM cronsensus_sessions AS s
 WHERE s.id = :session AND s.namespace = :space
 {for_update};
 
+-- name: session_alive
+-- Read a session that is alive. Race: the statement before has locked the row; this one reads the clock after that.
+SELECT s.node
+FROM cronsensus_sessions AS s
+WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment;
+
 -- name: renewing
 -- Read whether a session is alive, what it is asked to do, and what it runs. Race: the statement before has locked the row; this one reads the clock, and sees the claims that the lock waited for.
 SELECT CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,

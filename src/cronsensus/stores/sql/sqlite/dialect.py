@@ -19,9 +19,8 @@ from cronsensus.errors import StoreError
 from cronsensus.instants import to_micros
 from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
-from cronsensus.stores.sql.dialect import TAKE_TOKENS, AnyRow, Dialect, Reading
+from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.queries import Query, queries_of
-from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sending import NONE, Pending
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
@@ -36,10 +35,6 @@ BETWEEN_TRIES = 0.003
 """Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
 _PREPARED: WeakKeyDictionary[Executable, dict[Shape, Prepared | None]] = WeakKeyDictionary()
 """By statement, for all handles of the process; most statements are constants of their modules and stay."""
-_RETURNING_SINCE = (3, 35, 0)
-_TAKE_TOKENS = TAKE_TOKENS.returning(counters.c.value)
-
-
 _INJECTED = "injected"
 _NOT_TEXT = "Could not decode to UTF-8"
 
@@ -145,13 +140,6 @@ class SqliteDialect(Dialect):
             found = self._inserts[key] = sqlite_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
 
-    def next_tokens(self, connection: Connection, count: int, now: int) -> Sequence[int]:
-        """Take fencing tokens, in one statement where SQLite can."""
-        if sqlite3.sqlite_version_info < _RETURNING_SINCE:
-            return super().next_tokens(connection, count, now)
-        last = int(self.rows(connection, _TAKE_TOKENS, {"count": count, "floor": now - 1})[0][0])
-        return range(last - count + 1, last + 1)
-
     def query(self, name: str) -> Query:
         """Return a statement by its name."""
         return queries_of("sqlite")[name]
@@ -168,9 +156,10 @@ class SqliteDialect(Dialect):
         driver = _driver(connection)
         for one in queue:
             if one.given is not None:
-                text, pick = prepare_rows(one.query)
-                one.answer(NONE, self.run_many(connection, text, [pick(row) for row in one.given]))
-            elif one.query.text.startswith("SELECT"):
+                text, pick = prepare_rows(one.query, tuple(one.values))
+                more = tuple(one.values.values())
+                one.answer(NONE, self.run_many(connection, text, [pick((*row, *more)) for row in one.given]))
+            elif one.query.text.startswith(("SELECT", "WITH")):
                 read = partial(prepare_query(one.query, one.values).rows, driver, one.values)
                 rows = self._readable(driver, read)
                 one.answer(rows, len(rows))

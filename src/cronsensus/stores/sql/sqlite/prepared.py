@@ -100,16 +100,22 @@ def prepare(dialect: EngineDialect, statement: Executable, parameters: Mapping[s
 
 
 @cache
-def prepare_rows(query: Query) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
-    """Return the text of a statement for many rows, and what puts the values of a row into its order."""
-    places = [query.rows.index(name) for name in VALUE.findall(query.text)]
+def prepare_rows(query: Query, more: tuple[str, ...]) -> tuple[str, Callable[[Sequence[Any]], tuple[Any, ...]]]:
+    """Return the text of a statement for many rows, and what orders the values of a row and then those of ``more``."""
+    names = (*query.rows, *more)
+    places = [names.index(name) for name in VALUE.findall(query.text)]
     return VALUE.sub("?", query.text), lambda row: tuple([row[place] for place in places])
 
 
 def prepare_query(query: Query, values: Mapping[str, Any]) -> Prepared:
     """Return a statement by name, for lists as long as these."""
-    lengths = tuple(len(values[name]) for name in LIST.findall(query.text))
+    lengths = tuple([len(values[name]) for name in _lists_of(query)])
     return _prepare_query(query, lengths) if max(lengths, default=0) <= LONGEST_LIST else _compile(query, lengths)
+
+
+@cache
+def _lists_of(query: Query) -> tuple[str, ...]:
+    return tuple(LIST.findall(query.text))
 
 
 def _compile(query: Query, lengths: tuple[int, ...]) -> Prepared:

@@ -1,0 +1,213 @@
+-- name: opening
+-- Read the session, whether anything has expired, and the priorities that have work due. Race: nothing is kept out here; the session is locked and asked again before the commit, and of work that is gone by then nothing is found.
+WITH RECURSIVE levels (priority) AS (
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
+        WHERE o.namespace = :space AND o.state = 'pending' {listed} ORDER BY o.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
+        WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority < levels.priority
+        ORDER BY o.priority DESC LIMIT 1)
+    FROM levels WHERE levels.priority IS NOT NULL
+)
+SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
+    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o
+        WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
+            AND o.expires_at < :now) THEN 1 ELSE 0 END AS late,
+    levels.priority
+FROM cronsensus_sessions AS s
+LEFT JOIN levels ON levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
+    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = levels.priority AND o.due_at <= :until
+    LIMIT 1) IS NOT NULL
+WHERE s.id = :session AND s.namespace = :space
+ORDER BY levels.priority DESC;
+
+-- name: opening [mysql]
+-- Read the same. Race: as above. MySQL does not seek by what comes from an outer row, but it groups by seeking.
+SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
+    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o {index: expiring}
+        WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
+            AND o.expires_at < :now) THEN 1 ELSE 0 END AS late,
+    levels.priority
+FROM cronsensus_sessions AS s
+LEFT JOIN (
+    SELECT o.priority, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
+    WHERE o.namespace = :space AND o.state = 'pending'
+    GROUP BY o.namespace, o.state, o.priority
+) AS levels ON levels.earliest <= :until
+WHERE s.id = :session AND s.namespace = :space
+ORDER BY levels.priority DESC;
+
+-- name: candidates
+-- types: size bigint
+-- Lock the first entries that are due at the highest priority that has any, and read their jobs, and whose turn it is in those. Race: two nodes claim; what another transaction has locked is passed over. A turn may be older than the lock: an entry that had its turn before it was locked, and is still pending, still has it.
+SELECT page.*, j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
+    CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o
+        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
+    CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o
+        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
+        LIMIT 1) END AS busy
+FROM (
+    SELECT o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
+        o.payload, o.priority
+    FROM cronsensus_occurrences AS o
+    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.due_at <= :until
+        AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
+        AND o.priority = (
+            WITH RECURSIVE levels (priority) AS (
+                SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
+                    WHERE o.namespace = :space AND o.state = 'pending' {listed} ORDER BY o.priority DESC LIMIT 1)
+                UNION ALL
+                SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
+                    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority < levels.priority
+                    ORDER BY o.priority DESC LIMIT 1)
+                FROM levels WHERE levels.priority IS NOT NULL
+            )
+            SELECT levels.priority FROM levels
+            WHERE levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
+                WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = levels.priority
+                    AND o.due_at <= :until
+                LIMIT 1) IS NOT NULL
+            LIMIT 1)
+    ORDER BY o.due_at, o.id
+    LIMIT :size
+    {for_update} {skip_locked}
+) AS page
+LEFT JOIN {job: page.job_id}
+ORDER BY page.due_at, page.id;
+
+-- name: candidates [mysql]
+-- Lock and read the same. Race: as above.
+SELECT page.*, j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
+    CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o {index: serial}
+        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
+    CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
+        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
+        LIMIT 1) END AS busy
+FROM (
+    SELECT o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
+        o.payload, o.priority
+    FROM cronsensus_occurrences AS o {index: pending}
+    WHERE o.namespace = :space AND o.state = 'pending' AND o.due_at <= :until
+        AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
+        AND o.priority = (
+            SELECT levels.priority FROM (
+                SELECT l.priority, min(l.due_at) AS earliest FROM cronsensus_occurrences AS l {index: pending}
+                WHERE l.namespace = :space AND l.state = 'pending'
+                GROUP BY l.namespace, l.state, l.priority
+            ) AS levels
+            WHERE levels.earliest <= :until
+            ORDER BY levels.priority DESC
+            LIMIT 1)
+    ORDER BY o.due_at, o.id
+    LIMIT :size
+    {for_update} {skip_locked}
+) AS page
+LEFT JOIN {job: page.job_id}
+ORDER BY page.due_at, page.id;
+
+-- name: further_candidates
+-- types: size bigint
+-- Lock and read the next entries at a priority, leaving jobs out, and lines but for the one whose turn it is. Race: as for the first entries.
+SELECT page.*, j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
+    CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o {index: serial}
+        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
+    CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
+        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
+        LIMIT 1) END AS busy
+FROM (
+    SELECT o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
+        o.payload, o.priority
+    FROM cronsensus_occurrences AS o {index: pending}
+    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = :level AND o.due_at <= :until
+        AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
+        AND o.due_at >= :after_due AND (o.due_at, o.id) > (:after_due, :after_id)
+        AND o.job_id NOT IN :full
+        AND (NOT (o.serial = 1 AND o.job_id IN :blocked) OR o.id IN :heads)
+    ORDER BY o.due_at, o.id
+    LIMIT :size
+    {for_update} {skip_locked}
+) AS page
+LEFT JOIN {job: page.job_id}
+ORDER BY page.due_at, page.id;
+
+-- name: lock_limited
+-- Lock jobs with a limit. Race: two nodes claim different occurrences of one job; in the order of ids, one waits for the other and counts what it took.
+SELECT j.id FROM cronsensus_jobs AS j {by_id} WHERE j.id IN :ids ORDER BY j.id {for_no_key_update};
+
+-- name: lock_more_limited
+-- Lock jobs with a limit, for a claim that holds some already. Race: as above; but two would wait for each other, so what is locked is passed over.
+SELECT j.id FROM cronsensus_jobs AS j {by_id} WHERE j.id IN :ids ORDER BY j.id {for_no_key_update} {skip_locked};
+
+-- name: count_running
+-- Count what sessions run of jobs, and read whether each lives. Race: the jobs are locked by the statement before, so this sees what the claim that it waited for has taken.
+SELECT o.job_id, o.session, count(*) AS runs,
+    (SELECT CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END
+        FROM cronsensus_sessions AS s WHERE s.namespace = :space AND s.id = o.session) AS alive
+FROM cronsensus_occurrences AS o {index: running}
+WHERE o.namespace = :space AND o.state = 'running' {listed} AND o.job_id IN :ids
+GROUP BY o.job_id, o.session;
+
+-- name: lock_overdue
+-- Lock sessions whose lease ran out. Race: one may be renewing it in this moment; then its row is locked, and its runs count.
+SELECT s.id FROM cronsensus_sessions AS s
+WHERE s.namespace = :space AND s.id IN :holders AND s.ended_at IS NULL AND (s.epoch <> :boot OR s.lease_until <= :moment)
+ORDER BY s.number
+{for_update} {skip_locked};
+
+-- name: any_expired
+-- Read whether anything has expired. Race: none, it only says whether it is worth to look.
+SELECT o.id FROM cronsensus_occurrences AS o {index: expiring}
+WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL AND o.expires_at < :now
+LIMIT 1;
+
+-- name: lock_expired
+-- types: size bigint
+-- Lock what never started and is past its expiry. Race: another node closes it too; what is locked is passed over.
+SELECT o.id FROM cronsensus_occurrences AS o {index: expiring}
+WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL AND o.expires_at < :now
+ORDER BY o.expires_at
+LIMIT :size
+{for_update} {skip_locked};
+
+-- name: close_expired
+-- rows: ended bigint, run bigint
+-- Give the verdict missed(late). Race: none, the rows are locked.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'missed', reason = 'late', finished_at = given.ended
+{rows_last}
+WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');
+
+-- name: prolong
+-- Set the lease of a session that takes work. Race: its end by another node; the statement before has locked the row, this one reads the clock after that, and nothing is committed unless the session lives.
+UPDATE cronsensus_sessions
+SET lease_until = :until, renewed_at = :now
+WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot AND lease_until > :moment;
+
+-- name: take_tokens
+-- Take fencing tokens, ascending. Race: two nodes take some; the counter's row is locked until the commit, which comes in the same trip.
+UPDATE cronsensus_counters
+SET value = CASE WHEN value >= :floor THEN value ELSE :floor END + :count
+WHERE name = 'token';
+
+-- name: take_tokens [mysql]
+-- Take fencing tokens, ascending. Race: as above. The connection remembers the last one.
+UPDATE cronsensus_counters SET value = LAST_INSERT_ID(GREATEST(value, :floor) + :count) WHERE name = 'token';
+
+-- name: take_tokens [postgres]
+-- types: count integer, floor bigint
+-- Take fencing tokens, ascending. Race: two nodes take some; the function holds its own lock, and no longer than it runs (``postgres.tokens``).
+SELECT cronsensus_take_tokens({sequence}, :count, :floor);
+
+-- name: last_token
+-- Read the last token that this transaction took. Race: none, it is this connection's own.
+SELECT {last_token} AS last;
+
+-- name: start_runs
+-- types: holder text, machine text
+-- rows: place bigint, begins bigint, run bigint
+-- Make occurrences running, each under a token of its own. Race: two nodes take one; the rows are locked, the condition asks again whether they are pending, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
+    started_at = given.begins, reason = NULL, error = NULL, progress_done = NULL, progress_total = NULL
+{rows_last}
+WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');

@@ -1,0 +1,60 @@
+-- name: look_at_lock
+-- Count who holds a lock, and read the smallest of their limits and whether a session lives. Race: none is kept out; it tells only whether it is worth to try.
+SELECT count(*) AS held, min(l.most) AS most,
+    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space
+        AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment) THEN 1 ELSE 0 END AS alive
+FROM cronsensus_locks AS l
+WHERE l.namespace = :space AND l.name = :lock AND l.epoch = :boot AND l.lease_until > :moment
+    AND (l.session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.namespace = l.namespace AND s.id = l.session AND s.ended_at IS NULL AND s.epoch = :boot
+            AND s.lease_until > :moment));
+
+-- name: lock_places
+-- Lock the places of a lock and read who holds them. Race: several want the lock; they wait here for each other, at place 0.
+SELECT l.place, l.holder, l.token, l.session, l.most,
+    CASE WHEN l.epoch = :boot AND l.lease_until > :moment
+        AND (l.session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+            WHERE s.namespace = l.namespace AND s.id = l.session AND s.ended_at IS NULL AND s.epoch = :boot
+                AND s.lease_until > :moment)) THEN 1 ELSE 0 END AS held
+FROM cronsensus_locks AS l
+WHERE l.namespace = :space AND l.name = :lock
+ORDER BY l.place
+{for_update};
+
+-- name: insert_place
+-- types: space text, lock text
+-- rows: place integer, holder text, boot text
+-- Make a place of a lock, granted to nobody yet: overdue, and under token 0. Race: several make it; the primary key lets one in, and the others wait for that one's commit.
+INSERT INTO cronsensus_locks (namespace, name, place, holder, token, acquired_at, lease_until, epoch)
+{values: :space, :lock, given.place, given.holder, 0, 0, 0, given.boot}
+{absent: namespace, name, place};
+
+-- name: grant_place
+-- Grant a place under the last token taken. Race: place 0 is locked, so no other grants a place; the condition asks for the token that was read, and the number of rows is checked.
+UPDATE cronsensus_locks
+SET holder = :holder, session = :session, token = {last_token}, acquired_at = :now, lease_until = :until, most = :most,
+    epoch = :boot
+WHERE namespace = :space AND name = :lock AND place = :at AND token = :before;
+
+-- name: extend_lock
+-- Set the lease of a granted place. Race: it is freed, or granted again; the condition asks for token and holder. A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced.
+UPDATE cronsensus_locks
+SET lease_until = :until
+WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
+    AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
+    AND (session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.namespace = :space AND s.id = :of_session AND s.ended_at IS NULL AND s.epoch = :boot
+            AND s.lease_until > :moment));
+
+-- name: free_lock
+-- Free a granted place. Race: as for its lease.
+DELETE FROM cronsensus_locks
+WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
+    AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
+    AND (session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.namespace = :space AND s.id = :of_session AND s.ended_at IS NULL AND s.epoch = :boot
+            AND s.lease_until > :moment));
+
+-- name: leave_place
+-- Take a place away. Race: none, it is locked.
+DELETE FROM cronsensus_locks WHERE namespace = :space AND name = :lock AND place = :at;

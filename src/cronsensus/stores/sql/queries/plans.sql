@@ -1,0 +1,57 @@
+-- name: lock_jobs
+-- Lock jobs and read what plans rest on. Race: two nodes carry out plans of one job; in the order of ids, one waits for the other.
+SELECT j.id, j.revision, j.digest, j.defined_at, j.watermark, j.paused_at, j.retired_at
+FROM cronsensus_jobs AS j {by_id}
+WHERE j.id IN :ids AND coalesce(j.namespace, '') = :space
+ORDER BY j.id
+{for_update};
+
+-- name: count_active
+-- Count what is active of jobs and ruled by their overlap. Race: the jobs are locked by the statement before, so this sees what was committed while that one waited.
+SELECT o.job_id, count(*) AS active
+FROM cronsensus_occurrences AS o {index: serial}
+WHERE o.job_id IN :ids AND o.serial = 1 AND o.finished_at IS NULL
+GROUP BY o.job_id;
+
+-- name: move_watermarks
+-- rows: decided bigint, following bigint, job bigint, seen bigint, revised integer
+-- Move watermarks on. Race: two nodes decide the same times; the jobs are locked, the condition asks for the watermark that was seen, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET watermark = given.decided, next_due = given.following, wake_at = given.following
+{rows_last}
+WHERE j.id = given.job AND j.watermark = given.seen AND j.revision = given.revised;
+
+-- name: insert_verdicts
+-- rows: job bigint, since bigint, until bigint, verdict text, because text, many integer, decided bigint
+-- Record what will not run. Race: none, the job is locked.
+INSERT INTO cronsensus_verdicts (job_id, "first", "last", state, reason, "count", decided_at)
+{values: given.job, given.since, given.until, given.verdict, given.because, given.many, given.decided};
+
+-- name: cancel_pending
+-- Cancel what waits of a job and is ruled by its overlap. Race: a claim of it; the condition asks whether it is still pending.
+UPDATE cronsensus_occurrences
+SET state = 'cancelled', reason = 'cancel_previous', finished_at = :now
+WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'pending';
+
+-- name: ask_running
+-- Ask what runs of a job, and is ruled by its overlap, to stop. Race: its end; the condition asks whether it still runs.
+UPDATE cronsensus_occurrences
+SET cancel_reason = 'cancel_previous'
+WHERE job_id = :job AND serial = 1 AND finished_at IS NULL AND state = 'running' AND cancel_reason IS NULL;
+
+-- name: insert_occurrences
+-- rows: namespace text, job_id bigint, key text, origin text, serial smallint, priority integer, scheduled_for bigint, due_at bigint, expires_at bigint, created_at bigint, retry_of bigint, payload text, fingerprint text
+-- Create those occurrences whose key is not there. Race: two nodes create one; the unique key of (job, key) lets one in, and what stands there stays.
+INSERT INTO cronsensus_occurrences (namespace, job_id, "key", origin, state, serial, priority, scheduled_for, due_at,
+    expires_at, attempt, crashes, failures, token, created_at, retry_of, payload, fingerprint)
+{values: given.namespace, given.job_id, given.key, given.origin, 'pending', given.serial, given.priority, given.scheduled_for, given.due_at, given.expires_at, 0, 0, 0, 0, given.created_at, given.retry_of, given.payload, given.fingerprint}
+{absent: job_id, key};
+
+-- name: find_keys
+-- Read the occurrences of a job that stand under keys. Race: the job is locked, so none is created meanwhile.
+SELECT o.id, o.job_id, o."key", o.state FROM cronsensus_occurrences AS o WHERE o.job_id = :job AND o."key" IN :keys;
+
+-- name: find_keys_by_name
+-- Read the same of a job by its name. Race: as above.
+SELECT o.id, o.job_id, o."key", o.state FROM cronsensus_occurrences AS o
+WHERE o.job_id = (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job) AND o."key" IN :keys;
