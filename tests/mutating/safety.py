@@ -176,7 +176,6 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/choosing.lua: if #chosen⟨⟩ >= limit then: >= → >": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
-    "stores/sql/finishing.py: note: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
     "stores/sql/sessions.py: give_up: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
     "stores/sql/acquiring.py: acquire: at is None and standing is not None and _is_over(standing, spec, tx.now) → "
     "(at is None and _is_over(standing, spec, tx.now))": (

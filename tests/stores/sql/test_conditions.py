@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import BindParameter
 
-from cronsensus.stores.sql import acquiring, completing, finishing, locks, sessions
+from cronsensus.stores.sql import acquiring, completing, locks, sessions
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import LIST, queries_of
 
@@ -125,9 +125,9 @@ CASES = [
     Case("ended runs", "ended_runs", tables.runs, [ENDED_RUN], [{"token": 8}]),
     Case("finish", "close_runs", _o, [RUNNING], NOT_CURRENT),
     Case("retry later", "retry_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("give back", finishing._GIVE_BACK, _o, [RUNNING], NOT_CURRENT),
-    Case("give up", finishing._GIVE_UP, _o, [RUNNING], NOT_CURRENT),
-    Case("progress", finishing._PROGRESS, _o, [RUNNING], NOT_CURRENT),
+    Case("give back", "give_back_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("give up", "give_up_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("progress", "note_progress", _o, [RUNNING], NOT_CURRENT),
     Case("complete", completing._LOOK, _o, [RUNNING], [{"id": 2}, {"namespace": "theirs"}]),
     Case(
         "expired",

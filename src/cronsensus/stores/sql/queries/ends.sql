@@ -1,6 +1,7 @@
 -- name: lock_runs
 -- Lock occurrences and read them. Race: a takeover or a request to cancel; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other.
-SELECT o.id, o.state, o.token, o.attempt, o.session, o.node, o.due_at, o.started_at, o.failures, o.cancel_reason
+SELECT o.id, o.job_id, o.serial, o.state, o.token, o.attempt, o.session, o.node, o.due_at, o.started_at, o.failures,
+    o.cancel_reason
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
 ORDER BY o.id
@@ -34,3 +35,39 @@ SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_
     progress_total = NULL, failures = o.failures + 1, fingerprint = NULL, reason = given.because, error = given.wrong
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: give_back_runs
+-- rows: due bigint, run bigint, held bigint
+-- Put occurrences back whose attempt was not begun. Race: a takeover; the condition asks for the token, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
+    progress_total = NULL, attempt = o.attempt - 1
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: give_up_runs
+-- rows: because text, ended bigint, run bigint, held bigint
+-- Cancel occurrences whose attempt was not begun. Race: as above.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'cancelled', attempt = o.attempt - 1, reason = given.because, finished_at = given.ended
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: note_progress
+-- rows: done float8, whole float8, run bigint, held bigint
+-- Note how far runs are. Race: a takeover; the condition asks for the token.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET progress_done = given.done, progress_total = given.whole
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: last_lines
+-- Read the numbers of the last log lines. Race: another line of the run; its occurrence is locked.
+SELECT l.occurrence_id, max(l.sequence) AS last FROM cronsensus_logs AS l WHERE l.occurrence_id IN :ids
+GROUP BY l.occurrence_id;
+
+-- name: insert_lines
+-- rows: run bigint, place integer, attempt integer, moment bigint, level text, line text
+-- Keep log lines. Race: none, the occurrences are locked.
+INSERT INTO cronsensus_logs (occurrence_id, sequence, attempt, at, level, text)
+{values: given.run, given.place, given.attempt, given.moment, given.level, given.line};
