@@ -11,6 +11,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
+from cronsensus.stores.sql.postgres import dialect
 from cronsensus.stores.sql.schema import occurrences
 from cronsensus.testing.conformance.scene import LEASE, a_session
 
@@ -18,9 +19,11 @@ MANY = 1100
 """More than one statement takes on MySQL, and more than a socket may hold."""
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mysql"])
-def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Any]:
-    kind = request.param
+@pytest.fixture(params=["sqlite", "postgres", "postgres without pipelines", "mysql"])
+def store(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    kind, _, without = request.param.partition(" ")
+    if without:
+        monkeypatch.setattr(dialect, "has_pipeline", lambda: False)
     url = f"sqlite:///{tmp_path}/jobs.db" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
     made = open_store(url)
     made.migrate()

@@ -21,6 +21,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
+from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql import finishing, locks, sessions
 from cronsensus.stores.sql.schema import locks as lock_rows
@@ -141,6 +142,30 @@ def test_a_renewal_that_came_too_late_by_the_time_it_had_its_row_renews_nothing(
         patch.setattr(SqliteDialect, "moment", lambda *given: later(*given) + LEASE_ENDS)
         assert not store.renew("s1", lease=HOUR).alive
     assert store.sessions()[0].expires_in == LEASE
+
+
+def test_a_step_whose_session_ends_while_it_looks_for_work_records_its_results_alone(
+    store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = a_claim(store)
+    store.put_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
+    store.renew("s1", lease=2 * HOUR)
+    store.enqueue([Item(job="job")])
+    clock.advance(HOUR)
+    made = tuple(plan(job, store.now()) for job in store.look().jobs)
+    outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
+    step = Step(outcomes=(outcome,), plans=made, want=Want(limit=1, functions=["job"], lease=LEASE))
+
+    def ends(tx: Transaction, found: Sequence[Any]) -> Sequence[Any]:
+        tx.connection.execute(update(session_rows).values(ended_at=tx.now))
+        return found
+
+    with when_asked(monkeypatch, "lock_session", ends):
+        done = store.step("s1", step)
+    assert (done.lost, done.carried_out, done.claims) == (True, (False,), ())
+    assert [settled.accepted for settled in done.settled] == [True]
+    assert [job.watermark for job in store.look().jobs] == [one.watermark_seen for one in made]
+    assert (store.counts().running, store.counts().pending) == (0, 1)
 
 
 # --- the other one renewed, or is about to ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -41,6 +42,7 @@ from cronsensus.stores.sql import (
     reading_jobs,
     retiring,
     sessions,
+    stepping,
 )
 from cronsensus.stores.sql.dialect import Reading, TryAgain
 from cronsensus.stores.sql.handle import SqlHandle, repeated
@@ -119,6 +121,25 @@ class SqlStore(SqlHandle):
             return looking.look(tx, limit, share, ahead)
 
     def _step(self, session: str, step: Step) -> Done:
+        """Take a step in one transaction; where the session is lost, its results alone."""
+        if any(one.cut is not None for one in step.give_back):
+            return self._step_by_parts(session, step)
+        try:
+            return self._step_at_once(session, step).done()
+        except LeaseLost:
+            results = self._step_by_parts(session, replace(step, plans=(), want=None))
+            return replace(results, carried_out=(False,) * len(step.plans), lost=True)
+        except Exception as error:
+            if not is_of_values(error):
+                raise
+            return self._step_by_parts(session, step)
+
+    @repeated
+    def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
+        with self._writing(queued=True) as tx:
+            return stepping.take(tx, session, step)
+
+    def _step_by_parts(self, session: str, step: Step) -> Done:
         """Do one part after the other: what runs say in transactions of its own, plans and claims in one."""
         noted = self._note(step.notes) if step.notes else []
         settled = self._finish(step.outcomes) if step.outcomes else []
