@@ -8,6 +8,7 @@ import redis
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.occurrence import Claim, Item, OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.model.step import Step, Want
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.scene import a_session
 from tests.servers.programs import ServiceMissing
@@ -51,22 +52,24 @@ def test_without_enough_replicas_nothing_is_started_and_what_is_done_stands(
     made = [plain.enqueue([Item(job="queue", key=str(number))])[0] for number in range(3)]
     store = opening(own_server.url + "?min_replicas=1&replica_timeout=200ms")
     replica.pause()
+    want = Want(limit=10, functions=["queue"], lease=LEASE)
     # The claim was made, and is given back: a failover could lose it, and another node would run the same.
     with pytest.raises(StoreUnavailable, match="min_replicas asks for 1"):
-        store.claim("s1", 10, ["queue"], lease=LEASE)
+        store.step("s1", Step(want=want))
     assert [_look(store, one.id) for one in made] == [State.PENDING] * 3
     assert [run.end for one in made for run in store.runs(one.id)] == ["released"] * 3
     # From here on nothing is even claimed.
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="nothing new starts"):
-            store.claim("s1", 10, ["queue"], lease=LEASE)
+            store.step("s1", Step(outcomes=(succeeded(running),), want=want))
         with pytest.raises(StoreUnavailable, match="nothing new starts"):
             store.acquire("s1", "queue", key="2", lease=LEASE)
     assert sum(len(store.runs(one.id)) for one in made) == 3
-    # A result stands, but is only confirmed when it is safe.
+    assert State.RUNNING is _look(store, running.id)
+    # A result by itself stands, but is only confirmed when it is safe.
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            store.finish([succeeded(running)])
+            store.step("s1", Step(outcomes=(succeeded(running),)))
     assert State.SUCCEEDED is _look(store, running.id)
     # A lock is not granted; what is held is kept.
     with pytest.raises(StoreUnavailable):
