@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from cronsensus import Scheduler
 
-OF_A_NODE = {f"cronsensus-{name}" for name in ("start", "stop", "rounds", "keeper", "listener", "timer")}
+OF_A_NODE = {f"cronsensus-{name}" for name in ("start", "stop", "rounds", "heartbeat", "listener", "timer")}
 PATIENCE = 60.0
 _before: WeakKeyDictionary[Scheduler, WeakSet[threading.Thread]] = WeakKeyDictionary()
 

@@ -69,7 +69,7 @@ NIGHT = "test_no_promise_is_broken_in_any_night"
 IN_NIGHTS: list[tuple[str, str, str]] = [
     ("G2", "BelievesWhoeverReturns", "cronsensus.node.round"),
     ("G4", "never_takes_over", "cronsensus.node.decide"),
-    ("G7", "TrustsFromTheAnswer", "cronsensus.node.session"),
+    ("G7", "TrustsFromTheAnswer", "cronsensus.membership.session"),
     ("G7", "TellsNobody", "cronsensus.node.round"),
 ]
 """Of a promise that nodes keep: what is taken out of them."""

@@ -169,7 +169,7 @@ def test_a_start_for_which_there_are_too_few_threads_leaves_none_behind(monkeypa
     start = threading.Thread.start
 
     def refused(self: threading.Thread) -> None:
-        if self.name == "cronsensus-keeper":
+        if self.name == "cronsensus-heartbeat":
             raise RuntimeError("can't start new thread")
         start(self)
 

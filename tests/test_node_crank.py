@@ -1,6 +1,5 @@
 """The parts of a node, turned by hand on a clock that moves only when told to."""
 
-import threading
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -57,14 +56,11 @@ class Bench:
         self.store = store(clock=self.clock)
         self.hands = Hands()
         self.specs = list(specs)
-        self.lost: list[SessionLease] = []
         self.keeper = SessionRenewer(
-            self.store,
             self.clock,
             lease=LEASE,
             holds=lambda: bool(self.round.holding),
             on_renewal=self._on_renewal,
-            on_trust_lost=self.lost.append,
         )
         self.round = Round(
             self.store,
@@ -110,7 +106,7 @@ def test_after_firing_the_node_sleeps_until_that_job_is_due_again():
     rounds = 0
     while len(started) < 4:
         bench.clock.advance(bench.round.step())
-        bench.keeper.step()
+        bench.keeper.renew(bench.store)
         rounds += 1
         while bench.hands.calls:
             started.append(bench.clock.monotonic())
@@ -124,7 +120,7 @@ def test_a_start_that_jitter_delays_is_neither_early_nor_slept_through():
     late = []
     for _ in range(30):
         bench.clock.advance(bench.round.step())
-        bench.keeper.step()
+        bench.keeper.renew(bench.store)
         for call in bench.hands.calls[:]:
             late.append(call.claim.claimed_at - call.claim.due_at)
             bench.end()
@@ -193,7 +189,7 @@ def test_old_occurrences_are_pruned_in_slices_that_hold_nothing_up():
         bench.end()
     bench.round.step()
     bench.clock.advance(7300)
-    bench.keeper.step()
+    bench.keeper.renew(bench.store)
     # The session slept for two hours, so the first of these rounds opens another.
     rounds = 1
     while bench.round.step() == 0.0:
@@ -209,7 +205,7 @@ def turn(bench: Bench, seconds: float) -> list[float]:
     """Let the keeper do its rounds for ``seconds``; return what was left of the lease before each."""
     end = bench.clock.monotonic() + seconds
     left: list[float] = []
-    while bench.clock.monotonic() + (wait := bench.keeper.step()) < end:
+    while bench.clock.monotonic() + (wait := bench.keeper.renew(bench.store)) < end:
         bench.clock.advance(wait)
         left.append(bench.left)
     return left
@@ -297,7 +293,7 @@ def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypa
     monkeypatch.setattr(bench.store, "claim", away)
     bench.round.step()
     bench.clock.advance(5)
-    bench.keeper.step()
+    bench.keeper.renew(bench.store)
     lease = bench.round.lease
     assert lease is not None
     assert bench.left == IDLE_LEASE.total_seconds()
@@ -309,53 +305,17 @@ def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
     bench.round.step()
     bench.store.enqueue([Item(job="work")])
     bench.round.step()
-    bench.keeper.step()
+    bench.keeper.renew(bench.store)
     bench.keeper.hint()
-    bench.keeper.step()
+    bench.keeper.renew(bench.store)
     bench.store.cancel(bench.hands.calls[0].claim.id, by="ada", why="enough")
     bench.keeper.hint()
-    wait = bench.keeper.step()
+    wait = bench.keeper.renew(bench.store)
     assert 0 < wait <= 0.5
     assert not bench.hands.stopped
     bench.clock.advance(wait)
-    bench.keeper.step()
+    bench.keeper.renew(bench.store)
     assert [call.run.cancel_reason for call in bench.hands.stopped] == ["operator: enough"]
-
-
-def test_the_end_of_trust_is_told_once(monkeypatch):
-    bench = Bench(job())
-    bench.round.step()
-    bench.store.enqueue([Item(job="work")])
-    bench.round.step()
-
-    def away(*_: object, **__: object) -> Renewal:
-        raise StoreUnavailable
-
-    monkeypatch.setattr(bench.store, "renew", away)
-    for _ in range(12):
-        bench.clock.advance(1)
-        bench.keeper.step()
-    assert bench.lost == [bench.round.lease]
-
-
-def test_a_mistake_in_a_renewal_does_not_end_the_keeper(monkeypatch):
-    bench = Bench(job())
-    bench.round.step()
-    called = threading.Semaphore(0)
-
-    def broken() -> float:
-        called.release()
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(bench.keeper, "step", broken)
-    monkeypatch.setattr("cronsensus.membership.renewer.AFTER_A_BUG", 0.0)
-    thread = threading.Thread(target=bench.keeper.run)
-    thread.start()
-    assert called.acquire(timeout=60)
-    assert called.acquire(timeout=60)
-    bench.keeper.stop()
-    thread.join(10)
-    assert not thread.is_alive()
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------

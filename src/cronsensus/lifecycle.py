@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import CronsensusError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
-from cronsensus.model.ids import new_id
 from cronsensus.model.session import SessionSpec
 from cronsensus.opened import OpenedStore
 from cronsensus.participation import Participation
@@ -211,23 +209,16 @@ class Lifecycle:
             loop=loop,
             on_drained=drained,
             on_failed=failed,
+            heartbeat=self._opened.heartbeat(),
         )
 
     def _new_session(self) -> SessionSpec:
-        from importlib.metadata import version
+        from cronsensus.membership.session import of_this_process
 
-        from cronsensus.membership.liveness import own_start
-        from cronsensus.stores.boot import host_identity
-
-        return SessionSpec(
-            id=new_id(),
-            node=self._setup.node_name,
-            host=host_identity(),
-            pid=os.getpid(),
-            pid_started=own_start(),
+        return of_this_process(
+            self._setup.node_name,
             release=self._setup.release,
             concurrency=self._setup.settings.concurrency,
-            version=version("cronsensus"),
             functions=len(self._declared.registry),
         )
 

@@ -18,6 +18,7 @@ from cronsensus.stores.connecting import connecting
 
 if TYPE_CHECKING:
     from cronsensus.lock.in_store import StoreGate
+    from cronsensus.membership.heartbeat import Heartbeat
     from cronsensus.once.claims import Claims
 
 _log = Logger("cronsensus.scheduler")
@@ -41,6 +42,8 @@ class OpenedStore:
         self._setup = setup
         self._given = given
         self._store: Store | None = None
+        self._shared: Store | None = None
+        self._heartbeat: Heartbeat | None = None
         self._gate: StoreGate | None = None
         self._claims: Claims | None = None
         self._place = ("", "")
@@ -76,6 +79,24 @@ class OpenedStore:
             self._migrated = True
         return store
 
+    def heartbeat(self) -> Heartbeat:
+        """Return what renews the sessions of this scheduler: of its node, its locks and its guarded functions."""
+        from cronsensus.membership.heartbeat import Heartbeat
+
+        with self.lock:
+            if self._heartbeat is None:
+                self._heartbeat = Heartbeat(self.store, self._setup.clock)
+            return self._heartbeat
+
+    def shared(self) -> Store:
+        """Return the handle for the verbs of locks and guarded functions: one of ours, also if the store was given."""
+        store = self.ready()
+        if store is not self._given:
+            return store
+        if self._shared is None:
+            self._shared = store.sibling()
+        return self._shared
+
     def gate(self) -> StoreGate:
         """Return what holds this process's locks in the store."""
         from cronsensus.lock.in_store import StoreGate
@@ -83,9 +104,10 @@ class OpenedStore:
         with self.lock:
             if self._gate is None:
                 self._gate = StoreGate(
-                    self.ready(),
+                    self.shared(),
                     self._setup.clock,
                     name=self._setup.node_name,
+                    heartbeat=self.heartbeat(),
                     fast_evidence=self._setup.settings.fast_evidence,
                     stop=self._setup.stops_on_store_loss,
                 )
@@ -98,9 +120,10 @@ class OpenedStore:
         with self.lock:
             if self._claims is None:
                 self._claims = Claims(
-                    self.ready(),
+                    self.shared(),
                     self._setup.clock,
                     name=self._setup.node_name,
+                    heartbeat=self.heartbeat(),
                     release=lambda: self._setup.release,
                     lease=self._setup.settings.lease,
                     fast_evidence=self._setup.settings.fast_evidence,
@@ -115,7 +138,7 @@ class OpenedStore:
         elif (settings.url, settings.namespace) == self._place:
             return
         self.close()
-        self._store = None
+        self._store = self._shared = self._heartbeat = None
 
     def close(self) -> None:
         """Let go of connections, but for those by which a lock is held or a guarded function runs.
@@ -129,6 +152,11 @@ class OpenedStore:
         if claims is not None and claims.idle:
             self._claims = None
             claims.close()
+        if self._gate is not None or self._claims is not None:
+            return
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
         if store is None or store is self._given or store.capabilities.clock == "process":
             return
         self._store = None
@@ -137,8 +165,8 @@ class OpenedStore:
     def forked(self) -> None:
         """Leave to the parent what is the parent's; called in the child right after the fork."""
         self.lock = threading.RLock()
-        left_to_the_parent.extend((self._store, self._gate, self._claims))
-        self._store = self._gate = self._claims = None
+        left_to_the_parent.extend((self._store, self._shared, self._heartbeat, self._gate, self._claims))
+        self._store = self._shared = self._heartbeat = self._gate = self._claims = None
         if self._given is not None and self._given.capabilities.clock != "process":
             left_to_the_parent.append(self._given)
             self._crossed_a_fork = True

@@ -236,7 +236,7 @@ def test_what_was_dropped_needs_no_session_once_its_ttl_is_over(url):
     assert not gate.idle
     del lock, lost
     gc.collect()
-    gate._host._wake.set()
+    gate._host._heartbeat.wake()
     until = time.monotonic() + PATIENCE
     while not gate.idle:
         assert time.monotonic() < until

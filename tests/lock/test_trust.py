@@ -71,8 +71,9 @@ class Scene:
         return Lock(lambda: self.gates[1], "name", **{"ttl": "10s", "blocking": False, **options})
 
     def keep(self) -> float:
-        """Turn the keeper of ours by hand."""
-        return self.gates[0]._host._step()
+        """Have the heartbeat of ours beat, by hand."""
+        host = self.gates[0]._host
+        return host._heartbeat.beat(host.store)
 
     def close(self) -> None:
         self.orders.clear()
@@ -120,7 +121,7 @@ def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
 
     before = asked()
     scene.clock.advance(9.5)
-    scene.gates[0]._monitor.timer.wake()
+    scene.gates[0]._host.monitor.timer.wake()
     assert heard.wait(PATIENCE)
     waits.join(PATIENCE)
     assert asked() == before
@@ -266,8 +267,8 @@ def test_all_locks_of_a_process_have_one_session_which_ends_when_nobody_needs_it
         assert sessions(scene) == [session]
     gate = scene.gates[0]
     scene.clock.advance(61)
-    thread = gate._host._thread
-    gate._host._wake.set()
+    thread = gate._host._heartbeat._thread
+    gate._host._heartbeat.wake()
     thread.join(PATIENCE)
     assert sessions(scene) == []
     with first:

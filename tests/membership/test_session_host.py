@@ -47,17 +47,17 @@ class Counted(Event):
 def test_a_lock_that_is_taken_and_released_all_the_time_does_not_wake_the_thread_each_time(monkeypatch):
     monkeypatch.setattr(module, "KNOWS_AFTER", 0.0)  # or the thread looks in a second which store it is in
     host = SessionHost(open_store("memory://woken"), SystemClock(), name="here")
-    host._wake = wake = Counted()
+    host._heartbeat._wake = wake = Counted()
     try:
-        kept = Held(host.come().session)
+        kept = Held(host.pin().session)
         host._look_at_store(host.store)
-        host.go()
+        host.unpin()
         for turn in range(20):
             assert wake.waited_for.wait(PATIENCE), "the thread does not come to rest"
             if turn == 1:
                 before = wake.times
-            host.keep(kept, 10.0)
-            host.forget(kept)
+            host.add(kept, 10.0)
+            host.discard(kept)
         assert wake.times == before
     finally:
         host.close()

@@ -48,7 +48,7 @@ def test_a_job_that_makes_its_node_lose_the_lease_is_started_as_often_as_max_cra
     for _ in range(10):
         for _ in range(3):
             bench.round.step()
-            bench.keeper.step()
+            bench.keeper.renew(bench.store)
             bench.clock.advance(0.1)
         attempts += [call.claim.attempt for call in bench.hands.calls]
         stand_still_beyond_the_lease(bench)

@@ -12,7 +12,7 @@ from cronsensus.model.ledger import STORE_EMPTIED, Identity
 from cronsensus.node.round import HALTED
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.triggers import every
-from tests.node.test_emptied_under_guests import empty
+from tests.membership.test_emptied_under_locks_and_calls import empty
 from tests.test_node_crank import Bench, job
 
 

@@ -110,12 +110,10 @@ class Crowd:
 
     def _keeper(self, number: int) -> SessionRenewer:
         return SessionRenewer(
-            self.store,
             self.clock,
             lease=LEASE,
             holds=lambda: bool(self.nodes[number].holding),
             on_renewal=lambda *_: None,
-            on_trust_lost=lambda _: None,
         )
 
     def _session(self, number: int) -> SessionSpec:
@@ -143,7 +141,7 @@ class Crowd:
         if number in self.dead:
             return
         this = self._turn_of[~number] = next(self._order)
-        self.after(self.keepers[number].step() + 1e-5, partial(self._keep_if, number, this))
+        self.after(self.keepers[number].renew(self.store) + 1e-5, partial(self._keep_if, number, this))
 
     def _keep_if(self, number: int, this: int) -> None:
         if self._turn_of[~number] == this:

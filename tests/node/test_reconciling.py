@@ -41,7 +41,7 @@ class Forgetful(Bench):
         """Turn the node's cranks once, and let a moment pass."""
         self.round.step()
         self.clock.advance(TICK)
-        self.keeper.step()
+        self.keeper.renew(self.store)
         self.clock.advance(TICK)
         self.begun += [call for call in self.hands.calls if call not in self.begun]
 
@@ -298,7 +298,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
     while not bench.begun:
         bench.round.step()
         bench.clock.advance(0.002)
-        bench.keeper.step()
+        bench.keeper.renew(bench.store)
         bench.begun += bench.hands.calls
     (call,) = bench.begun
     assert call.claim.due_at <= bench.clock.now()

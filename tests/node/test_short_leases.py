@@ -35,12 +35,10 @@ def told(caplog: pytest.LogCaptureFixture, takes: list[float]) -> list[str]:
     store.migrate()
     store._clock_here, store.takes = clock, list(takes)
     keeper = SessionRenewer(
-        store,
         clock,
         lease=timedelta(seconds=2),
         holds=lambda: True,
         on_renewal=lambda *_: None,
-        on_trust_lost=lambda _: None,
     )
     spec = SessionSpec(id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=20, version="0")
     lease = SessionLease(spec.id, clock)
@@ -49,7 +47,7 @@ def told(caplog: pytest.LogCaptureFixture, takes: list[float]) -> list[str]:
     keeper.keep(lease)
     while store.takes:
         keeper.ask()
-        keeper.step()
+        keeper.renew(store)
         keeper._asked_for = False
     flush(60)
     return [one.getMessage() for one in caplog.records if "is short for a store" in one.getMessage()]

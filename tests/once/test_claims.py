@@ -18,6 +18,7 @@ from cronsensus.errors import (
     StoreUnavailable,
     UnknownJob,
 )
+from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, scheduled_key
@@ -70,9 +71,10 @@ def store(clock: ManualClock) -> MemoryStore:
 @pytest.fixture
 def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Claims:
     """Return claims whose threads do nothing, so that only the test does."""
-    monkeypatch.setattr(SessionHost, "_turn", lambda self: None)
+    monkeypatch.setattr(Heartbeat, "_turn", lambda *_: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
     made._monitor = Noted()  # type: ignore[assignment]
+    monkeypatch.setattr(made.errands, "add", lambda errand: errand())
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 
@@ -98,7 +100,7 @@ def recorded(claims: Claims) -> list[Occurrence]:
 
 
 def kept(claims: Claims) -> set[object]:
-    return set(claims._host._kept)
+    return set(claims._host._held)
 
 
 def away(monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, times: int = 1000) -> list[object]:
@@ -162,9 +164,9 @@ def test_what_is_settled_is_held_no_more_and_those_who_wait_are_told(claims, clo
 
 def test_a_process_that_closes_gives_everything_back_and_watches_nothing(claims, store):
     held, _ = taken(claims)
-    watch, waiters = claims._monitor, claims.waiters
+    waiters = claims.waiters
     claims.close()
-    assert watch.told[-1] == ("close",)
+    assert len(claims._host.monitor.timer) == 0
     assert waiters.told[-1] == ("close",)
     assert store.sessions() == []
     assert [one.state for one in store.occurrences(OccurrenceFilter())] == [State.PENDING]
@@ -173,9 +175,9 @@ def test_a_process_that_closes_gives_everything_back_and_watches_nothing(claims,
 
 def test_the_session_stays_while_a_call_needs_it_and_no_longer(claims):
     held, _ = taken(claims)
-    assert claims._host._present == 0
+    assert claims._host._pins == 0
     assert claims.take(WANTED, Ticket()).state is State.RUNNING
-    assert claims._host._present == 0
+    assert claims._host._pins == 0
     claims.settle(held, outcome(held))
     claims.sweep()
     assert claims._host.idle
@@ -213,7 +215,7 @@ def test_into_a_store_that_was_emptied_nothing_is_written(claims, monkeypatch):
 
 def test_an_answer_that_is_lost_leaves_a_short_lease_and_is_told(claims, monkeypatch):
     told: list[Exception] = []
-    monkeypatch.setattr(SessionHost, "trouble", lambda _, error: told.append(error))
+    monkeypatch.setattr(SessionHost, "store_failed", lambda _, error: told.append(error))
     lost = StoreUnavailable("the answer is lost")
     away(monkeypatch, "acquire", lost, times=1)
     with pytest.raises(StoreUnavailable):
@@ -251,7 +253,7 @@ def test_a_session_that_is_dead_twice_is_an_error_and_nobody_asks_any_more(claim
     with pytest.raises(LeaseLost):
         claims.take(WANTED, Ticket())
     assert claims.idle
-    assert claims._host._present == 0
+    assert claims._host._pins == 0
 
 
 def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claims, monkeypatch):
@@ -410,7 +412,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
         assert claims._was_left(seen) is given
         assert [one.state for one in finished] == [State.PENDING] * given
         monkeypatch.undo()
-    assert claims._host._present == 0
+    assert claims._host._pins == 0
     assert not claims._was_left(replace(seen, session="another's"))
     assert not claims._was_left(replace(seen, session=None))
 
@@ -465,7 +467,7 @@ def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(
     held.outcome_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
     if not reached:
         away(monkeypatch, "finish" if begun else "release", StoreUnavailable("away"), times=1)
-        claims._host.forget(held)
+        claims._host.discard(held)
     claims.leave(ticket)
     assert ticket.over
     assert held.is_over is reached
@@ -473,7 +475,8 @@ def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(
     assert (held in kept(claims)) is not reached
     if not reached:
         assert recorded(claims)[0].state is State.RUNNING
-        assert held.step(claims.store) > AGAIN
+        assert held.step(claims.store) == AGAIN
+        assert held.is_over
     assert recorded(claims)[0].state is (State.FAILED if begun else State.PENDING)
 
 
@@ -508,11 +511,11 @@ def pauses(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
     return waited
 
 
-def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_by_the_keeper(claims, clock, monkeypatch):
+def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_in_the_background(claims, clock, monkeypatch):
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
     away(monkeypatch, "finish", StoreUnavailable("away"))
-    claims._host.forget(held)
+    claims._host.discard(held)
     with pytest.raises(StoreUnavailable):
         claims.settle(held, outcome(held))
     assert waited[:7] == [0.02, 0.04, 0.08, 0.16, 0.32, AGAIN, AGAIN]

@@ -143,11 +143,11 @@ def test_a_start_up_task_may_be_forgotten_and_runs_at_the_next_start(local):
 def former(scheduler, job: str, key: str, state: State = State.SUCCEEDED, result: str = "7") -> None:
     """Do what an earlier version did: run a function under a key in which values were not quoted."""
     claims = scheduler._opened.claims()
-    session = claims._host.come()
+    session = claims._host.pin()
     claim = claims.store.acquire(session.session, job, key=key, lease=timedelta(seconds=10))
     assert claim is not None
     claims.store.finish([Outcome(id=claim.id, token=claim.token, state=state, result=result)])
-    claims._host.go()
+    claims._host.unpin()
 
 
 def test_what_an_earlier_version_recorded_is_found_for_as_long_as_it_is_kept(timed):
@@ -194,7 +194,7 @@ def test_what_an_earlier_version_runs_is_waited_for(shared_url):
     guarded = [one.once("{tenant}:{order}", name="w")(lambda tenant, order: tenant) for one in (old, new)]
     guarded[0]("x", "y")
     claims = old._opened.claims()
-    session = claims._host.come()
+    session = claims._host.pin()
     claim = claims.store.acquire(session.session, "once:w", key="a:b:c", lease=timedelta(seconds=10))
     assert claim is not None
     found = []
@@ -205,6 +205,6 @@ def test_what_an_earlier_version_runs_is_waited_for(shared_url):
     claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="7")])
     caller.join(20)
     assert found == [7]
-    claims._host.go()
+    claims._host.unpin()
     for one in (old, new):
         one._opened.close()

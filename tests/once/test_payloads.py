@@ -127,13 +127,13 @@ def test_what_an_older_version_recorded_matches_any_payload(scheduler):
     charge = scheduler.once("charge:{order_id}")(_charge)
     charge(0, 1)
     claims = scheduler._opened.claims()
-    session = claims._host.come()
+    session = claims._host.pin()
     claim = claims.store.acquire(session.session, "once:_charge", key="charge:1", lease=timedelta(seconds=10))
     from cronsensus import State
     from cronsensus.model.occurrence import Outcome
 
     claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="9.99")])
-    claims._host.go()
+    claims._host.unpin()
     assert [charge(1, 500.0), charge("1", 7)] == [9.99, 9.99]
 
 

@@ -345,7 +345,7 @@ def blind_while_full(*seen):
 class NeverRenews(SessionRenewer):
     """Lets the lease run out."""
 
-    def _renew(self, lease):
+    def _renew(self, store, lease):
         return 1.0
 
 
@@ -385,7 +385,7 @@ STORES: list[type[MemoryStore]] = [
     WatchesNoClock,
 ]
 MADE_IN: dict[str, list[Callable[..., Any]]] = {
-    "cronsensus.node.session": [TrustsForEver, TrustsFromTheAnswer],
+    "cronsensus.membership.session": [TrustsForEver, TrustsFromTheAnswer],
     "cronsensus.node.round": [
         BelievesWhoeverReturns,
         GivesUpResults,

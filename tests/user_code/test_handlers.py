@@ -68,7 +68,7 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
     blocked, go = threading.Event(), threading.Event()
 
     def emit(record):
-        if record.threadName in {"cronsensus-keeper", "cronsensus-timer"}:
+        if record.threadName in {"cronsensus-heartbeat", "cronsensus-timer"}:
             blocked.set()
             assert go.wait(60)
 
@@ -87,17 +87,17 @@ def test_a_handler_that_blocks_holds_up_no_renewal_and_no_other_run(handle, tmp_
     with scheduler:
         late.enqueue().wait("60s")  # its timeout is logged by the thread that watches all deadlines
         assert blocked.wait(60)
-        keeper = scheduler._part.node._keeper  # type: ignore[union-attr]
-        lease = keeper._kept
-        looked_at = keeper._looked_at
+        renewer = scheduler._part.node._renewer  # type: ignore[union-attr]
+        lease = renewer._kept
+        looked_at = renewer._looked_at
         for _ in range(40):
             assert works.enqueue().result("60s") == 5
-            if keeper._looked_at > looked_at + 0.6:
+            if renewer._looked_at > looked_at + 0.6:
                 break
             threading.Event().wait(0.05)
         else:
             raise AssertionError("the lease was not renewed")
-        assert keeper._kept is lease
+        assert renewer._kept is lease
         assert lease is not None
         assert lease.trusted
         go.set()

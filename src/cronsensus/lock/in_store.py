@@ -17,7 +17,7 @@ from cronsensus.lock.lease import RENEWALS, Lease, Tended
 from cronsensus.lock.seat import PollingSeat, Seat
 from cronsensus.lock.waiting import Room, RoomSeat, tells
 from cronsensus.lock.working import submit
-from cronsensus.membership.lease_monitor import LeaseMonitor
+from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.session import LockGrant, LockView
@@ -33,14 +33,24 @@ class StoreGate(Gate):
     """The locks of one store and namespace."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, name: str = "", fast_evidence: bool = True, stop: bool = False
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        name: str = "",
+        heartbeat: Heartbeat | None = None,
+        owned: bool = False,
+        fast_evidence: bool = True,
+        stop: bool = False,
     ) -> None:
-        """Hold locks in ``store``, which stays the caller's to close; nothing is opened yet.
+        """Hold locks in ``store``; nothing is opened yet.
 
         Args:
-            store: its schema is brought up to date when it is first needed.
+            store: its schema is brought up to date when it is first needed. All verbs of callers use this handle.
             clock: for trust and waits.
             name: of this process, for people; host name and pid if none is given.
+            heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
+            owned: close ``store`` in the end; else that is the caller's, after ``close``.
             fast_evidence: take a process of this host for dead as soon as it is gone.
             stop: refuse every lock once the store was emptied.
         """
@@ -49,10 +59,10 @@ class StoreGate(Gate):
         self._fast_evidence = fast_evidence
         self._numbers = itertools.count(1)
         self._store = store
+        self._owned = owned
         self._is_ready = False
-        self._host = SessionHost(store, clock, name=self._name, stop=stop)
-        self._room = Room(lambda: self._host.store)
-        self._monitor = LeaseMonitor(clock)
+        self._host = SessionHost(store, clock, name=self._name, heartbeat=heartbeat, stop=stop)
+        self._room = Room(lambda: store)
         self._tells = tells(store)
 
     @property
@@ -64,7 +74,8 @@ class StoreGate(Gate):
         """Free all that is held, and let go of connections."""
         self._room.close()
         self._host.close()
-        self._monitor.close()
+        if self._owned:
+            self._store.close()
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
@@ -92,7 +103,7 @@ class StoreGate(Gate):
             if not again:
                 raise
         except StoreError as error:
-            self._host.trouble(error)
+            self._host.store_failed(error)
             # Most often the connection was cut off while it lay idle, and the store is there.
             if not (self._undo(wanted.name, holder, asked) and error.retryable and again):
                 raise
@@ -102,19 +113,17 @@ class StoreGate(Gate):
         return self._try(wanted, again=False)
 
     def _ask(self, wanted: Wanted, holder: str, asked: list[str]) -> Lease | None:
-        session = self._host.come()
+        session = self._host.pin()
         try:
             asked.append(session.session)
             asked_at = self.clock.monotonic()
-            grant = self._host.store.lock(
-                wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit
-            )
+            grant = self._store.lock(wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit)
             return None if grant is None else self._held(wanted, grant, session.session, asked_at)
         except LeaseLost:
-            self._host.mistrust(session)
+            self._host.session_ended(session)
             raise
         finally:
-            self._host.go()
+            self._host.unpin()
 
     def _undo(self, name: str, holder: str, asked: list[str]) -> bool:
         """Free what may have been granted although the answer was lost, or all would wait until its TTL ends.
@@ -129,7 +138,7 @@ class StoreGate(Gate):
                     grant = LockGrant(
                         name=name, holder=holder, token=view.token, place=view.place, session=view.session
                     )
-                    self._host.store.unlock(grant)
+                    self._store.unlock(grant)
         except StoreError:
             return False
         return True
@@ -158,8 +167,8 @@ class StoreGate(Gate):
 
         def keep(tended: Tended) -> None:
             # Also what is not renewed: it is lost with the session.
-            self._host.keep(tended, wanted.ttl.total_seconds() / RENEWALS)
-            self._monitor.begin(tended)
+            self._host.add(tended, wanted.ttl.total_seconds() / RENEWALS)
+            self._host.monitor.begin(tended)
 
         lease.tend(keep)
         return lease
@@ -168,7 +177,7 @@ class StoreGate(Gate):
         """End the sessions of holders whose process is gone; ``True``: there was one, and the lock may be free."""
         dead = {view.session for view in holders if view.session is not None and is_dead(view)}
         if dead:
-            self._host.store.reclaim(dead)
+            self._store.reclaim(dead)
         return bool(dead)
 
     # --- holding ------------------------------------------------------------------------------------------------------
@@ -182,15 +191,15 @@ class StoreGate(Gate):
         grant, asked_at = _grant(lease), self.clock.monotonic()
         was_held = lease.trusted_at(asked_at)
         try:
-            return self._known(self._host.store.unlock(grant))
+            return self._known(self._store.unlock(grant))
         except StoreError as error:
             if not self._asks_again(error, asked_at):
                 raise
-        return self._host.store.unlock(grant) or was_held
+        return self._store.unlock(grant) or was_held
 
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
         """Let a lock last longer; asked once more where the answer was lost, as it only sets the time anew."""
-        store, grant, asked_at = by or self._host.store, _grant(lease), self.clock.monotonic()
+        store, grant, asked_at = by or self._store, _grant(lease), self.clock.monotonic()
         try:
             return self._known(store.extend(grant, ttl=ttl))
         except StoreError as error:
@@ -201,22 +210,22 @@ class StoreGate(Gate):
     def _known(self, was_held: bool) -> bool:  # noqa: FBT001 - the answer, which is passed on
         """Look soon whether this is still the same store where it does not know what is held here."""
         if not was_held:
-            self._host.doubt()
+            self._host.verify_soon()
         return was_held
 
     def _asks_again(self, error: StoreError, asked_at: float) -> bool:
         """Whether it is worth to ask a second time at once: where the connection broke, not where nobody answers."""
-        self._host.trouble(error)
+        self._host.store_failed(error)
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
     def forget(self, lease: Tended) -> None:
         """Renew and watch this no more."""
-        self._host.forget(lease)
-        self._monitor.end(lease)
+        self._host.discard(lease)
+        self._host.monitor.end(lease)
 
     def watch(self, lease: Tended) -> None:
         """See to it that its end is noticed."""
-        self._monitor.begin(lease)
+        self._host.monitor.begin(lease)
 
     def is_held(self, lease: Lease) -> bool:
         """Whether the lock is held under this lease."""
@@ -227,7 +236,7 @@ class StoreGate(Gate):
         return len(self._views(name))
 
     def _views(self, name: str) -> list[LockView]:
-        return self._host.store.locks(name=name, limit=10_000)
+        return self._store.locks(name=name, limit=10_000)
 
     def seat(self, name: str) -> Seat:
         """Return a place to wait in."""

@@ -90,7 +90,7 @@ class Tended(Gone):
         thread[self] = None
 
     def step(self, store: Store | None = None) -> float:
-        """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
+        """Renew it if it is time to; return the seconds until then. For the heartbeat; never raises."""
         lease: Lease | None = self()
         if lease is not None:
             return lease.step(store)
@@ -285,7 +285,8 @@ class Lease:
             if lost is not None:
                 lost.set()
         if first and self.renew:
-            _log.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
+            # Aside: threads that renew and watch the leases of others come here.
+            _log.aside.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
 
     def _loss(self) -> LeaseLost:
         why = self._why or ("its time is over" if self.is_ours else "it is the parent process's")
@@ -434,20 +435,23 @@ class Lease:
         """
         return not self.released and self.is_ours and self._place.is_held(self)
 
-    def _extend(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
+    def _extend(self, ttl: timedelta) -> None:
         with self._asking:  # one at a time, or the answers would not tell which of two the store did last
-            asked_at = self._clock.monotonic()
-            ends, trusted_until = _ends(asked_at, ttl)
-            if only_longer and ends <= self._ends:
-                return
-            if trusted_until < self._trusted_until:
-                # The answer may be lost, and the lease be shorter all the same.
-                self._trusted_until = trusted_until
-                self.tend(self._place.watch)
-            if not self._place.extend(self, ttl, by=by):
-                self.lose("somebody else has it, or it had run out")
-                raise self._loss()
-            self._ends, self._trusted_until = ends, trusted_until
+            self._extend_alone(ttl)
+
+    def _extend_alone(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
+        asked_at = self._clock.monotonic()
+        ends, trusted_until = _ends(asked_at, ttl)
+        if only_longer and ends <= self._ends:
+            return
+        if trusted_until < self._trusted_until:
+            # The answer may be lost, and the lease be shorter all the same.
+            self._trusted_until = trusted_until
+            self.tend(self._place.watch)
+        if not self._place.extend(self, ttl, by=by):
+            self.lose("somebody else has it, or it had run out")
+            raise self._loss()
+        self._ends, self._trusted_until = ends, trusted_until
 
     @property
     def ends_with_its_owner(self) -> bool:
@@ -460,7 +464,7 @@ class Lease:
             drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
 
     def step(self, store: Store | None = None) -> float:
-        """Renew it if it is time to; return the seconds until then. For the keeper's thread; never raises."""
+        """Renew it if it is time to; return the seconds until then. For the heartbeat; never raises."""
         if self._ttl is None or self.released or not self.renew:
             return self._ttl.total_seconds() if self._ttl is not None else 3600.0
         length = self._ttl.total_seconds()
@@ -470,13 +474,18 @@ class Lease:
         if self._thread is not None and not self._thread.is_alive():
             self.thread_ended()
             return length
+        again = max(SOONEST, min(1.0, length / 20))
+        if not self._asking.acquire(blocking=False):
+            return again  # a caller extends it just now, and may hang in that: other leases are renewed meanwhile
         try:
-            self._extend(self._ttl, only_longer=True, by=store)
+            self._extend_alone(self._ttl, only_longer=True, by=store)
         except LeaseLost:
             self._forget()
         except StoreError as error:
             _log.debug("the lock %r could not be renewed, and will be tried again: %s", self.name, error)
-            return max(SOONEST, min(1.0, length / 20))
+            return again
+        finally:
+            self._asking.release()
         return length / RENEWALS
 
     # --- async twins --------------------------------------------------------------------------------------------------

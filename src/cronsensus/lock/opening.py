@@ -79,7 +79,7 @@ def _open(url: str, namespace: str, *, stop: bool) -> Gate:
         from cronsensus.lock.in_files import FileGate
 
         return FileGate(url, namespace)
-    return StoreGate(open_store(url, namespace=namespace), SystemClock(), stop=stop)
+    return StoreGate(open_store(url, namespace=namespace), SystemClock(), owned=True, stop=stop)
 
 
 def _at_masters(urls: tuple[str, ...], namespace: str) -> Gate:
@@ -118,7 +118,7 @@ def _at_store(store: Store, stop: bool) -> Gate:  # noqa: FBT001
     with _guard:
         gate = _by_store.get((store, stop))
         if gate is None:
-            gate = _by_store[store, stop] = StoreGate(store, SystemClock(), stop=stop)
+            gate = _by_store[store, stop] = StoreGate(store.sibling(), SystemClock(), owned=True, stop=stop)
         return gate
 
 

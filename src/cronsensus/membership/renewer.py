@@ -1,33 +1,33 @@
-"""Keeps the session alive, on a thread and a connection of its own, which no job can starve.
+"""Decides when a session is renewed, and renews it; the thread and the connection are the heartbeat's.
 
 ::
 
-            ┌────────── every lease/3 while the node holds something ──────────┐
+            ┌────────── every lease/3 while the session holds something ───────┐
             ▼                                                                    │
     asked_at = monotonic ─▶ store.renew ─▶ alive: trust until asked_at + lease - margin
-                                 │          lost : the session is dead for good → tell the node
+                                 │          lost : the session is dead for good → its owner is told
                                  ▼
-                            store error: try again soon; when the trust has run out, tell the node
+                            store error: try again soon
 
-An idle node holds a long lease and renews it every four minutes, so that an idle store can sleep. Which of the two
+An idle session has a long lease and renews it every four minutes, so that an idle store can sleep. Which of the two
 leases it is the store decides, by what the session holds (ADR 4).
 
-Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock; then the
-node stops what runs. If the store answers again in time, nothing happened.
+Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock, which the
+monitor of leases notices. If the store answers again in time, nothing happened.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from cronsensus.clock import Clock
 from cronsensus.durations import format_duration
 from cronsensus.errors import StoreError
-from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
+from cronsensus.membership.heartbeat import SOONEST, Resource
 from cronsensus.membership.lease import IDLE_LEASE, MARGIN, Asked, SessionLease
 from cronsensus.model.session import Renewal
 from cronsensus.stores.base import Store
@@ -35,12 +35,10 @@ from cronsensus.stores.base import Store
 _log = Logger("cronsensus.node")
 
 IDLE_RENEWAL = timedelta(seconds=240)
-SOONEST = 0.05
 QUICK_LOOK = 0.5
 """Least seconds between two renewals that hints ask for, while the node holds something."""
 IDLE_LOOK = 2.0
 """The same for an idle node, which can only be asked to drain."""
-AFTER_A_BUG = 1.0
 ENOUGH, LEAST = 20, 15
 """How many renewals in a row a lease should have time for, and below how many it is warned of. A renewal is five round
 trips on PostgreSQL and MySQL, one on Redis; see ``docs/stores.md``."""
@@ -49,62 +47,61 @@ MEASURED = 5
 
 
 class SessionRenewer:
-    """Renews one session. ``step`` does one round; ``run`` turns it until ``stop``."""
+    """Renews one session at a time, whenever the heartbeat calls ``renew``, until ``stop``."""
 
     def __init__(
         self,
-        store: Store,
         clock: Clock,
         *,
         lease: timedelta,
         holds: Callable[[], bool],
         on_renewal: Callable[[SessionLease, Renewal, Asked], None],
-        on_trust_lost: Callable[[SessionLease], None],
         on_trouble: Callable[[StoreError], object] = lambda _: None,
-        wake: Event | None = None,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self._store = store
         self._clock = clock
         self._lease = lease
         self._holds = holds
         self._on_renewal = on_renewal
-        self._on_trust_lost = on_trust_lost
         self._on_trouble = on_trouble
-        self._wake = wake or Event()
+        self._wake = wake
         self._hinted = self._asked_for = False
-        self._stopped = Event()
+        self._stopped = False
         self._looked_at = -1e9
         self._kept: SessionLease | None = None
-        self._told: SessionLease | None = None
         self._took: deque[float] = deque(maxlen=MEASURED)
         self._warned = False
 
     def keep(self, lease: SessionLease) -> None:
         """Renew this session from now on, instead of the one before."""
         self._kept = lease
-        self._wake.set()
+        self._wake()
 
     def nudge(self) -> None:
         """Think again: the node began to hold something, or its trust in the lease ran out."""
-        self._wake.set()
+        self._wake()
 
     def ask(self) -> None:
         """Renew as soon as possible: what the store believes this session to hold is in doubt."""
         self._asked_for = True
-        self._wake.set()
+        self._wake()
 
     def hint(self) -> None:
         """Look soon: something changed in the store, and it may be a request to cancel or to drain."""
         self._hinted = True
-        self._wake.set()
+        self._wake()
 
-    def step(self) -> float:
+    def renew(self, store: Store) -> float:
         """Renew if it is time to, or if a hint came; return the seconds until the next look."""
         lease = self._kept
-        if lease is None or lease.lost:
+        if lease is None or lease.lost or self._stopped:
             return IDLE_RENEWAL.total_seconds()
         wait = self._due_in(lease)
-        return wait if wait > 0 else self._renew(lease)
+        return wait if wait > 0 else self._renew(store, lease)
+
+    def resources(self) -> Collection[Resource]:
+        """Return nothing: what a node runs is held by its session, and renewed with it."""
+        return ()
 
     def _due_in(self, lease: SessionLease) -> float:
         """Return the seconds until the next renewal, by the length that the lease has now."""
@@ -118,24 +115,20 @@ class SessionRenewer:
             wait = min(wait, self._looked_at + look - self._clock.monotonic())
         return min(wait, every.total_seconds())
 
-    def _renew(self, lease: SessionLease) -> float:
+    def _renew(self, store: Store, lease: SessionLease) -> float:
         asked = lease.ask()
         self._hinted, self._asked_for, self._looked_at = False, False, asked.at
         try:
-            renewal = self._store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
+            renewal = store.renew(lease.session, lease=self._lease, idle_lease=max(self._lease, IDLE_LEASE))
         except StoreError as error:
             self._hinted = True
             self._on_trouble(error)
-            if not lease.trusted and self._told is not lease:
-                self._told = lease
-                self._on_trust_lost(lease)
             return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
         self._measure(self._clock.monotonic() - asked.at)
-        if self._stopped.is_set():
-            # The node is closing the session itself.
+        if self._stopped:
+            # Its owner is closing the session itself.
             return IDLE_RENEWAL.total_seconds()
         if renewal.alive:
-            self._told = None
             # A claim whose answer was lost may yet be carried out, and shorten the lease.
             lease.confirm(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
         else:
@@ -157,22 +150,6 @@ class SessionRenewer:
             format_duration(self._lease), MEASURED, quickest * 1000, *[math.ceil(ENOUGH * quickest)] * 3,
         )  # fmt: skip
 
-    def run(self) -> None:
-        """Turn ``step`` until ``stop``; the keeper's thread."""
-        wait = 0.0
-        while not self._stopped.is_set():
-            self._wake.wait(max(SOONEST, wait))
-            self._wake.clear()
-            if self._stopped.is_set():
-                return
-            try:
-                wait = self.step()
-            except Exception:  # noqa: BLE001 - logged
-                # The thread outlives any mistake of ours: without it the lease would run out.
-                _log.aside.exception("a mistake in cronsensus; please report it. The session is kept")
-                wait = AFTER_A_BUG
-
     def stop(self) -> None:
-        """End ``run``."""
-        self._stopped.set()
-        self._wake.set()
+        """Renew no more; an answer that is on its way counts no more."""
+        self._stopped = True

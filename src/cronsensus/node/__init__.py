@@ -1,1 +1,1 @@
-"""The running participant: a crank, a keeper, a listener, and executors."""
+"""The running participant: rounds, a listener, and executors."""

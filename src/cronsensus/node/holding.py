@@ -9,7 +9,7 @@
                                    └── cut off ────────────┴──▶ given back, for others to run
 
 Endings stay here until the store has answered; ``finish`` is idempotent, so an answer that was lost is asked for again.
-Executors' threads, the keeper's and the node's own come here; what follows an ending is decided in the node's rounds.
+Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds.
 """
 
 from __future__ import annotations

@@ -6,17 +6,18 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Literal
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreError
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger, flush, say_aloud
+from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.leaving import LEAVING, within
 from cronsensus.membership.liveness import is_dead
-from cronsensus.membership.renewer import SOONEST, SessionRenewer
-from cronsensus.membership.timer import Deadline, Timer
+from cronsensus.membership.renewer import SessionRenewer
+from cronsensus.membership.timer import Timer
 from cronsensus.model.ending import Ending
 from cronsensus.model.session import Renewal, SessionSpec, SessionView
 from cronsensus.node.executors.base import Call, Executor, Registered
@@ -35,6 +36,8 @@ from cronsensus.stores.base import Store
 _log = Logger("cronsensus.node")
 
 AFTER_A_BUG = 1.0
+LONG = 3600.0
+"""Seconds, where there is nothing to watch."""
 STUCK_LOOK = 10.0
 """Seconds between two looks whether the rounds go on."""
 STUCK_LOOKS = 12
@@ -60,6 +63,7 @@ class Node:
         on_drained: Callable[[], None] = lambda: None,
         on_failed: Callable[[], None] = lambda: None,
         evidence: Callable[[SessionView], bool] = is_dead,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         """Make a node on handles of its own on ``store``.
 
@@ -74,6 +78,7 @@ class Node:
             on_drained: told once, when the node takes nothing new and nothing runs any more, whoever asked for it.
             on_failed: told once, on a thread of its own, when the node cannot go on; it is to be stopped.
             evidence: tells whether the process of a session is certainly gone.
+            heartbeat: renews the session, and all else of this process in the store; ``None``: one of its own.
         """
         self._store = store.sibling()
         self._settings = settings
@@ -82,11 +87,12 @@ class Node:
         self._on_failed = on_failed
         self.failed: str | None = None
         self._stuck = False
-        self._wake_event = self._event("rounds")
+        self._wake_event = self._event()
         self._stopping = Event()
         self._drained = Event()
         self._enough = Event()
         self._timer = self._watchdog()
+        self._monitor = LeaseMonitor(clock, self._timer)
         self._executors = self._hands(loop)
         self.round = Round(
             self._store,
@@ -102,22 +108,18 @@ class Node:
             ask_again=self._ask_again,
             evidence=evidence,
         )
-        self._keeper_store = store.sibling()
-        self._keeper = SessionRenewer(
-            self._keeper_store,
+        self._heartbeat = heartbeat or Heartbeat(store, clock)
+        self._renewer = SessionRenewer(
             clock,
             lease=settings.lease,
             holds=lambda: bool(self.round.holding),
             on_renewal=self._on_renewal,
-            on_trust_lost=self._on_trust_lost,
-            wake=self._event("keeper"),
+            wake=self._heartbeat.wake,
         )
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
         self._leaving_until = 0.0
-        self._trust_lock = threading.Lock()
-        self._trust_watch: Deadline | None = None
-        self._trust_until = 0.0
+        self._failing = threading.Lock()
         self._rounds = 0
         self._in_round = 0
         """The number of the round that is going on; 0: none."""
@@ -125,8 +127,8 @@ class Node:
 
     # --- what a simulation puts other things in the place of ---------------------------------------------------------
 
-    def _event(self, who: Literal["rounds", "keeper"]) -> Event:  # noqa: ARG002
-        """Return what a thread of the node sleeps on."""
+    def _event(self) -> Event:
+        """Return what the thread that turns the rounds sleeps on."""
         return Event()
 
     def _watchdog(self) -> Timer:
@@ -167,12 +169,12 @@ class Node:
         _keep_logs(self, self._clock)
         for name, target in (
             ("rounds", self._turn),
-            ("keeper", self._keeper.run),
             ("listener", self._listener.run),
         ):
             thread = threading.Thread(target=target, name=f"cronsensus-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
+        self._heartbeat.add(self._renewer)
         self._timer.after(STUCK_LOOK, self._look_at_rounds)
 
     def runs(self, run: Run | None) -> bool:
@@ -202,7 +204,6 @@ class Node:
         for thread in self._threads[:1]:
             thread.join(0.0 if self._stuck else LEAVING / 2)
         self._stop_what_can_be_stopped()
-        self._keeper.stop()
         self.close()
         return all_ended
 
@@ -212,6 +213,7 @@ class Node:
 
     def close(self) -> None:
         """Close the session and free everything."""
+        ended = self._renew_no_more()
         try:
             # A handle that is in use, by a verb that does not come back, is not used by a second thread.
             in_use = any(thread.is_alive() for thread in self._threads[:1])
@@ -233,8 +235,8 @@ class Node:
         self._timer.close()
         for thread in self._threads[1:]:
             thread.join(max(SOONEST, self._left_to_leave))
+        ended(max(SOONEST, self._left_to_leave))
         flush(min(LAST_WORDS, max(SOONEST, self._left_to_leave)))
-        self._keeper_store.close()
         self._store.close()
 
     def _in_time(self, last_words: Callable[[], None]) -> bool:
@@ -312,12 +314,12 @@ class Node:
         Rounds that ended leave a handle behind on which the end of each run can still be settled in ``stop``; rounds
         that are stuck hold it.
         """
-        with self._trust_lock:
+        with self._failing:
             if self.failed is not None or self._stopping.is_set():
                 return
             self.failed, self._stuck = why, stuck
         self.round.draining = True
-        self._keeper.stop()
+        self._renew_no_more()
         lease = self.round.lease
         if stuck and lease is not None:
             lease.lose()
@@ -328,35 +330,40 @@ class Node:
         _log.aside.critical("%s", words)
         threading.Thread(target=self._on_failed, name="cronsensus-end", daemon=True).start()
 
+    def _renew_no_more(self) -> Callable[[float], None]:
+        self._renewer.stop()
+        if (session := self.session) is not None:
+            self._heartbeat.attend_no_more(session)
+        return self._heartbeat.remove(self._renewer)
+
     def _end_session_of_a_stuck_node(self) -> None:
-        lease, keeper = self.round.lease, self._threads[1]
-        keeper.join(max(SOONEST, self._left_to_leave))
-        if lease is not None and not keeper.is_alive():
-            self._keeper_store.close_session(lease.session)
-            self._keeper_store.notify()
+        lease = self.round.lease
+        if lease is not None:
+            other = self._store.sibling()
+            other.close_session(lease.session)
+            other.notify()
+            other.close()
 
     def _ended(self, call: Call, ending: Ending) -> None:
         self.round.holding.ended(call, ending)
 
     def _on_session(self, lease: SessionLease) -> None:
-        self._keeper.keep(lease)
+        self._renewer.keep(lease)
         self._listener.attend(lease.session)
-        # A second sign of life. A first renewal shows it, and opens the keeper's connection before it is needed.
-        self._keeper_store.attend(lease.session)
-        self._keeper.hint()
+        # A second sign of life. A first renewal shows it, and opens the heartbeat's connection before it is needed.
+        self._heartbeat.attend(lease.session)
+        self._renewer.hint()
 
     def _on_work(self) -> None:
-        self._keeper.nudge()
-        lease = self.round.lease
-        if lease is not None:
-            self._watch_trust(lease)
+        self._renewer.nudge()
+        self._monitor.begin(self)
 
     def _ask_again(self) -> None:
-        self._keeper.ask()
+        self._renewer.ask()
 
     def _on_hint(self) -> None:
         self.wake()
-        self._keeper.hint()
+        self._renewer.hint()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self.round.watch.renewed(lease.session, renewal)
@@ -372,46 +379,30 @@ class Node:
             self.drain()
             _log.aside.info("an operator asked this node to drain")
 
-    def _on_trust_lost(self, lease: SessionLease) -> None:
+    # --- the end of trust --------------------------------------------------------------------------------------------
+
+    @property
+    def expires_in(self) -> float:
+        """Return the seconds for which what this node runs may be trusted; for the monitor of leases."""
+        lease = self.round.lease
+        # Also while nothing is held: a claim makes the lease shorter before what it brings is.
+        return LONG if lease is None else lease.trusted_for
+
+    def expire(self) -> float | None:
+        """Stop what runs: the lease could not be renewed in time, perhaps because all that ask the store hang in it.
+
+        Looked at again while something is held: the store may answer again, and the same lease protect other runs.
+        """
+        lease = self.round.lease
+        if lease is None or not self.round.holding:
+            return None
         stopped = self.round.holding.lose_session(lease)
         if stopped:
             _log.aside.error(
                 "the lease could not be renewed in time: stopping what runs (%d), another node may take it over",
                 stopped,
             )
-
-    # --- the end of trust --------------------------------------------------------------------------------------------
-
-    def _watch_trust(self, lease: SessionLease) -> None:
-        """See to it that the end of the trust is noticed, also when everybody who asks the store hangs in it.
-
-        Runs on the watchdog's thread, which asks no store.
-        """
-        left = lease.trusted_for
-        until = self._clock.monotonic() + left
-        with self._trust_lock:
-            if self._trust_watch is not None:
-                if self._trust_until <= until:
-                    return
-                self._trust_watch.cancel()
-            self._trust_until = until
-            self._trust_watch = self._timer.after(max(left, SOONEST), self._look_at_trust)
-
-    def _look_at_trust(self) -> None:
-        with self._trust_lock:
-            self._trust_watch = None
-        lease = self.round.lease
-        if lease is None or not self.round.holding:
-            return
-        if lease.trusted:
-            self._watch_trust(lease)
-            return
-        self._on_trust_lost(lease)
-        with self._trust_lock:
-            if self._trust_watch is None:
-                again = self._settings.lease.total_seconds() / 2
-                self._trust_until = self._clock.monotonic() + again
-                self._trust_watch = self._timer.after(again, self._look_at_trust)
+        return self._settings.lease.total_seconds() / 2
 
 
 # --- one handler for all nodes of the process, or each line would be kept once for each of them ----------------------

@@ -2,7 +2,7 @@
 
 ::
 
-    look: another number of runs than here ──▶ ask the keeper to renew now
+    look: another number of runs than here ──▶ ask for a renewal now
                                                      │
     each renewal: the runs of this session ──▶ heard() ──▶ judge(), in the node's next round
                                                               │ seen in two renewals, the second asked after the first

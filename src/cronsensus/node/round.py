@@ -59,8 +59,8 @@ class Round:
     """Does a node's rounds; ``step`` returns the seconds until the next one, if nothing wakes the node before.
 
     Attributes:
-        holding: what the node runs; for executors and the keeper too.
-        reconciling: told by the keeper what the store believes this node to run.
+        holding: what the node runs; for executors and the heartbeat too.
+        reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
     """
 
@@ -90,10 +90,10 @@ class Round:
             executors: by the names of ``Registered.executor``.
             new_session: describes a session with a new id.
             declare: puts the application's jobs; called for each new session and again while it returns ``True``.
-            on_session: told of each new session (the keeper renews it from then on).
-            on_work: told when the lease begins to protect something, or must be asked about (the keeper hurries).
+            on_session: told of each new session (the heartbeat renews it from then on).
+            on_work: told when the lease begins to protect something, or must be asked about (the heartbeat hurries).
             wake: has the next round begin now; called from executors' threads.
-            ask_again: has the keeper renew the session as soon as it can.
+            ask_again: has the session renewed as soon as possible.
             evidence: tells whether the process of a session is certainly gone.
         """
         self._store = store

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cronsensus.clock import Clock
 from cronsensus.membership.lease import IDLE_LEASE, SessionLease
+from cronsensus.membership.session import opened
 from cronsensus.model.session import SessionSpec
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
@@ -52,10 +53,7 @@ class OwnSession:
         self.close_half_open()
         spec = self._new_session()
         self._half_open = spec.id
-        lease = SessionLease(spec.id, self._clock, self._on_shorter)
-        asked = lease.ask()
-        self.opened_at = self._store.open_session(spec, lease=self._length)
-        lease.confirm(asked, self._length)
+        lease, self.opened_at = opened(self._store, self._clock, spec, self._length, self._on_shorter)
         self._declare(self._store)
         # Once more in any case: a store that loses its last moment just after a deploy has the old jobs again.
         self._declare_again = True

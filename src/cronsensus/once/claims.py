@@ -6,7 +6,7 @@ recorded under its token, and what a dead process held is free again as soon as 
 ::
 
     take ──▶ Held ──▶ the function runs ──▶ settle ──▶ recorded
-      │        └── the store is away: the keeper's thread goes on trying to settle it
+      │        └── the store is away: an errand in the background goes on trying to settle it
       └──▶ the occurrence as it stands, if somebody else has it or had it
 
 The session is not that of a node, also where a node runs in this process: a node's ends when it drains, and a function
@@ -32,14 +32,15 @@ from cronsensus.errors import (
 )
 from cronsensus.interrupts import Event
 from cronsensus.logger import Logger
+from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.lease import SessionLease
-from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.once.errands import Errands
 from cronsensus.once.forgotten import Forgotten
 from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Sweep, Ticket, Wanted, given_back
 from cronsensus.once.payloads import Difference
@@ -49,7 +50,7 @@ from cronsensus.stores.base import Store
 _log = Logger("cronsensus.once")
 
 PATIENCE = 3.0
-"""Seconds that a caller waits for its result to be recorded; then the keeper's thread goes on trying."""
+"""Seconds that a caller waits for its result to be recorded; then an errand in the background goes on trying."""
 TRIES = 3
 """How often a busy store is asked for a claim, each time for as long as it lets others go first."""
 LOOKS = 10
@@ -72,6 +73,7 @@ class Claims:
         clock: Clock,
         *,
         name: str,
+        heartbeat: Heartbeat | None = None,
         release: Callable[[], str],
         lease: timedelta,
         fast_evidence: bool,
@@ -80,9 +82,10 @@ class Claims:
         """Hold claims in ``store``, which is ready, and stays the caller's to close.
 
         Args:
-            store: of which siblings are opened.
+            store: all verbs of callers use this handle.
             clock: for waits and trust.
             name: of this process, for people.
+            heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
             release: under which implicit jobs are defined.
             lease: how long a process without a sign of life keeps what it runs.
             fast_evidence: take a process of this host for dead as soon as it is gone.
@@ -93,10 +96,14 @@ class Claims:
         self._release = release
         self._lease = lease
         self._fast_evidence = fast_evidence
-        self._forgotten = Forgotten(clock, lambda: self.store, self._keys)
-        self._host = SessionHost(store, clock, name=name, lease=lease, stop=stop, on_listed=self._forgotten.listed)
-        self._monitor = LeaseMonitor(clock)
-        self.waiters = Waiters(clock, lambda: self._host.store)
+        self.store = store
+        self.errands = Errands()
+        self._forgotten = Forgotten(clock, store, self._keys, later=self.errands.add)
+        self._host = SessionHost(
+            store, clock, name=name, heartbeat=heartbeat, lease=lease, stop=stop, on_listed=self._forgotten.listed
+        )
+        self._monitor = self._host.monitor
+        self.waiters = Waiters(clock, lambda: store)
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int], Held] = {}
         self._asked: dict[Asked, None] = {}
@@ -106,11 +113,6 @@ class Claims:
         self._pid = os.getpid()
         self._defined: dict[str, JobSpec] = {}
         self._cared_at = -CARE
-
-    @property
-    def store(self) -> Store:
-        """The handle for verbs of the caller's own threads."""
-        return self._host.store
 
     @property
     def idle(self) -> bool:
@@ -127,7 +129,6 @@ class Claims:
         """Let go of the session and of connections; what is still held goes back for others to take."""
         self.waiters.close()
         self._host.close()
-        self._monitor.close()
 
     # --- winning ------------------------------------------------------------------------------------------------------
 
@@ -233,8 +234,8 @@ class Claims:
             return True
         if asked or seen.session is None:
             return False
-        session = self._host.come()
-        self._host.go()
+        session = self._host.pin()
+        self._host.unpin()
         if seen.session != session.session:
             return False
         # The answer to an ``acquire`` of ours was lost, and nobody works on it.
@@ -259,11 +260,20 @@ class Claims:
                 _log.exception("what a call left behind under %s could not be looked at", one.wanted.key)
             with self._lock:
                 self._asked.pop(one, None)
+        return self.is_asking()
+
+    def is_asking(self) -> bool:
+        """Whether calls are asking for a key; if none is, nothing need be swept. Asks no store."""
         with self._lock:
             if not self._asked:
                 self._sweeps = False
-                self._host.forget(self._sweep)
+                self._host.discard(self._sweep)
             return bool(self._asked)
+
+    def is_left_behind(self) -> bool:
+        """Whether there is something to sweep. Asks no store."""
+        with self._lock:
+            return any(one.is_left for one in self._asked) or any(one.is_left for one in self._held.values())
 
     def _is_paused(self, spec: JobSpec) -> bool:
         view = self.store.job(spec.name)
@@ -274,7 +284,7 @@ class Claims:
         with self._lock:
             self._asked[asked] = None
         if not self._sweeps:
-            self._host.keep(self._sweep, WATCH)
+            self._host.add(self._sweep, WATCH)
             self._sweeps = True
         known = False
         try:
@@ -294,11 +304,11 @@ class Claims:
         return held
 
     def _come_and_ask(self, wanted: Wanted, ticket: Ticket) -> Held | None:
-        session = self._host.come()
+        session = self._host.pin()
         try:
             return self._ask(wanted, session, ticket)
         finally:
-            self._host.go()
+            self._host.unpin()
 
     def _ask(self, wanted: Wanted, session: SessionLease, ticket: Ticket) -> Held | None:
         asked = session.ask()
@@ -308,11 +318,11 @@ class Claims:
                 session.session, wanted.spec.name, lease=self._lease, fingerprint=wanted.fingerprint, **by_name
             )
         except LeaseLost:
-            self._host.mistrust(session)
+            self._host.session_ended(session)
             raise
         except StoreError as error:
             session.shorten(asked, self._lease)
-            self._host.trouble(error)
+            self._host.store_failed(error)
             raise
         if claim is None:
             return None
@@ -321,7 +331,7 @@ class Claims:
         with self._lock:
             self._held[claim.id, claim.token] = held
         ticket.held = held
-        self._host.keep(held, WATCH)
+        self._host.add(held, WATCH)
         self._monitor.begin(held)
         return held
 
@@ -385,7 +395,7 @@ class Claims:
             except StoreError as error:
                 if not error.retryable or self.clock.monotonic() > until:
                     held.unsettled, held.owed = outcome, True
-                    self._host.keep(held, AGAIN)
+                    self._host.add(held, AGAIN)
                     raise
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
@@ -401,7 +411,7 @@ class Claims:
         except StoreError as error:
             _log.debug("%r could not be given back yet: %s", held.run, error)
             held.owed = True
-            self._host.keep(held, AGAIN)
+            self._host.add(held, AGAIN)
         else:
             self.done(held)
 
@@ -415,7 +425,7 @@ class Claims:
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", held.run, error)
             held.owed = True
-            self._host.keep(held, AGAIN)
+            self._host.add(held, AGAIN)
         else:
             self.done(held)
 
@@ -441,7 +451,7 @@ class Claims:
     def forget(self, held: Held) -> None:
         """Hold this no more, and wake those who wait for it here."""
         self._monitor.end(held)
-        self._host.forget(held)
+        self._host.discard(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
         self.waiters.ring(held.claim.id)

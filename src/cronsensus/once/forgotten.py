@@ -27,17 +27,26 @@ _log = Logger("cronsensus.once")
 class Forgotten:
     """Compares. Safe to share between threads."""
 
-    def __init__(self, clock: Clock, store: Callable[[], Store], held: Callable[[], Collection[Key] | None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        store: Store,
+        held: Callable[[], Collection[Key] | None],
+        *,
+        later: Callable[[Callable[[], object]], object],
+    ) -> None:
         """Compare what calls hold.
 
         Args:
             clock: for the order of questions and answers.
-            store: gives the handle to tell it.
+            store: to tell it.
             held: gives the claims that calls hold; ``None`` while one of them asks for a key.
+            later: does something on a thread that may wait for the store.
         """
         self._clock = clock
         self._store = store
         self._held = held
+        self._later = later
         self._lock = threading.Lock()
         self._said = Said(clock)
         self._strange: set[Key] = set()
@@ -50,7 +59,7 @@ class Forgotten:
             self._said.remember((claim.id, claim.token), Back(claim, None) if committed else outcome)
 
     def listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
-        """Take in what a renewal of ``session`` listed."""
+        """Take in what a renewal of ``session`` listed. Asks no store."""
         held = self._held()
         with self._lock:
             strange = set() if held is None else {key for key in runs if key not in held}
@@ -58,11 +67,13 @@ class Forgotten:
             self._strange, self._looked_at = strange - forgotten, self._clock.monotonic()
             ends = {key: self._said.take(key) for key in sorted(forgotten)}
         outcomes = [end if isinstance(end, Outcome) else given_back(*key, session) for key, end in ends.items()]
-        if not outcomes:
-            return
-        _log.warning("the store forgot how %d calls ended: it is told again", len(outcomes))
+        if outcomes:
+            _log.aside.warning("the store forgot how %d calls ended: it is told again", len(outcomes))
+            self._later(lambda: self._tell(outcomes, ends))
+
+    def _tell(self, outcomes: list[Outcome], ends: dict[Key, Outcome | Back | None]) -> None:
         try:
-            settled = self._store().finish(outcomes)
+            settled = self._store.finish(outcomes)
         except StoreError as error:
             _log.debug("what the store forgot could not be told again yet: %s", error)
             settled = []

@@ -3,7 +3,7 @@
 Python may leave a call at any line: a task is cancelled, or a signal handler raises. So nothing is kept for a call that
 nobody can find out about: a ``Ticket`` lives in the call's frame and says whether the call is still there, and what was
 won for it is recorded here before it is used. What a call has left behind is settled by whoever sees it first: the call
-itself on its way out, another call for the same key, or the keeper's thread.
+itself on its way out, another call for the same key, or an errand in the background.
 
 ::
 
@@ -25,13 +25,14 @@ from typing import Any, Protocol
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
+from cronsensus.membership.heartbeat import LONGEST_WAIT
 from cronsensus.membership.lease import SessionLease
-from cronsensus.membership.session_host import LONGEST_WAIT
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.node.effects import Effects
 from cronsensus.node.run import Run
+from cronsensus.once.errands import Errands
 from cronsensus.once.payloads import Difference, difference
 from cronsensus.stores.base import Store
 
@@ -88,10 +89,8 @@ class Holder(Protocol):
     """Holds what is won: ``Claims``."""
 
     clock: Clock
-
-    @property
-    def store(self) -> Store:
-        """The handle for verbs of the caller's own threads."""
+    store: Store
+    errands: Errands
 
     def done(self, held: Held) -> None:
         """Hold this no more, as the store knows."""
@@ -104,6 +103,12 @@ class Holder(Protocol):
 
     def sweep(self) -> bool:
         """Look for what calls left behind; return whether any are still asking."""
+
+    def is_asking(self) -> bool:
+        """Whether calls are asking for a key. Asks no store."""
+
+    def is_left_behind(self) -> bool:
+        """Whether there is something to sweep. Asks no store."""
 
 
 class Ticket:
@@ -205,23 +210,30 @@ class Held:
         return self.unsettled
 
     def step(self, store: Store) -> float:
-        """Record how it ended if that could not be done, or if the call is gone; for the keeper's thread."""
+        """Have it recorded how it ended, if that could not be done, or if the call is gone. Asks no store itself."""
+        del store
         if not (self.owed or self.is_left):
             return WATCH
+        self.claims.errands.add(self.record_end)
+        return AGAIN
+
+    def record_end(self) -> None:
+        """Record how it ended; tried again by the next ``step`` if the store is away."""
+        if self.is_over:
+            return
         try:
             if not self.begun:
-                store.release([self.claim])
+                self.claims.store.release([self.claim])
             else:
-                store.finish([self.left_outcome()])
+                self.claims.store.finish([self.left_outcome()])
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
-            return AGAIN
-        self.claims.done(self)
-        return LONGEST_WAIT
+        else:
+            self.claims.done(self)
 
 
 class Sweep:
-    """Looks now and then, on the keeper's thread, for calls that went away while they asked the store for a key."""
+    """Looks now and then for calls that went away while they asked the store for a key."""
 
     session = ""
     """Of none: it holds nothing."""
@@ -230,13 +242,19 @@ class Sweep:
         self._claims = claims
 
     def step(self, store: Store) -> float:
-        """Look for them."""
+        """Have them looked for, if there are any. Asks no store itself."""
         del store
+        if self._claims.is_left_behind():
+            self._claims.errands.add(self.look)
+            return AGAIN
+        return WATCH if self._claims.is_asking() else LONGEST_WAIT
+
+    def look(self) -> None:
+        """Look for them."""
         try:
-            return WATCH if self._claims.sweep() else LONGEST_WAIT
+            self._claims.sweep()
         except StoreError as error:
             _log.debug("what a call has left behind could not be looked for yet: %s", error)
-            return AGAIN
 
     def lose(self, why: str) -> None:
         """Be told that a session is over, which takes nothing from it."""

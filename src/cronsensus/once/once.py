@@ -248,7 +248,7 @@ class Once(Generic[P, R_co]):
         finally:
             ticket.over = True
             if ticket.held is not None:
-                # Not awaited: the task may be gone by now, and its loop too. The keeper's thread does it otherwise.
+                # Not awaited: the task may be gone by now, and its loop too. An errand does it otherwise.
                 with contextlib.suppress(RuntimeError):
                     submit(partial(ticket.held.claims.leave, ticket))
 
@@ -409,7 +409,7 @@ class Once(Generic[P, R_co]):
 
     def _settle(self, claims: Claims, held: Held, ending: Ending) -> State | None:
         """Record an ending; return where that leaves the key, or ``None`` if it was somebody else's by then."""
-        # Put down first: if this call goes away here, another one, or the keeper's thread, records it.
+        # Put down first: if this call goes away here, another one, or an errand in the background, records it.
         held.unsettled = self._outcome(held, self._timed(claims, held, ending))
         settled = claims.settle(held, held.unsettled)
         claims.care()

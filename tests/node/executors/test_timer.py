@@ -1,6 +1,8 @@
 import logging
+import os
 import queue
 import threading
+import warnings
 
 import pytest
 
@@ -59,7 +61,7 @@ def test_many_cancelled_deadlines_leave_the_heap_before_their_time(timer):
     kept = timer.after(7200, lambda: None)
     for _ in range(50 * COMPACT_FROM):
         timer.after(3600, lambda: None).cancel()
-        assert len(timer._heap) <= 2 * COMPACT_FROM
+        assert len(timer._watch._heap) <= 2 * COMPACT_FROM
     assert len(timer) == 1
     kept.cancel()
     assert len(timer) == 0
@@ -106,8 +108,7 @@ def test_nothing_comes_after_close(bench, manual):
     timer.after(1, lambda: seen.append("after")).cancel()
     manual.advance(5)
     timer.wake()
-    assert timer._thread is not None
-    assert not timer._thread.is_alive()
+    bench.until(lambda: timer._watch._thread is None, "the thread's end")
     assert seen == []
 
 
@@ -116,9 +117,50 @@ def test_an_action_may_close(bench, manual):
     timer.after(1, timer.close)
     manual.advance(2)
     timer.wake()
-    assert timer._thread is not None
-    timer._thread.join(bench.patience)
-    assert not timer._thread.is_alive()
+    bench.until(lambda: timer._watch._thread is None, "the thread's end")
+
+
+def test_timers_of_the_hosts_clock_share_a_thread_until_the_last_is_closed(bench, clock):
+    first, second = Timer(clock), Timer(SystemClock())
+    first.after(3600, lambda: None)
+    before = watching()
+    second.after(3600, lambda: None)
+    assert watching() == before
+    heard = threading.Event()
+    second.close()
+    first.after(0, heard.set)
+    assert heard.wait(bench.patience)
+    first.close()
+    assert len(first) == len(second) == 0
+
+
+def test_close_waits_for_an_action_of_its_own_that_has_begun(bench, manual):
+    timer, begun, goes_on, over = Timer(manual), threading.Event(), threading.Event(), threading.Event()
+
+    def acts() -> None:
+        begun.set()
+        goes_on.wait(bench.patience)
+        over.set()
+
+    timer.after(0, acts)
+    assert begun.wait(bench.patience)
+    threading.Timer(0.05, goes_on.set).start()
+    timer.close()
+    assert over.is_set()
+
+
+def test_a_forked_child_has_a_timer_of_its_own(clock):
+    timer = Timer(clock)
+    timer.after(3600, lambda: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        heard = threading.Event()
+        Timer(clock).after(0, heard.set)
+        os._exit(0 if heard.wait(30) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    timer.close()
 
 
 def test_the_thread_ends_when_there_is_nothing_to_watch_and_comes_back(bench, clock, monkeypatch):
@@ -129,9 +171,9 @@ def test_the_thread_ends_when_there_is_nothing_to_watch_and_comes_back(bench, cl
         timer.after(0.01, lambda number=number: seen.put(number))  # type: ignore[misc]
         far = timer.after(3600, lambda: None)
         assert seen.get(timeout=bench.patience) == number
-        assert timer._thread is not None
+        assert timer._watch._thread is not None
         far.cancel()
         timer.wake()
-        bench.until(lambda: timer._thread is None, "the thread's end")
+        bench.until(lambda: timer._watch._thread is None, "the thread's end")
         assert len(timer) == 0
     timer.close()

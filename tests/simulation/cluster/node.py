@@ -1,13 +1,13 @@
-"""A node whose cranks the simulation turns: rounds, keeper and what ``Node`` does between them are real."""
+"""A node whose cranks the simulation turns: rounds, renewer and what ``Node`` does between them are real."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, cast
+from typing import cast
 
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
-from cronsensus.membership.renewer import SOONEST
+from cronsensus.membership.heartbeat import SOONEST, Heartbeat
 from cronsensus.membership.timer import Timer
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node.executors.base import Executor, Registered
@@ -46,7 +46,7 @@ class SimulatedNode(Node):
         self._sessions = 0
         self.executor = SimulatedExecutor(self, self._ended)
         self.turning = Crank(self, name, self._step)
-        self.keeping = Crank(self, f"{name}.keeper", self._keep, soonest=SOONEST)
+        self.beating = Crank(self, f"{name}.heartbeat", self._beat, soonest=SOONEST)
         scenario = stage.scenario
         super().__init__(
             cast("Store", Wire(stage)),
@@ -57,10 +57,11 @@ class SimulatedNode(Node):
             declare=self._declare,
             on_drained=lambda: self.leave(0),
             evidence=stage.is_dead,
+            heartbeat=cast("Heartbeat", _Heartbeat(self.beating)),
         )
 
-    def _event(self, who: Literal["rounds", "keeper"]) -> Event:
-        return cast("Event", _Waker(self.turning if who == "rounds" else self.keeping))
+    def _event(self) -> Event:
+        return cast("Event", _Waker(self.turning))
 
     def _watchdog(self) -> Timer:
         return cast("Timer", Watchdog(self))
@@ -73,7 +74,7 @@ class SimulatedNode(Node):
     def begin(self) -> None:
         """Start, and try again for as long as the store does not answer."""
         self.turning.wake()
-        self.keeping.wake()
+        self.beating.wake()
 
     def leave(self, after: int) -> None:
         """Leave in order: drain, let runs end for a while, stop them, close the session, exit."""
@@ -103,7 +104,7 @@ class SimulatedNode(Node):
     @property
     def free_hands(self) -> int:
         """How many more runs this node could take now."""
-        if self.frozen or self.leaving or self.round.draining or self.turning.suspended or self.keeping.suspended:
+        if self.frozen or self.leaving or self.round.draining or self.turning.suspended or self.beating.suspended:
             return 0
         return self._settings.concurrency - len(self.executor.works)
 
@@ -123,8 +124,8 @@ class SimulatedNode(Node):
         self._tell_trust()
         return wait
 
-    def _keep(self) -> float:
-        wait = self._keeper.step()
+    def _beat(self) -> float:
+        wait = self._renewer.renew(self._store)
         self._tell_trust()
         return wait
 
@@ -139,11 +140,11 @@ class SimulatedNode(Node):
 
     def _last_words(self) -> None:
         self.round.holding.stop_all("the node is shutting down")
-        self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_keeping)
+        self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
 
-    def _stop_keeping(self) -> None:
-        # Node.stop sets a flag and does not wait for the keeper before it closes the session.
-        self.keeping.stop()
+    def _stop_beating(self) -> None:
+        # Node.stop does not wait for the heartbeat before it closes the session.
+        self.beating.stop()
         Crank(self, f"{self.name}.exit", self._close).wake()
 
     def _close(self) -> float:
@@ -222,6 +223,20 @@ class _Waker:
         self._crank = crank
 
     def set(self) -> None:
+        self._crank.wake()
+
+
+class _Heartbeat:
+    """Stands where a node has its ``Heartbeat``: a crank of the node's own."""
+
+    def __init__(self, crank: Crank) -> None:
+        self._crank = crank
+
+    def attend(self, session: str) -> None:
+        """Show nothing."""
+
+    def wake(self) -> None:
+        """Turn the crank now."""
         self._crank.wake()
 
 

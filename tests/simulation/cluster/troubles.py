@@ -48,7 +48,7 @@ class Troubles:
     def end(self) -> None:
         """Let nothing new go wrong; who stands still wakes in his own time."""
         for node in self._nodes:
-            node.turning.fault = node.keeping.fault = None
+            node.turning.fault = node.beating.fault = None
         for outsider in self._outsiders:
             outsider.later(0, outsider.leave)
 
@@ -81,7 +81,7 @@ class Troubles:
         elif draw < 2 * mortality:
             self._arm(node, rng.choice(["crash", "freeze"]))
         elif rng.random() < 0.3:
-            node.keeping.fault = Fault(rng.choices(KINDS, WEIGHTS)[0], 0, self._while())
+            node.beating.fault = Fault(rng.choices(KINDS, WEIGHTS)[0], 0, self._while())
             if rng.random() < 0.5:
                 node.hint()
         else:

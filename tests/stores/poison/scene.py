@@ -134,12 +134,10 @@ class Node:
         self._hands = _Hands()
         settings = NodeSettings(name="node", lease=LEASE, concurrency=20)
         self._keeper = SessionRenewer(
-            store,
             clock,
             lease=LEASE,
             holds=lambda: bool(self.round.holding),
             on_renewal=self._on_renewal,
-            on_trust_lost=lambda lease: None,
         )
         self.round = Round(
             store,
@@ -162,7 +160,7 @@ class Node:
         """Turn the crank, so much of the store's clock at a time."""
         for _ in range(rounds):
             self.round.step()
-            self._keeper.step()
+            self._keeper.renew(self.store)
             while self._hands.calls:
                 call = self._hands.calls.pop()
                 self.ran[call.claim.job, call.claim.key] += 1

@@ -1,0 +1,215 @@
+"""One thread and one connection that renew all sessions of this process in one store, and the locks that they hold.
+
+::
+
+    Heartbeat ──▶ SessionRenewer of the node ───────────────────▶ store.renew
+              ├─▶ SessionHost of the locks ──▶ SessionRenewer ──▶ store.renew, store.extend for each lock
+              └─▶ SessionHost of guarded calls ─▶ SessionRenewer ▶ store.renew
+
+No job, event loop or pool can starve it. Each store has a heartbeat of its own, so a store that hangs costs no lease in
+another one. Within a store sessions come first, also between two of many locks: what a session holds is lost with it.
+
+What may wait for rows that others hold has no place here (a result to record, say): it would hold up all renewals.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from cronsensus.clock import Clock
+from cronsensus.interrupts import Event
+from cronsensus.logger import Logger
+from cronsensus.stores.base import Store
+
+_log = Logger("cronsensus.node")
+
+SOONEST = 0.05
+LONGEST_WAIT = 3600.0
+AFTER_A_BUG = 1.0
+SESSIONS_EVERY = 0.1
+"""Seconds of extending locks after which it is seen again whether a session is to be renewed."""
+
+
+class Resource(Protocol):
+    """Something that a session holds."""
+
+    session: str
+
+    def step(self, store: Store) -> float:
+        """Ask ``store`` what is due to be asked; return the seconds until there is something again. Never raises."""
+
+    def lose(self, why: str) -> None:
+        """Be told that the session is over."""
+
+
+class Member(Protocol):
+    """What has a session to be renewed."""
+
+    def renew(self, store: Store) -> float:
+        """Renew the session if it is time to; return the seconds until the next look."""
+
+    def resources(self) -> Collection[Resource]:
+        """Return what the session holds, as far as that is to be renewed by itself."""
+
+
+class Heartbeat:
+    """Beats while it has members. Safe to share between threads; not for a forked child."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        """Open a sibling of ``store`` for as long as there are members; nothing is opened yet."""
+        self._given = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wake = Event()
+        self._members: dict[Member, None] = {}
+        self._thread: threading.Thread | None = None
+        self._store: Store | None = None
+        self._attended: str | None = None
+        self._anew = False
+        self._beats_at = float("inf")
+        self._soonest = LONGEST_WAIT
+        """The shortest ``beat_in`` since the last beat."""
+
+    def add(self, member: Member) -> None:
+        """Renew the session of ``member`` from now on."""
+        with self._lock:
+            self._members[member] = None
+            if self._thread is None:
+                self._beats_at, self._soonest = float("inf"), LONGEST_WAIT
+                store = self._handle()
+                thread = threading.Thread(target=self._turn, args=(store,), name="cronsensus-heartbeat", daemon=True)
+                try:
+                    thread.start()
+                except BaseException:
+                    del self._members[member]
+                    raise
+                self._thread, self._store = thread, store
+        self._wake.set()
+
+    def remove(self, member: Member) -> Callable[[float], None]:
+        """Renew it no more; without members the thread ends.
+
+        Returns what waits for that end, for so many seconds: a verb may hang.
+        """
+        with self._lock:
+            self._members.pop(member, None)
+            thread, store = self._thread, self._store
+            if self._members or thread is None or store is None:
+                return _nothing
+            self._thread = self._store = None
+        self._wake.set()
+
+        def ended(within: float) -> None:
+            if thread is not threading.current_thread():
+                thread.join(within)
+            store.close()
+
+        return ended
+
+    def attend(self, session: str) -> None:
+        """Show a sign of life of this session too, where the store can show one."""
+        with self._lock:
+            self._attended = session
+            if self._store is not None:
+                self._store.attend(session)
+
+    def attend_no_more(self, session: str) -> None:
+        """Show no sign of life of a session that was left, whatever else this process holds."""
+        with self._lock:
+            if self._attended == session:
+                self._attended, self._anew = None, True
+
+    def wake(self) -> None:
+        """Beat now."""
+        self._wake.set()
+
+    def beat_in(self, seconds: float) -> None:
+        """Beat in so many seconds at the latest, and as soon after each of the next beats.
+
+        What came and went will mostly come again, and need not wake the thread each time: a lock that is taken and
+        released all the time would.
+        """
+        with self._lock:
+            at = self._clock.monotonic() + seconds
+            self._soonest = min(self._soonest, seconds)
+            soon = at < self._beats_at
+            if soon:
+                self._beats_at = at
+        if soon:
+            self._wake.set()
+
+    def beat(self, store: Store) -> float:
+        """Renew what is due; return the seconds until the next beat."""
+        with self._lock:
+            members = list(self._members)
+            # What begins to be held from here on wakes this thread, or it would be seen too late.
+            self._beats_at = float("inf")
+            soonest, self._soonest = self._soonest, LONGEST_WAIT
+        next_at = self._clock.monotonic() + soonest
+
+        def sessions() -> float:
+            for member in members:
+                seen = _guarded(member.renew, store)
+                at[member] = self._clock.monotonic() + seen
+            return self._clock.monotonic()
+
+        at: dict[Member, float] = {}
+        renewed_at = sessions()
+        for member in members:
+            for resource in member.resources():
+                wait = _guarded(resource.step, store)
+                now = self._clock.monotonic()
+                next_at = min(next_at, now + wait)
+                if now - renewed_at >= SESSIONS_EVERY:
+                    renewed_at = sessions()
+        return max(SOONEST, min([next_at, *at.values()]) - self._clock.monotonic())
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _turn(self, store: Store) -> None:
+        try:
+            while self._goes_on():
+                store = self._fresh(store)
+                wait = _guarded(self.beat, store)
+                with self._lock:
+                    self._beats_at = min(self._beats_at, self._clock.monotonic() + wait)
+                self._wake.wait(wait)
+                self._wake.clear()
+        finally:
+            store.close()
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            return self._thread is threading.current_thread()
+
+    def _fresh(self, store: Store) -> Store:
+        """Return another handle if a connection of this one still shows a sign of life of a session that was left."""
+        with self._lock:
+            if not self._anew or self._thread is not threading.current_thread():
+                return store
+            self._anew = False
+            other = self._store = self._handle()
+        store.close()
+        return other
+
+    def _handle(self) -> Store:
+        store = self._given.sibling()
+        self._anew = False
+        if self._attended is not None:
+            store.attend(self._attended)
+        return store
+
+
+def _guarded(act: Callable[[Store], float], store: Store) -> float:
+    """Do one thing of many: no mistake in it keeps the thread from the others, or their leases would run out."""
+    try:
+        return act(store)
+    except Exception:  # noqa: BLE001 - logged
+        _log.aside.exception("a mistake in cronsensus; please report it. Leases are renewed all the same")
+        return AFTER_A_BUG
+
+
+def _nothing(within: float) -> None:
+    """Wait for nothing."""

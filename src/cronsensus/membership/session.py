@@ -1,0 +1,47 @@
+"""How a session of this process begins, whatever it is for: one of a node, of locks, of guarded calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from cronsensus.clock import Clock
+from cronsensus.membership.lease import SessionLease
+from cronsensus.membership.liveness import own_start
+from cronsensus.model.ids import new_id
+from cronsensus.model.session import SessionSpec
+from cronsensus.stores.base import Store
+from cronsensus.stores.boot import host_identity
+
+
+def of_this_process(name: str, *, release: str = "", concurrency: int = 0, functions: int = 0) -> SessionSpec:
+    """Describe a session with a new id; one with a concurrency of zero takes no turn and runs no job of a queue."""
+    from importlib.metadata import version
+
+    return SessionSpec(
+        id=new_id(),
+        node=name,
+        host=host_identity(),
+        pid=os.getpid(),
+        pid_started=own_start(),
+        release=release,
+        concurrency=concurrency,
+        version=version("cronsensus"),
+        functions=functions,
+    )
+
+
+def opened(
+    store: Store, clock: Clock, spec: SessionSpec, length: timedelta, on_shorter: Callable[[], None]
+) -> tuple[SessionLease, datetime]:
+    """Open a session; return its lease, trusted from before the question, and when it began by the store's clock.
+
+    Raises:
+        StoreError: the store cannot be used now; it may have opened the session all the same.
+    """
+    lease = SessionLease(spec.id, clock, on_shorter)
+    asked = lease.ask()
+    opened_at = store.open_session(spec, lease=length)
+    lease.confirm(asked, length)
+    return lease, opened_at

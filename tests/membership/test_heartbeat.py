@@ -1,0 +1,216 @@
+"""One heartbeat for each store: it renews all sessions of the process there, whatever one of them meets."""
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock, SystemClock
+from cronsensus.logger import flush
+from cronsensus.membership.heartbeat import AFTER_A_BUG, Heartbeat, Resource
+from cronsensus.membership.session_host import SessionHost
+from cronsensus.stores.base import Store
+from cronsensus.stores.memory import MemoryStore
+
+PATIENCE = 60.0
+
+
+class Counted(MemoryStore):
+    """Counts its siblings, and those that are closed; renewals wait for ``goes_on``."""
+
+    siblings: int
+    closed: list[Store]
+    attended: list[str | None]
+    goes_on: threading.Event
+    renewing: threading.Event
+
+    def sibling(self) -> "Counted":
+        made = super().sibling()
+        self.siblings += 1
+        vars(made).update(closed=self.closed, attended=self.attended, goes_on=self.goes_on, renewing=self.renewing)
+        return made
+
+    def close(self) -> None:
+        self.closed.append(self)
+
+    def attend(self, session: str | None) -> None:
+        self.attended.append(session)
+
+    def renew(self, *given: Any, **named: Any) -> Any:
+        self.renewing.set()
+        assert self.goes_on.wait(PATIENCE)
+        return super().renew(*given, **named)
+
+
+def a_store(clock: Any = None) -> Counted:
+    store = Counted(clock=clock)
+    store.migrate()
+    store.siblings, store.closed, store.attended = 0, [], []
+    store.goes_on, store.renewing = threading.Event(), threading.Event()
+    store.goes_on.set()
+    return store
+
+
+class Member:
+    """Notes when it is asked to renew."""
+
+    def __init__(self, *resources: Resource, does: Callable[[], float] = lambda: 30.0) -> None:
+        self.held = resources
+        self.does = does
+        self.renewed = threading.Semaphore(0)
+        self.times = 0
+
+    def renew(self, store: Store) -> float:
+        self.times += 1
+        self.renewed.release()
+        return self.does()
+
+    def resources(self) -> Collection[Resource]:
+        return self.held
+
+
+class Slow:
+    """A lock whose extension takes so many seconds."""
+
+    session = "s"
+
+    def __init__(self, clock: ManualClock, takes: float) -> None:
+        self.clock, self.takes = clock, takes
+
+    def step(self, store: Store) -> float:
+        self.clock.advance(self.takes)
+        return 10.0
+
+    def lose(self, why: str) -> None: ...
+
+
+def beats() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "cronsensus-heartbeat"]
+
+
+def test_all_members_share_one_thread_and_one_handle_until_the_last_leaves():
+    store, before = a_store(), len(beats())
+    heartbeat = Heartbeat(store, SystemClock())
+    members = [Member() for _ in range(3)]
+    for member in members:
+        heartbeat.add(member)
+    for member in members:
+        assert member.renewed.acquire(timeout=PATIENCE)
+    assert len(beats()) == before + 1
+    assert store.siblings == 1
+    for member in members[1:]:
+        heartbeat.remove(member)(PATIENCE)
+    assert not store.closed
+    heartbeat.remove(members[0])(PATIENCE)
+    assert len(beats()) == before
+    assert store.closed
+    again = Member()
+    heartbeat.add(again)
+    assert again.renewed.acquire(timeout=PATIENCE)
+    assert store.siblings == 2
+    heartbeat.remove(again)(PATIENCE)
+
+
+def test_a_store_that_hangs_costs_no_lease_in_another_one():
+    hangs, good, clock = a_store(), a_store(), ManualClock()
+    hosts = [SessionHost(hangs, clock, name="hangs"), SessionHost(good, clock, name="good")]
+    leases = [host.pin() for host in hosts]
+    try:
+        hangs.goes_on.clear()
+        for store in (hangs, good):
+            store.renewing.clear()
+        clock.advance(300)
+        for host in hosts:
+            host._heartbeat.wake()
+        assert hangs.renewing.wait(PATIENCE)
+        assert good.renewing.wait(PATIENCE)
+        for _ in range(int(PATIENCE / 0.01)):
+            if leases[1].trusted_for > 500:
+                break
+            threading.Event().wait(0.01)
+        assert leases[1].trusted_for > 500
+        assert leases[0].trusted_for < 300
+    finally:
+        hangs.goes_on.set()
+        for host in hosts:
+            host.unpin()
+            host.close()
+
+
+def test_what_a_session_holds_is_lost_at_the_end_of_trust_also_when_the_heartbeat_hangs():
+    clock, lost = ManualClock(), threading.Event()
+    store = a_store(clock)
+    host = SessionHost(store, clock, name="here")
+
+    class Held(Slow):
+        def lose(self, why: str) -> None:
+            lost.set()
+
+    held = Held(clock, 0.0)
+    held.session = host.pin().session
+    try:
+        host.add(held, 10.0)
+        store.goes_on.clear()
+        store.renewing.clear()
+        clock.advance(300)
+        host._heartbeat.wake()
+        assert store.renewing.wait(PATIENCE)
+        clock.advance(239)
+        host.monitor.timer.wake()
+        assert not lost.is_set()
+        clock.advance(2)
+        host.monitor.timer.wake()
+        assert lost.wait(PATIENCE)
+    finally:
+        store.goes_on.set()
+        host.unpin()
+        host.close()
+
+
+def test_sessions_are_renewed_also_between_two_of_many_locks():
+    clock = ManualClock()
+    node, locks = Member(), Member(*[Slow(clock, 0.03) for _ in range(100)])
+    heartbeat = Heartbeat(store := a_store(), clock)
+    heartbeat._members = {locks: None, node: None}
+    assert heartbeat.beat(store) > 0
+    assert 20 <= node.times <= 30
+
+
+def test_the_next_beat_is_when_the_first_of_all_wants_it():
+    clock = ManualClock()
+    heartbeat = Heartbeat(store := a_store(), clock)
+    heartbeat._members = dict.fromkeys([Member(does=lambda: 3.0), Member(Slow(clock, 0.05), does=lambda: 7.0)])
+    assert heartbeat.beat(store) == pytest.approx(2.95)
+
+
+def test_a_mistake_in_one_renewal_keeps_no_other_from_its_own(caplog):
+    def mistaken() -> float:
+        raise ZeroDivisionError
+
+    heartbeat, good = Heartbeat(store := a_store(), ManualClock()), Member()
+    heartbeat._members = dict.fromkeys([Member(does=mistaken), good])
+    assert heartbeat.beat(store) == AFTER_A_BUG
+    flush(PATIENCE)
+    assert good.times == 1
+    assert "a mistake in cronsensus" in caplog.text
+
+
+def test_a_session_that_was_left_shows_no_sign_of_life_by_what_else_is_held():
+    heartbeat, node, lock = Heartbeat(store := a_store(), SystemClock()), Member(), Member()
+    heartbeat.attend("node")
+    heartbeat.add(node)
+    heartbeat.add(lock)
+    assert store.attended == ["node"]
+    heartbeat.attend_no_more("node")
+    heartbeat.remove(node)
+    while lock.renewed.acquire(blocking=False):
+        pass
+    heartbeat.wake()
+    for _ in range(2):  # the beat under way, and the next
+        assert lock.renewed.acquire(timeout=PATIENCE)
+        heartbeat.wake()
+    assert store.siblings == 2
+    assert len(store.closed) == 1
+    assert store.attended == ["node"]
+    heartbeat.remove(lock)(PATIENCE)
