@@ -17,7 +17,7 @@ from bench.places import KINDS, open_places
 from bench.table import Row, Table, machine, markdown, say
 
 BESIDE_PEERS = ("cadence", "takeover", "drain", "enqueue")
-BENCHES = ("startup", *BESIDE_PEERS, "freeze", "herd", "crowd", "stored", "idle", "lock", "trips")
+BENCHES = ("startup", *BESIDE_PEERS, "freeze", "herd", "crowd", "stored", "idle", "lock", "trips", "footprint")
 
 
 def main() -> int:
