@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, update
 
 from cronsensus.errors import LeaseLost, StoreCorrupt
 from cronsensus.instants import from_micros
@@ -20,8 +20,8 @@ from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
-from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, STILL_RUNNING, of_job
-from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, runs, sessions
+from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, of_job
+from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, sessions
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
@@ -94,33 +94,6 @@ _HELD = _CUT_OFF.with_hint(*along("running")).where(
     _o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING
 )
 _NAMED = _CUT_OFF.where(_o.id.in_(bindparam("ids", expanding=True)), _o.namespace == bindparam("space"))
-CURRENT = and_(_o.id == bindparam("occurrence"), _o.token == bindparam("held"), STILL_RUNNING)
-_TAKE_BACK = (
-    update(occurrences)
-    .where(CURRENT)
-    .values(
-        state="pending",
-        due_at=bindparam("due"),
-        crashes=bindparam("crashed"),
-        reason=bindparam("because"),
-        session=None,
-        node=None,
-        started_at=None,
-        progress_done=None,
-        progress_total=None,
-    )
-)
-_CLOSE = (
-    update(occurrences)
-    .where(CURRENT)
-    .values(
-        state=bindparam("became"),
-        crashes=bindparam("crashed"),
-        reason=bindparam("because"),
-        finished_at=bindparam("now"),
-    )
-)
-INSERT_RUN = insert(runs)
 _FREE_LOCKS = delete(locks).where(locks.c.session == bindparam("session"), locks.c.namespace == bindparam("space"))
 _OLDEST_RELEASE = (
     select(releases.c.id)
@@ -332,8 +305,8 @@ def close_session(tx: Transaction, session: str, *, careful: bool = False) -> li
 class _Taken(NamedTuple):
     """What becomes of one run, and the rows that say so; of ``back`` and ``closed`` one is empty."""
 
-    back: tuple[dict[str, Any], ...]
-    closed: tuple[dict[str, Any], ...]
+    back: tuple[tuple[Any, ...], ...]
+    closed: tuple[tuple[Any, ...], ...]
     ended: tuple[Any, ...]
     takeover: Takeover
 
@@ -413,49 +386,36 @@ def _take(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crash
     crash = f"{Reason.CRASHED}: {why}"
     reason = crash if crashed else why
     crashes = min(whole(row.crashes) + crashed, MOST_COUNTED)
-    change = {"occurrence": row.id, "held": row.token, "crashed": crashes, "because": reason}
-    back: tuple[dict[str, Any], ...] = ()
-    closed: tuple[dict[str, Any], ...] = ()
+    back: tuple[tuple[Any, ...], ...] = ()
+    closed: tuple[tuple[Any, ...], ...] = ()
     if row.cancel_reason is not None:
-        became = State.CANCELLED
-        closed = ({**change, "became": "cancelled", "because": row.cancel_reason, "now": tx.now},)
+        became, because = State.CANCELLED, row.cancel_reason
     elif spec is None or spec.policies.on_crash == "fail" or (crashed and crashes >= spec.policies.max_crashes):
-        became = State.FAILED
-        closed = ({**change, "became": "failed", "because": crash, "now": tx.now},)
+        became, because = State.FAILED, crash
     else:
-        became = State.PENDING
-        back = ({**change, "due": min(whole(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND)},)
+        became, because = State.PENDING, reason
+    if became is State.PENDING:
+        back = ((min(whole(row.due_at), tx.now + MOST_AHEAD // _MICROSECOND), crashes, because, row.id, row.token),)
+    else:
+        closed = ((became.value, crashes, because, tx.now, row.id, row.token),)
     ended = run_of(row, tx.now, "crashed" if crashed else "released", reason)
     name = f"job {row.job_id}" if row.name is None else row.name
     return _Taken(back, closed, ended, Takeover(row.id, name, row.key, row.token, row.session, became, reason))
 
 
 def _write(tx: Transaction, taken: Sequence[_Taken]) -> None:
-    tx.change_many(_TAKE_BACK, [row for one in taken for row in one.back])
-    tx.change_many(_CLOSE, [row for one in taken for row in one.closed])
-    tx.change_tuples(INSERT_RUN, RUN, [one.ended for one in taken])
+    tx.send_rows("take_back_runs", [row for one in taken for row in one.back])
+    tx.send_rows("cut_off_runs", [row for one in taken for row in one.closed])
+    tx.send_rows("record_runs", [one.ended for one in taken])
 
 
 def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
     """Write what becomes of one run, or nothing of it."""
+    tx.flush()
     with tx.connection.begin_nested():
         _write(tx, [one])
+        tx.flush()
     return one
-
-
-RUN = (
-    "token",
-    "occurrence_id",
-    "attempt",
-    "session",
-    "node",
-    "started_at",
-    "finished_at",
-    "end",
-    "reason",
-    "error",
-)
-"""The columns of a run's record, in the order in which ``run_of`` gives them."""
 
 
 def run_of(row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None) -> tuple[Any, ...]:

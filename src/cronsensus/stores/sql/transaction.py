@@ -251,12 +251,9 @@ class Transaction:
         """Run a constant statement for each of ``rows``, which have the same keys; return how many rows it touched."""
         if not rows:
             return 0
-        return self.change_tuples(statement, tuple(rows[0]), [tuple(row.values()) for row in rows])
-
-    def change_tuples(self, statement: Executable, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> int:
-        """Do ``change_many`` with rows whose values are in the order of ``names``, for paths that must be fast."""
         self._catch_up_with_queue()
-        return self.dialect.execute_many(self.connection, statement, names, rows) if rows else 0
+        values = [tuple(row.values()) for row in rows]
+        return self.dialect.execute_many(self.connection, statement, tuple(rows[0]), values)
 
     def rows_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> list[AnyRow]:
         """Return the rows of a query with ``… IN (:name)``, asked in pieces that the database accepts."""

@@ -53,6 +53,23 @@ SET state = 'cancelled', attempt = o.attempt - 1, reason = given.because, finish
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
+-- name: take_back_runs
+-- rows: due bigint, crashed integer, because text, run bigint, held bigint
+-- Put occurrences back whose attempt was cut off. Race: its end; the rows are locked, and the condition asks for the token.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
+    progress_total = NULL, crashes = given.crashed, reason = given.because
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: cut_off_runs
+-- rows: became text, crashed integer, because text, ended bigint, run bigint, held bigint
+-- Close occurrences whose attempt was cut off. Race: as above.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET state = given.became, crashes = given.crashed, reason = given.because, finished_at = given.ended
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
 -- name: note_progress
 -- rows: done float8, whole float8, run bigint, held bigint
 -- Note how far runs are. Race: a takeover; the condition asks for the token.
