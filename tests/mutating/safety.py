@@ -71,6 +71,7 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/claiming.py": STORES,
     "stores/sql/choosing.py": STORES,
     "stores/sql/firing.py": STORES,
+    "stores/sql/stepping.py": STORES,
     "stores/sql/acquiring.py": STORES,
     "stores/sql/locks.py": STORES,
     "stores/sql/transaction.py": STORES,
