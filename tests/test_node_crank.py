@@ -8,7 +8,7 @@ import pytest
 
 from cronsensus import JobSpec, Policies, State, StoreUnavailable, every
 from cronsensus.clock import ManualClock
-from cronsensus.errors import StoreCorrupt
+from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
@@ -135,7 +135,7 @@ def test_what_one_plan_cannot_hold_is_fired_by_the_next_rounds_at_once():
     rounds = 0
     while bench.round.step() == 0.0:
         rounds += 1
-    assert rounds == 2
+    assert rounds == 3, "the first one learns that its session is lost"
     assert bench.round.tally.fired == 2500
 
 
@@ -290,7 +290,7 @@ def test_a_node_that_does_not_know_what_it_claimed_trusts_no_long_lease(monkeypa
     def away(*_: object, **__: object) -> list[Claim]:
         raise StoreUnavailable
 
-    monkeypatch.setattr(bench.store, "claim", away)
+    monkeypatch.setattr(bench.store, "step", away)
     bench.round.step()
     bench.clock.advance(5)
     bench.keeper.renew(bench.store)
@@ -338,12 +338,11 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
         notes.line(run, LogLine(bench.clock.now(), "INFO", "two"))
         raise StoreUnavailable
 
-    with monkeypatch.context() as patch:
-        patch.setattr(bench.store, "note", away)
-        with pytest.raises(StoreUnavailable):
-            notes.flush(bench.store)
+    with pytest.raises(StoreUnavailable), notes.writing():
+        away()
     notes.progress(run, 3, 10)
-    notes.flush(bench.store)
+    with notes.writing() as said:
+        bench.store.note(said)
     wanted: list[float | None] = [notes.wanted_in]
     notes.progress(run, 4, 10)
     wanted.append(notes.wanted_in)
@@ -393,10 +392,10 @@ def test_a_store_that_cannot_be_used_is_told_of_again_when_the_reason_is_another
 class CannotTake(MemoryStore):
     """Fails each step in which a plan of ``broken`` is."""
 
-    def _fire_and_claim(self, plans, session, limit, functions, *, lease, ahead):
-        if any(plan.job == "broken" for plan in plans):
+    def _step(self, session, step):
+        if any(plan.job == "broken" for plan in step.plans):
             raise StoreCorrupt("a row of this job cannot be read")
-        return super()._fire_and_claim(plans, session, limit, functions, lease=lease, ahead=ahead)
+        return super()._step(session, step)
 
 
 def test_a_plan_that_the_store_cannot_take_keeps_no_other_job_from_running(caplog):
@@ -407,3 +406,29 @@ def test_a_plan_that_the_store_cannot_take_keeps_no_other_job_from_running(caplo
         bench.clock.advance(min(1.0, bench.round.step()))
     assert sorted(call.claim.job for call in bench.hands.calls) == ["a", "c", "d"]
     assert caplog.text.count("job 'broken' cannot be fired") == 1
+
+
+class CannotClaimBesideResults(MemoryStore):
+    """Fails each step that has results and wants work, as a lock that is waited for too long does."""
+
+    failed = 0
+
+    def _step(self, session, step):
+        if step.outcomes and step.want is not None:
+            self.failed += 1
+            raise StoreBusy("locked by another process")
+        return super()._step(session, step)
+
+
+def test_a_claim_that_fails_each_time_keeps_no_result_from_the_store():
+    bench = Bench(job(), concurrency=1, store=CannotClaimBesideResults)
+    bench.round.step()
+    bench.store.enqueue([Item(job="work")] * 4)
+    for ended in range(1, 5):
+        bench.round.step()
+        bench.end()
+        for _ in range(2):
+            bench.round.step()
+        assert bench.round.tally.settled == ended
+    assert isinstance(bench.store, CannotClaimBesideResults)
+    assert bench.store.failed >= 3

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from cronsensus.clock import ManualClock
-from cronsensus.errors import LeaseLost, StoreUnavailable
+from cronsensus.errors import StoreUnavailable
+from cronsensus.membership.lease import SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.node.claiming import UNRECORDED, Claiming, unheard_of
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
+from cronsensus.node.situation import Todo
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
 from tests.node.test_holding import Hands, Scene
@@ -31,6 +34,7 @@ class Claims:
         self.asked: list[Any] = []
         self.running: list[Occurrence] = []
         self.known = True
+        self.lost = False
 
     def _give(self, limit: int, functions: Any) -> Any:
         self.asked.append((limit, sorted(functions)))
@@ -39,11 +43,12 @@ class Claims:
             raise self.given
         return self.given
 
-    def claim(self, session: str, limit: int, functions: Any, *, lease: timedelta) -> Any:
-        return self._give(limit, functions)
-
-    def fire_and_claim(self, plans: Any, session: str, limit: int, functions: Any, **_: Any) -> Any:
-        return [True], self._give(limit, functions)
+    def step(self, session: str, step: Step) -> Done:
+        assert step.want is not None
+        claims = self._give(step.want.limit, step.want.functions)
+        if self.lost:
+            return Done(carried_out=(False,) * len(step.plans), lost=True)
+        return Done(carried_out=(True,) * len(step.plans), claims=tuple(claims))
 
     def occurrences(self, where: Any, *, after: int | None = None, limit: int) -> list[Occurrence]:
         return self.running if after is None else []
@@ -68,6 +73,10 @@ class Bench(Scene):
             telling=self.telling,  # type: ignore[arg-type]
         )
 
+    def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:
+        """Claim; return how many runs were won."""
+        return len(self.claiming.step(lease or self.lease, Todo(want=limit), sample).claims)
+
     def taken(self, number: int = 1, *, due_in: timedelta = timedelta(0)) -> Any:
         now = self.clock.now()
         return replace(self.claim(number), due_at=now + due_in, claimed_at=now)
@@ -83,9 +92,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_a_node_asks_for_functions_that_it_can_run(bench):
-    bench.claiming.claim(bench.lease, 4)
+    bench.takes()
     bench.thread.can = False
-    bench.claiming.claim(bench.lease, 2)
+    bench.takes(2)
     assert bench.claims.asked == [(4, ["apart", "work"]), (2, ["apart"])]
 
 
@@ -96,17 +105,11 @@ def test_a_node_has_as_much_room_as_slots_are_free(bench):
     assert bench.claiming.free == 0
 
 
-def test_a_node_without_trust_asks_for_nothing(bench):
-    bench.lease.lose()
-    assert bench.claiming.claim(bench.lease, 4) == 0
-    assert bench.claims.asked == []
-
-
 @pytest.mark.parametrize("due_in", [timedelta(0), timedelta(microseconds=1), SOON])
 def test_what_was_won_begins_when_it_is_due(bench, due_in):
     bench.claims.given = [bench.taken(due_in=due_in)]
-    assert bench.claiming.claim(bench.lease, 4) == 1
-    assert bench.telling.of("started") == [(bench.claims.given,)]
+    assert bench.takes() == 1
+    assert bench.telling.of("started") == [(tuple(bench.claims.given),)]
     if due_in:
         assert bench.waits() == pytest.approx([due_in.total_seconds()])
     else:
@@ -118,7 +121,7 @@ def test_the_better_of_two_readings_tells_when_that_is(bench):
     def fired(seen: ClockSample | None) -> list[float]:
         bench.holding._waiting.clear()
         bench.claims.given = [bench.taken(due_in=SOON)]
-        assert bench.claiming.fire_and_claim(bench.lease, [], 1, seen=seen) == ([True], 1)
+        assert bench.takes(1, sample=seen) == 1
         waits: list[float] = bench.waits()
         return waits
 
@@ -136,7 +139,7 @@ def test_the_better_of_two_readings_tells_when_that_is(bench):
 
 def test_nothing_won_is_nothing_told(bench):
     before = bench.lease.trusted_for
-    assert bench.claiming.claim(bench.lease, 4) == 0
+    assert bench.takes() == 0
     assert bench.telling.told == []
     assert bench.lease.trusted_for == before - 0.25
 
@@ -145,14 +148,14 @@ def test_what_was_won_makes_the_lease_as_long_as_a_claim_does(bench):
     lease = bench.leased("s2")
     lease.confirm(lease.ask(), LEASE * 10)
     bench.claims.given = [bench.taken()]
-    bench.claiming.claim(lease, 4)
+    bench.takes(lease=lease)
     assert lease.length == LEASE
 
 
 def test_a_session_that_is_lost_has_its_runs_stopped(bench):
     bench.begun(7)
-    bench.claims.given = LeaseLost("gone")
-    assert bench.claiming.claim(bench.lease, 4) == 0
+    bench.claims.lost = True
+    assert bench.takes() == 0
     assert bench.lease.lost
     assert bench.thread.stopped == [(7, "lease lost", True)]
     assert not bench.holding.in_doubt
@@ -163,7 +166,7 @@ def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):
     lease.confirm(lease.ask(), LEASE * 10)
     bench.claims.given = StoreUnavailable("lost")
     with pytest.raises(StoreUnavailable):
-        bench.claiming.claim(lease, 4)
+        bench.takes(lease=lease)
     assert bench.holding.in_doubt
     assert lease.trusted_for < LEASE.total_seconds()
     bench.claiming.begin()
@@ -176,7 +179,7 @@ def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
     bench.claims.given = [bench.taken(1), bench.taken(2)]
     over = Outcome(id=1, token=50, session="s1", state=State.SUCCEEDED)
     bench.holding.said.remember((1, 50), over)
-    bench.claiming.claim(bench.lease, 4)
+    bench.takes()
     assert len(signs) == 1
     assert "gave occurrence 1 of 'work' again" in signs[0][0]
 

@@ -72,7 +72,7 @@ def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
     bench.clock.advance(LEASE * 2)
     bench.round.holding.begin(claim, lease)
     assert bench.hands.calls == []
-    bench.round.holding.settle()
+    bench.round.holding.settle(lease.session)
     found = bench.store.occurrence(made.id)
     assert found is not None
     assert (found.state, found.attempt, found.crashes) == (State.PENDING, 0, 0)
@@ -89,7 +89,7 @@ def test_what_was_stopped_before_its_function_was_called_did_not_begin(begun):
     assert lease is not None
     bench.round.holding.lose_session(lease)
     bench.round.holding.ended(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
-    bench.round.holding.settle()
+    bench.round.holding.settle(lease.session)
     found = bench.store.occurrence(made.id)
     assert found is not None
     if begun:

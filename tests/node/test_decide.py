@@ -121,7 +121,7 @@ class Situation:
         follows: dict[str, Any] = {}
 
         def note(todo: Todo) -> Todo:
-            for name in ("adopt", "want", "notify", "reclaim", "prune", "renew", "read_neighbours"):
+            for name in ("settle", "adopt", "want", "notify", "reclaim", "prune", "renew", "read_neighbours"):
                 if (value := getattr(todo, name)) != getattr(Todo(), name):
                     follows[name] = value
             if todo.plans:
@@ -172,8 +172,8 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(view=view(job()), fired=loses),
         {"fires": ["job-1"], "want": 4, "sleep": 2 * AFTER_A_LOST_RACE},
     ),
-    "the answer of a claim was lost": (
-        Situation(view=view(job()), facts={"in_doubt": True}),
+    "the answer of a step was lost": (
+        Situation(view=view(job()), facts={"in_doubt": True}, memory={"alone": True}),
         {"adopt": True},
     ),
     "a neighbour's sign of life is gone since this look": (
@@ -363,10 +363,37 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "progress is to be written": (Situation(facts={"notes_in": 0.3}), {"sleep": 0.3}),
     "a run that was given up keeps its slot": (Situation(facts={"given_up": True}), {"sleep": WATCH}),
-    "results wait for the store": (Situation(facts={"unsettled": True}), {"sleep": 0.0}),
+    "results wait for the store": (Situation(facts={"unsettled": True}), {"settle": True}),
+    "results wait, and the queue is long: they go with a claim": (
+        Situation(facts={"unsettled": True}, memory={"full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5}),
+        {"settle": True, "want": 4},
+    ),
+    "the step with both failed: results go alone": (
+        Situation(
+            facts={"unsettled": True},
+            memory={"full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5, "alone": True},
+        ),
+        {"settle": True},
+    ),
+    "results wait, and the answer of a claim was lost": (
+        Situation(
+            facts={"unsettled": True, "in_doubt": True},
+            memory={"full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5},
+        ),
+        {"settle": True},
+    ),
+    "results wait in a partition in which created work waits, too": (
+        Situation(facts={"unsettled": True}, memory={"share": Share(0, 2), "waits": True}),
+        {"settle": True, "want": 4},
+    ),
+    "progress is to be written now": (Situation(facts={"notes_in": 0.0}), {"settle": True}),
     "the session is lost": (Situation(facts={"lost": True}), {"sleep": 0.0}),
     "the node drains": (Situation(view=view(job()), facts={"draining": True}), {"sleep": WATCH}),
-    "the node drains, and results wait": (Situation(facts={"draining": True, "unsettled": True}), {"sleep": 0.0}),
+    "the node drains, and results wait": (Situation(facts={"draining": True, "unsettled": True}), {"settle": True}),
+    "the node drains, and progress is to be written": (
+        Situation(facts={"draining": True, "notes_in": 0.2}),
+        {"sleep": 0.2},
+    ),
     "idle nodes that no notification reaches are active": (
         Situation(session=IDLE, view=view(sessions=CROWD, coming=SECOND), facts={"told": False}),
         {"sleep": pytest.approx(1, abs=0.1)},

@@ -14,9 +14,9 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import Origin, State
+from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.holding import Holding
-from cronsensus.node.said import Back
 from cronsensus.testing.conformance.scene import LEASE, START
 
 
@@ -72,13 +72,14 @@ class Answers:
         self.accepts = True
         self.error: Exception | None = None
 
-    def finish(self, outcomes: list[Outcome]) -> list[Settled]:
-        self._ask("finish", outcomes)
-        return [Settled(one.id, one.token, accepted=self.accepts, state=one.state) for one in outcomes]
-
-    def release(self, claims: list[Claim], cut: str | None = None) -> list[bool]:
-        self._ask(f"release {cut}", [claim.id for claim in claims])
-        return [self.accepts] * len(claims)
+    def step(self, session: str, step: Step) -> Done:
+        assert not step.plans
+        assert step.want is None
+        self._ask("step", step)
+        return Done(
+            settled=tuple(Settled(one.id, one.token, accepted=self.accepts, state=one.state) for one in step.outcomes),
+            returned=(self.accepts,) * len(step.give_back),
+        )
 
     def notify(self) -> None:
         self._ask("notify", None)
@@ -108,7 +109,6 @@ class Scene:
             on_work=lambda: self.events.append("work"),
             telling=self.telling,  # type: ignore[arg-type]
         )
-        self.notes = self.holding.notes = Noted()  # type: ignore[assignment]
         self.lease = self.leased("s1")
 
     def leased(self, session: str) -> SessionLease:
@@ -129,7 +129,11 @@ class Scene:
         return self.holding._active[claim.id, claim.token]
 
     def finished(self) -> list[Outcome]:
-        return [one for verb, what in self.store.told if verb == "finish" for one in what]
+        return [one for verb, step in self.store.told if verb == "step" for one in step.outcomes]
+
+    def gone_back(self) -> list[tuple[int, str | None]]:
+        steps = [step for verb, step in self.store.told if verb == "step"]
+        return [(one.claim.id, one.cut) for step in steps for one in step.give_back]
 
 
 def committed(call: Call, *, surely: bool = True) -> None:
@@ -165,16 +169,15 @@ def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(sc
     assert scene.events == ["work", "wake"]
     scene.store.error = StoreUnavailable("away")
     with pytest.raises(StoreUnavailable):
-        holding.settle()
+        holding.settle("s1")
     assert (holding.unsettled, holding.active, holding.slots) == (True, 2, 3)
     assert holding.known() == {KEY, (2, 102)}
     scene.store.error = None
-    assert holding.settle()
+    assert holding.settle("s1")
     assert (bool(holding), holding.unsettled, holding.known()) == (True, False, {(2, 102)})
-    assert not holding.settle()
+    assert not holding.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
     assert [one for one in scene.telling.told if one[0] == "settled"]
-    assert scene.notes.of("flush") == [(scene.store,)] * 2
     assert KEY not in holding._known_since
 
 
@@ -242,7 +245,7 @@ def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
     assert holding.runs(first.run)
     assert not holding.runs(replace(first, run=object()).run)
     holding.ended(first, RETURNED)
-    holding._collect()
+    holding.collect()
     assert (holding.count("s1"), holding.count("s3")) == (4, 1)
     assert not holding.runs(first.run)
 
@@ -258,14 +261,15 @@ def test_what_cannot_be_started_here_goes_back_as_never_begun(scene, why):
     scene.holding.begin(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
     assert scene.thread.calls == []
     assert scene.events == ["work"]
-    assert scene.holding.settle()
-    assert scene.store.told == [("release None", [1]), ("notify", None)]
+    assert scene.holding.settle("s1")
+    assert scene.gone_back() == [(1, None)]
+    assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
 
 
 def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
     scene.thread.error = RuntimeError("no more threads")
     scene.holding.begin(scene.claim(), scene.lease)
-    scene.holding.settle()
+    scene.holding.settle("s1")
     (outcome,) = scene.finished()
     assert outcome.state is State.FAILED
     assert outcome.error is not None
@@ -370,7 +374,7 @@ def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
     if "committed" in before:
         committed(call)
     scene.holding.ended(call, ending)
-    assert scene.holding.settle()
+    assert scene.holding.settle("s1")
     assert scene.holding._interrupted == set()
     assert not scene.holding
     outcomes = [one.state.value for one in scene.finished()]
@@ -378,7 +382,8 @@ def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
         assert outcomes == [becomes]
         assert [told[1].state.value for told in scene.telling.of("ended")] == [becomes]
     else:
-        assert scene.store.told == [(f"release {becomes}", [1]), ("notify", None)]
+        assert scene.gone_back() == [(1, None if becomes == "None" else becomes)]
+        assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
         told = [] if becomes == "None" else [(call.claim, call.run.cancel_reason or "the node stops")]
         assert scene.telling.of("given_back") == told
 
@@ -387,7 +392,7 @@ def test_an_end_that_comes_twice_counts_once(scene):
     call = scene.begun()
     scene.holding.ended(call, RETURNED)
     scene.holding.ended(call, CANCELLED)
-    scene.holding.settle()
+    scene.holding.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
 
 
@@ -400,19 +405,18 @@ def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_bega
         call.run.lease_lost.set()
     scene.holding.ended(ends, RETURNED)
     scene.holding.cut_off_all()
-    scene.holding.settle()
+    scene.holding.settle("s1")
     assert not scene.holding
     assert scene.holding.active == 0
     states = {one.id: one for one in scene.finished()}
     assert states.pop(3).state is State.SUCCEEDED
-    released = [one for one in scene.store.told if one[0].startswith("release")]
     if on_crash == "fail":
         assert (states[1].state, states[1].reason) == (State.FAILED, "crashed: the node stops")
         assert [told[1].id for told in scene.telling.of("ended")] == [3, 1]
-        assert released == [("release None", [2])]
+        assert scene.gone_back() == [(2, None)]
     else:
         assert states == {}
-        assert sorted(released) == [("release None", [2]), (f"release {'crashed' if lost else 'stopped'}", [1])]
+        assert sorted(scene.gone_back()) == [(1, "crashed" if lost else "stopped"), (2, None)]
         assert scene.telling.of("given_back") == [(call.claim, "the node stops")]
 
 
@@ -426,50 +430,46 @@ def test_an_end_that_was_accepted_can_be_said_again(scene, accepts, how):
     if how != "plain":
         committed(call, surely=False)
     scene.holding.ended(call, RETURNED if how != "fails" else Ending(kind="raised"))
-    scene.holding.settle()
+    scene.holding.settle("s1")
     assert scene.holding._committing == {}
     again = scene.holding.say_again(KEY)
     assert again is accepts
     if not again:
         assert not scene.holding.unsettled
     elif how == "commits":
-        assert scene.holding._given_back == [Back(call.claim, "stopped")]
+        assert scene.holding._given_back == [GiveBack(claim=call.claim, cut="stopped")]
     else:
         (outcome,) = scene.holding._outcomes.values()
         assert outcome.state is (State.FAILED if how == "fails" else State.SUCCEEDED)
 
 
-def test_what_goes_back_goes_in_one_step_with_what_goes_alike(scene):
+def test_claims_go_back_in_one_step_however_they_were_cut_off(scene):
     for number, cut in ((1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")):
         claim = scene.claim(number)
         scene.holding._known_since[claim.id, claim.token] = 0.0
         scene.holding._give_back(claim, cut)
-    scene.holding.settle()
-    assert scene.store.told == [
-        ("release None", [2]),
-        ("release crashed", [1, 3]),
-        ("release stopped", [4]),
-        ("notify", None),
-    ]
+    scene.holding.settle("s1")
+    assert scene.gone_back() == [(1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")]
+    assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
     assert scene.holding._known_since == {}
     assert not scene.holding
     assert scene.holding.say_again((4, 104))
-    assert scene.holding._given_back == [Back(scene.claim(4), "stopped")]
+    assert scene.holding._given_back == [GiveBack(claim=scene.claim(4), cut="stopped")]
 
 
 def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
     scene.holding._give_back(scene.claim(), None)
     scene.store.error = StoreUnavailable("the answer is lost")
     with pytest.raises(StoreUnavailable):
-        scene.holding.settle()
+        scene.holding.settle("s1")
     scene.store.error, scene.store.accepts = None, False
-    scene.holding.settle()
+    scene.holding.settle("s1")
     assert scene.telling.of("refused") == []
     assert scene.holding._perhaps_back == set()
     assert scene.holding.say_again(KEY)
     scene.holding._given_back.clear()
     scene.holding._give_back(scene.claim(), None)
-    scene.holding.settle()
+    scene.holding.settle("s1")
     assert scene.telling.of("refused") == [(1, 101, State.PENDING)]
     assert not scene.holding.say_again(KEY)
 
@@ -486,6 +486,6 @@ def test_a_result_that_came_before_the_lease_was_lost_counts(scene):
     call = scene.begun()
     scene.holding.ended(call, RETURNED)
     scene.holding.lose_session(scene.lease)
-    scene.holding.settle()
+    scene.holding.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
     assert scene.clock.monotonic() - scene.holding.said.said_at(KEY) < timedelta(seconds=1).total_seconds()

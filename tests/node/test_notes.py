@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cronsensus import Run, Store, StoreUnavailable
+from cronsensus import Run, StoreUnavailable
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.node.notes import Notes
@@ -50,7 +50,8 @@ def notes(wakes: list[None]) -> Notes:
 
 
 def flush(notes: Notes, taking: Taking) -> None:
-    notes.flush(cast("Store", taking))
+    with notes.writing() as said:
+        taking.note(list(said))
 
 
 def test_what_a_run_says_in_its_transaction_is_left_for_the_transaction(notes, wakes):

@@ -170,7 +170,7 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
         patch.setattr(bench.round.holding, "_registry", {})  # as if the function was not here
         bench.step()
         before = take(bench.store)
-        bench.round.holding.settle()
+        bench.round.holding.settle(lease.session)
     assert bench.look(number).state is State.PENDING
     bench.forget(before)
     assert bench.look(number).state is State.RUNNING
@@ -287,14 +287,14 @@ def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
 
 def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_is_due(monkeypatch):
     bench = Forgetful(job(trigger=every("10s")))
-    plans: Callable[..., Any] = bench.store.fire_and_claim
+    do: Callable[..., Any] = bench.store.step
 
-    def is_lost(*args: Any, **kwargs: Any) -> Any:
-        plans(*args, **kwargs)
+    def is_lost(*args: Any) -> Any:
+        do(*args)
         monkeypatch.undo()
         raise StoreUnavailable
 
-    monkeypatch.setattr(bench.store, "fire_and_claim", is_lost)
+    monkeypatch.setattr(bench.store, "step", is_lost)
     while not bench.begun:
         bench.round.step()
         bench.clock.advance(0.002)
@@ -467,7 +467,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
     bench.finish()
     ghost = (call.claim.id, call.claim.token)
     renew: Callable[..., Any] = bench.store.renew
-    finish: Callable[..., Any] = bench.store.finish
+    do: Callable[..., Any] = bench.store.step
     said = 0
 
     def lists_a_ghost(*args: Any, **kwargs: Any) -> Any:
@@ -475,13 +475,13 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
 
         return replace(renew(*args, **kwargs), held=(ghost,))
 
-    def counts(outcomes: Any) -> Any:
+    def counts(session: str, step: Any) -> Any:
         nonlocal said
-        said += len(outcomes)
-        return finish(outcomes)
+        said += len(step.outcomes)
+        return do(session, step)
 
     monkeypatch.setattr(bench.store, "renew", lists_a_ghost)
-    monkeypatch.setattr(bench.store, "finish", counts)
+    monkeypatch.setattr(bench.store, "step", counts)
     for _ in range(300):
         bench.keeper.ask()
         bench.step()

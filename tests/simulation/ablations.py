@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -272,9 +273,11 @@ class BelievesWhoeverReturns(Holding):
 class GivesUpResults(Holding):
     """Sends a result once."""
 
-    def settle(self):
+    @contextmanager
+    def report(self):
         try:
-            super().settle()
+            with super().report() as said:
+                yield said
         except StoreError:
             self._outcomes.clear()
             raise

@@ -50,13 +50,13 @@ def test_the_nights_are_rough_enough_to_prove_something():
             told_of = rest[0] if rest else ""
             if what == "FAULT":
                 happened[told_of.split()[0]] += 1
-            happened["a result was refused"] += what == "finish" and "refused" in told_of
+            happened["a result was refused"] += what == "step" and "refused" in told_of
             happened["a run was taken over"] += what == "reclaim" and "became" in told_of
             happened["a claim was found again"] += (before, last, what) == ("job", "now", "begins")
             happened["a lock was refused"] += what == "lock" and told_of.endswith("None")
             happened["an occurrence was won by name"] += what == "acquire" and "attempt" in told_of
-            happened["nobody listened"] += what == "note" and "False" in told_of
-            happened["a race was lost"] += what == "fire" and "False" in told_of
+            happened["nobody listened"] += what == "step" and "unheard" in told_of
+            happened["a race was lost"] += what == "step" and "lost races" in told_of
             happened["an operator was refused"] += (who, what) == ("people", "refused")
             before, last = last, what
     assert happened["faults"] > 1000
@@ -81,7 +81,7 @@ def test_the_nights_are_rough_enough_to_prove_something():
         "retire",
         "drain",
         "acquire",
-        "note",
+        "step",
         "lock",
         "extend",
         "unlock",

@@ -7,26 +7,27 @@ an answer that was lost, the node asks, and asks again where a look tells that t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from contextlib import nullcontext
+from dataclasses import replace
 
 from cronsensus.clock import Clock
-from cronsensus.errors import LeaseLost, StoreError
+from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
-from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
+from cronsensus.node.situation import Todo
 from cronsensus.node.telling import Telling
 from cronsensus.stores.base import Store
-from cronsensus.stores.values import AT_ONCE, View
+from cronsensus.stores.values import View
 
 _log = Logger("cronsensus.node")
 
@@ -73,58 +74,44 @@ class Claiming:
             return tuple(self._registry)
         return tuple(name for name, one in self._registry.items() if one.executor not in unable)
 
-    def claim(self, lease: SessionLease, limit: int) -> int:
-        """Claim and start up to ``limit`` runs; return how many."""
-        if not lease.trusted:
-            return 0
-        with self._starting(lease) as claims:
-            claims[:] = self._store.claim(lease.session, limit, self.functions(), lease=self._settings.lease)
-        return len(claims)
+    def step(self, lease: SessionLease, todo: Todo, sample: ClockSample | None = None) -> Done:
+        """Do what was decided in one step of the store, and start what was claimed.
 
-    def fire_and_claim(
-        self,
-        lease: SessionLease,
-        plans: Sequence[Plan],
-        limit: int,
-        *,
-        ahead: timedelta = AT_ONCE,
-        seen: ClockSample | None = None,
-    ) -> tuple[list[bool], int]:
-        """Fire, and claim and start up to ``limit`` runs of that; return which plans won, and how many runs.
-
-        What is taken ``ahead`` starts when it is due, by the better of two readings of the store's clock: that of the
-        last look (``seen``), and that of the claim itself, which came the longer way.
+        With ``todo.settle`` the step also takes what the store has yet to take. What is claimed ahead starts when it is
+        due, by the better of two samples of the store's clock: that of the last look, and that of the claim itself,
+        which came the longer way.
         """
-        won: list[bool] = []
-        with self._starting(lease, seen) as claims:
-            won, claims[:] = self._store.fire_and_claim(
-                plans, lease.session, limit, self.functions(), lease=self._settings.lease, ahead=ahead
-            )
-        return won, len(claims)
-
-    @contextmanager
-    def _starting(self, lease: SessionLease, seen: ClockSample | None = None) -> Iterator[list[Claim]]:
-        """Start the claims that the body puts into the list; know what to think of the lease where it fails."""
-        claims: list[Claim] = []
-        asked = lease.ask()
-        try:
-            yield claims
-        except LeaseLost:
+        want = None
+        if todo.want and lease.trusted:
+            want = Want(limit=todo.want, functions=self.functions(), lease=self._settings.lease, ahead=todo.ahead)
+        with self._holding.report() if todo.settle else nullcontext(Step()) as said:
+            step = replace(said, plans=todo.plans, want=want)
+            asked = lease.ask()
+            try:
+                done = self._store.step(lease.session, step)
+            except StoreError:
+                if want is not None:
+                    # Only the answer may be lost: then the lease is short, and the session holds runs that are not
+                    # known here. In this order, or a renewal asked in between may find the node idle, and its long
+                    # answer be trusted.
+                    self._answers_lost = True
+                    self._holding.doubt()
+                    lease.shorten(asked, self._settings.lease)
+                raise
+        received_at = self._clock.monotonic()
+        if done.claims:
+            lease.claimed(asked, self._settings.lease)
+        self._holding.settled(said, done)
+        if done.lost:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             lease.lose()
             self._holding.lose_session(lease)
-            return
-        except StoreError:
-            # Only the answer may be lost: then the lease is short, and runs are ours that we have not heard of. In this
-            # order, or a renewal asked in between may find the node idle and its long answer be trusted.
-            self._answers_lost = True
-            self._holding.doubt()
-            lease.shorten(asked, self._settings.lease)
-            raise
-        if not claims:
-            return
-        received_at = self._clock.monotonic()
-        lease.claimed(asked, self._settings.lease)
+        self._start(done.claims, lease, received_at, sample)
+        return done
+
+    def _start(
+        self, claims: Sequence[Claim], lease: SessionLease, received_at: float, sample: ClockSample | None
+    ) -> None:
         for claim in claims:
             if self._holding.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
@@ -133,11 +120,12 @@ class Claiming:
                 self._holding.begin(claim, lease)
             else:
                 at = ClockSample(claim.claimed_at, received_at).time_of(claim.due_at)
-                if seen is not None and seen.is_near(claim.due_at):
-                    at = min(at, seen.time_of(claim.due_at))
+                if sample is not None and sample.is_near(claim.due_at):
+                    at = min(at, sample.time_of(claim.due_at))
                 self._holding.begin_at(at, claim, lease)
-        # Only now: what takes these words may take its time.
-        self._telling.started(claims)
+        if claims:
+            # Only now: what takes these words may take its time.
+            self._telling.started(claims)
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""

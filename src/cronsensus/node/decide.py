@@ -2,7 +2,7 @@
 
 ::
 
-    before_look ─▶ sleep on, claim without looking, or look
+    before_look ─▶ settle, adopt, claim without looking; sleep on, or look
     due ─────────▶ plans for what is due, and how many runs to claim
     learn ───────▶ what came of that
     maintain ────▶ which sessions to reclaim, whether to prune
@@ -79,42 +79,61 @@ def neighbours_to_check(memory: Memory, now: float) -> tuple[SessionView, ...]:
 
 
 def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = None) -> tuple[Todo, Memory]:
-    """Decide whether to adopt lost claims, to sleep on, to claim without looking, or to look.
+    """Decide whether to settle, to adopt lost claims, to sleep on, to claim without looking, or to look.
 
     Whatever but a sleep and a look is carried out, and then asked again: ``claimed`` tells what came of a claim.
     """
-    if facts.in_doubt:
+    if claimed is None and (facts.unsettled or facts.notes_in == 0.0):
+        if facts.unsettled:
+            # There is room for something else.
+            memory = replace(memory, idle=None)
+        return Todo(settle=True, want=0 if memory.alone else _without_look(memory, facts, now)), memory
+    if facts.in_doubt and not facts.lost:
         return Todo(adopt=True), memory
-    if facts.draining:
-        return Todo(sleep=0.0 if facts.unsettled else facts.watch), memory
-    if claimed is None and memory.idle is not None:
+    if facts.draining or facts.lost:
+        wait = facts.watch if facts.notes_in is None else min(facts.watch, facts.notes_in)
+        return Todo(sleep=0.0 if facts.unsettled or facts.lost else wait), memory
+    if memory.idle is not None:
         idle, neighbours = _idle(memory.idle, memory.neighbours, facts, now)
         memory = replace(memory, idle=idle, neighbours=neighbours)
         if idle is not None:
             return Todo(sleep=min(idle.watch_at, idle.until) - now), memory
-    # In a long queue a claim that came back full is followed by the next one, without a look in between, but for what
-    # is due to be fired. In a partition, what was created and waits is started before more is fired, in the order of
-    # due times.
-    queue = memory.full and (claimed is not None or now < min(memory.looked_at + facts.watch, memory.look_at))
-    partition = memory.share is not None
-    if claimed is None and facts.free and (queue or (partition and memory.waits)):
-        if facts.room:
-            return Todo(want=facts.room), memory
-        claimed = 0
-    if queue:
-        if not facts.free and claimed != 0:
+    if claimed is None and (want := _without_look(memory, facts, now)):
+        return Todo(want=want), memory
+    return _look_or_wait(memory, facts, now, claimed or 0)
+
+
+def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tuple[Todo, Memory]:
+    """Decide whether to look, or to wait for free slots."""
+    if memory.full and (claimed or _needs_no_look(memory, facts, now)):
+        if not facts.free:
             return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
         memory = replace(memory, full=False)
-    if partition:
-        memory = replace(memory, waits=bool(claimed))
+    if memory.share is not None:
+        memory = replace(memory, waits=claimed > 0)
         left = memory.fired_at + FULL - now
         if left > 0 and facts.free < LEAST_DUE:
             return Todo(sleep=left), memory
-        return Todo(
-            look=Question(limit=min(MOST_DUE, max(LEAST_DUE, facts.free)), share=memory.share, ahead=AT_ONCE)
-        ), memory
+        limit = min(MOST_DUE, max(LEAST_DUE, facts.free))
+        return Todo(look=Question(limit=limit, share=memory.share, ahead=AT_ONCE)), memory
     within = timedelta(seconds=memory.lead.seconds + SLACK)
     return Todo(look=Question(limit=MOST_DUE, share=None, ahead=within)), memory
+
+
+def _without_look(memory: Memory, facts: Facts, now: float) -> int:
+    """Return how many runs to claim without looking.
+
+    In a long queue a claim that came back full is followed by the next one, but for what is due to be fired. In a
+    partition, what was created and waits is started before more is fired, in the order of due times.
+    """
+    if facts.in_doubt or facts.draining or memory.idle is not None:
+        return 0
+    waits = memory.share is not None and memory.waits
+    return facts.room if waits or (memory.full and _needs_no_look(memory, facts, now)) else 0
+
+
+def _needs_no_look(memory: Memory, facts: Facts, now: float) -> bool:
+    return now < min(memory.looked_at + facts.watch, memory.look_at)
 
 
 def _idle(
@@ -249,6 +268,11 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
         return True, memory
     # Through with its partition, or it leads nowhere: the next look is at everything.
     return again or won > 0 or not view.jobs, replace(memory, share=None, helping=True)
+
+
+def settled(memory: Memory, *, ok: bool) -> Memory:
+    """Take in whether a step with results was taken. If not, they are said again with nothing that could undo them."""
+    return memory if memory.alone is not ok else replace(memory, alone=not ok)
 
 
 def failed(memory: Memory, plans: Sequence[Plan], now: float, *, passing: bool) -> Memory:

@@ -8,7 +8,7 @@
                                    │                       ▲
                                    └── cut off ────────────┴──▶ given back, for others to run
 
-Endings stay here until the store has answered; ``finish`` is idempotent, so an answer that was lost is asked for again.
+Endings stay here until the store has answered; they can be said again, so an answer that was lost is asked for again.
 Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds.
 """
 
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from cronsensus.clock import Clock
@@ -26,12 +27,13 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
+from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
 from cronsensus.node.notes import Notes
 from cronsensus.node.run import Run
-from cronsensus.node.said import Back, Key, Said
+from cronsensus.node.said import Key, Said
 from cronsensus.node.telling import Telling
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
@@ -85,7 +87,7 @@ class Holding:
         self._active: dict[Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
         self._outcomes: dict[Key, Outcome] = {}
-        self._given_back: list[Back] = []
+        self._given_back: list[GiveBack] = []
         self._perhaps_back: set[Key] = set()
         self._committing: dict[Key, Claim] = {}
         """Of those whose outcome is to be sent: the ones whose end a transaction of their own may have written."""
@@ -125,7 +127,7 @@ class Holding:
     @property
     def can_be_stopped(self) -> bool:
         """Whether something still runs that ends soon after it is asked to: not a thread."""
-        self._collect()
+        self.collect()
         return any(call.registered.executor != "thread" for call in self._active.values())
 
     def unable(self) -> set[str]:
@@ -282,19 +284,48 @@ class Holding:
             self.ended(call, Ending(kind="raised", error=failed))
             _log.exception("cannot start %r", run)
 
-    def settle(self) -> bool:
-        """Give the store the endings since the last round, and claims that go back; return whether there were any."""
-        self._collect()
-        if not self.unsettled:
-            return False
-        self.notes.flush(self._store)
-        if self._outcomes:
-            for answer in self._store.finish(list(self._outcomes.values())):
-                self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
-        if self._given_back:
-            self._release()
-            self._store.notify()
+    def settle(self, session: str) -> bool:
+        """Give the store what it has yet to take, in a step of its own; return whether there was anything."""
+        with self.report() as said:
+            if not said:
+                return False
+            done = self._store.step(session, said)
+        self.settled(said, done)
         return True
+
+    @contextmanager
+    def report(self) -> Iterator[Step]:
+        """Give what the store has yet to take: how runs ended, claims that go back, what runs say of themselves.
+
+        A step is made of it within the body; all of it stays here until ``settled``, and is said again.
+        """
+        self.collect()
+        with self.notes.writing() as notes:
+            said = Step(notes=notes, outcomes=tuple(self._outcomes.values()), give_back=tuple(self._given_back))
+            try:
+                yield said
+            except StoreError:
+                # It may be done all the same; asked again, the store says that they are not ours any more.
+                self._perhaps_back.update((one.claim.id, one.claim.token) for one in said.give_back)
+                raise
+
+    def settled(self, said: Step, done: Done) -> None:
+        """Keep what the store has accepted of a report."""
+        for answer in done.settled:
+            self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
+        if not said.give_back:
+            return
+        taken = {(one.claim.id, one.claim.token) for one in said.give_back}
+        self._given_back = [one for one in self._given_back if (one.claim.id, one.claim.token) not in taken]
+        for one, accepted in zip(said.give_back, done.returned, strict=True):
+            key = (one.claim.id, one.claim.token)
+            self._known_since.pop(key, None)
+            if accepted or key in self._perhaps_back:
+                self.said.remember(key, one)
+            else:
+                self._telling.refused(*key, State.PENDING)
+            self._perhaps_back.discard(key)
+        self._store.notify()
 
     def _settled(self, answer: Settled, outcome: Outcome) -> None:
         """Keep what the store has accepted."""
@@ -304,41 +335,20 @@ class Holding:
         if answer.accepted:
             if committing is not None and answer.state is State.SUCCEEDED:
                 # Its effects are in the same database, and are forgotten with its end: then it has to run again.
-                self.said.remember(key, Back(committing, "stopped"))
+                self.said.remember(key, GiveBack(claim=committing, cut="stopped"))
             else:
                 self.said.remember(key, outcome)
         self._telling.settled(answer, outcome)
 
-    def _release(self) -> None:
-        """Give back what goes back, those that go alike in one step."""
-        for cut in sorted({one.cut for one in self._given_back}, key=str):
-            alike = [one for one in self._given_back if one.cut == cut]
-            claims = [one.claim for one in alike]
-            try:
-                answers = self._store.release(claims, cut=cut) if cut else self._store.release(claims)
-            except StoreError:
-                # It may be done all the same; asked again, the store says that they are not ours any more.
-                self._perhaps_back.update((claim.id, claim.token) for claim in claims)
-                raise
-            self._given_back = [one for one in self._given_back if one.cut != cut]
-            for one, accepted in zip(alike, answers, strict=True):
-                key = (one.claim.id, one.claim.token)
-                self._known_since.pop(key, None)
-                if accepted or key in self._perhaps_back:
-                    self.said.remember(key, one)
-                else:
-                    self._telling.refused(*key, State.PENDING)
-                self._perhaps_back.discard(key)
-
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
-        self._given_back.append(Back(claim, cut))
+        self._given_back.append(GiveBack(claim=claim, cut=cut))
 
     def say_again(self, key: Key) -> bool:
         """Send the end of a run once more that the store accepted and has forgotten; ``False``: it is known no more."""
         match self.said.take(key):
             case Outcome() as outcome:
                 self._outcomes[key] = outcome
-            case Back() as back:
+            case GiveBack() as back:
                 self._given_back.append(back)
             case None:
                 return False
@@ -370,7 +380,7 @@ class Holding:
 
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
-        self._collect()
+        self.collect()
         for waiting in self._waiting.values():
             self._give_back(waiting.claim, None)
         self._waiting.clear()
@@ -378,7 +388,7 @@ class Holding:
             self._cut_off(call, lost=call.run.lease_lost.is_set())
         self._active.clear()
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Decide what follows the endings that came in."""
         while self._ended:
             call, ending, lease_lost = self._ended.popleft()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cronsensus.clock import Clock
 from cronsensus.model.occurrence import LogLine, Note
 from cronsensus.node.run import Run
-from cronsensus.stores.base import Store
 
 EVERY = 0.5
 """Least seconds between two writes while an attempt runs."""
@@ -70,18 +70,17 @@ class Notes:
                 return None
             return max(0.0, self._flushed_at + EVERY - self._clock.monotonic())
 
-    def flush(self, store: Store) -> None:
-        """Write everything; what a store error leaves unwritten stays."""
+    @contextmanager
+    def writing(self) -> Iterator[tuple[Note, ...]]:
+        """Give all that is to be written; what an exception of the body leaves unwritten stays."""
         with self._writing:
             with self._lock:
                 keys = sorted((self._progress.keys() | self._lines.keys()) - self._held)
                 progress = {key: self._progress.pop(key) for key in keys if key in self._progress}
                 lines = {key: self._lines.pop(key) for key in keys if key in self._lines}
                 sessions = {key: self._sessions.pop(key, None) for key in keys}
-            if not keys:
-                return
             try:
-                store.note([Note(*key, progress.get(key), tuple(lines.get(key, ())), sessions[key]) for key in keys])
+                yield tuple(Note(*key, progress.get(key), tuple(lines.get(key, ())), sessions[key]) for key in keys)
             except BaseException:
                 with self._lock:
                     self._sessions |= {key: session for key, session in sessions.items() if session is not None}
@@ -89,8 +88,9 @@ class Notes:
                     for key, earlier in lines.items():
                         self._lines[key] = [*earlier, *self._lines.get(key, ())]
                 raise
-            with self._lock:
-                self._flushed_at = self._clock.monotonic()
+            if keys:
+                with self._lock:
+                    self._flushed_at = self._clock.monotonic()
 
     # --- held back for a run's transaction ----------------------------------------------------------------------------
 

@@ -2,10 +2,13 @@
 
 ::
 
-    step():  session ──▶ settle ──▶ look ──▶ decide ──▶ fire, claim, start ──▶ maintain ──▶ sleep until …
-               │            │         │        │               │                  │
-             open one    finish()   look()   pure,        fire_and_claim(),   reclaim(),
-             if lost     in a batch          decide.py    executors           prune()
+    step():  session ──▶ settle, claim ──▶ look ──▶ decide ──▶ fire, claim ──▶ start ──▶ maintain ──▶ sleep until …
+               │              │              │        │            │            │           │
+             open one    store.step()   store.look()  pure,   store.step()  executors   reclaim(),
+             if lost     if a run ended               decide.py                         prune()
+
+In a long queue each round is one step: it records what ended, and claims the next. Results never share a step with
+plans, and after an error they go alone: nothing that fails each time keeps a result from the store.
 
 What a node does next is decided in ``decide``, from what rounds remember, what the store showed and what the node knows
 of itself. This module asks the store, carries out what was decided, and knows errors. It has no thread and no clock of
@@ -138,7 +141,7 @@ class Round:
         self.cut_off()
         self._session.close_half_open()
         if self.lease is not None and not self.lease.lost:
-            self.holding.settle()
+            self.holding.settle(self.lease.session)
             self._session.close()
 
     # --- one round -------------------------------------------------------------------------------------------------
@@ -167,12 +170,7 @@ class Round:
         lease = self._trusted_session()
         self.watch.tell(self._store)
         self.reconciling.judge(lease)
-        if self.holding.settle():
-            # There is room for something else.
-            self._look_next()
         todo = self._before_look(lease)
-        if self.draining:
-            self.holding.notes.flush(self._store)
         if todo.look is None:
             return todo.sleep or 0.0
         view, sample = self._look(lease, todo.look)
@@ -181,8 +179,6 @@ class Round:
         again, self._memory = decide.learn(
             self._memory, view, self._facts(lease), self._clock.monotonic(), todo=todo, fired=fired
         )
-        if self.holding.notes.wanted_in == 0.0:
-            self.holding.notes.flush(self._store)
         again |= self._maintain(lease, view)
         now, coming = self._clock.monotonic(), fired.coming(view.now)
         planned, self._memory = decide.next_look(
@@ -197,16 +193,26 @@ class Round:
     def _before_look(self, lease: SessionLease) -> Todo:
         """Return what to ask the store, or how long to sleep, after claims that need no look."""
         claimed: int | None = None
+        self.holding.collect()
         while True:
             now = self._clock.monotonic()
             gone = self._gone(decide.neighbours_to_check(self._memory, now))
             todo, self._memory = decide.before_look(self._memory, self._facts(lease, gone), now, claimed=claimed)
             if todo.adopt:
                 self._claiming.adopt_lost(lease)
-            elif todo.want:
-                claimed = self._claiming.claim(lease, todo.want)
+            elif todo.settle or todo.want:
+                claimed = self._settle_and_claim(lease, todo)
             else:
                 return todo
+
+    def _settle_and_claim(self, lease: SessionLease, todo: Todo) -> int:
+        try:
+            done = self._claiming.step(lease, todo)
+        except StoreError:
+            self._memory = decide.settled(self._memory, ok=not todo.settle)
+            raise
+        self._memory = decide.settled(self._memory, ok=True)
+        return len(done.claims)
 
     def _look(self, lease: SessionLease, question: Question) -> tuple[View, ClockSample]:
         """Look, and take in what concerns what this node holds."""
@@ -226,26 +232,21 @@ class Round:
     def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""
         self._tell_not_planned(todo)
-        won: list[bool] = []
-        claimed = 0
-        if todo.plans:
-            with self._bisecting(todo.plans):
-                if todo.want and any(each.occurrences for each in todo.plans):
-                    won, claimed = self._claiming.fire_and_claim(
-                        lease, todo.plans, todo.want, ahead=todo.ahead, seen=sample
-                    )
-                else:
-                    won = self._store.fire(todo.plans)
-            if lease.lost:
-                return Fired()
-        fired = Fired(tuple(each for each, ok in zip(todo.plans, won, strict=True) if ok), won.count(False), claimed)
+        if not (todo.plans or todo.want):
+            if todo.notify:
+                self._store.notify()
+            return Fired()
+        with self._bisecting(todo.plans):
+            done = self._claiming.step(lease, todo, sample)
+        if lease.lost:
+            return Fired()
+        won = tuple(each for each, ok in zip(todo.plans, done.carried_out, strict=True) if ok)
+        fired = Fired(won, len(todo.plans) - len(won), len(done.claims))
         if todo.plans:
             self.watch.decided(fired.won, view.now)
             self._telling.fired(fired.won, lost=fired.lost)
         if todo.notify or fired.created > fired.claimed:
             self._store.notify()
-        if todo.want and view.backlog and not fired.created:
-            fired = fired._replace(claimed=self._claiming.claim(lease, todo.want))
         return fired
 
     @contextlib.contextmanager
@@ -291,7 +292,7 @@ class Round:
         begun_at = self._clock.monotonic()
         todo, self._memory = decide.ahead(self._memory, view, self._facts(lease), begun_at)
         if todo.plans or todo.not_planned:
-            fired = self._carry_out(lease, todo, replace(view, backlog=False), sample)
+            fired = self._carry_out(lease, todo, view, sample)
             took = self._clock.monotonic() - begun_at
             self._memory = decide.learn_ahead(self._memory, self._facts(lease), fired, took)
         wait, self._memory = decide.sleep(self._memory, self._facts(lease), self._clock.monotonic())
@@ -378,7 +379,8 @@ class Round:
             self.holding.lose_session(self.lease)
         with contextlib.suppress(StoreError):
             # The store refuses them; whoever waits for what runs here to end need not wait any longer.
-            self.holding.settle()
+            if self.lease is not None:
+                self.holding.settle(self.lease.session)
             self.watch.tell(self._store)
         return HALTED
 

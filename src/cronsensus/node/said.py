@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.membership.loss import ENDS_KEPT
-from cronsensus.model.occurrence import Claim, Cut, Outcome
+from cronsensus.model.occurrence import Outcome
+from cronsensus.model.step import GiveBack
 
 MOST_TEXT = 32_000_000
 """Characters of results and tracebacks that are kept at most; of more, the oldest ends are dropped."""
@@ -20,16 +21,9 @@ Key = tuple[int, int]
 """Occurrence and token."""
 
 
-class Back(NamedTuple):
-    """A claim that goes back: as never begun, or how it was cut off."""
-
-    claim: Claim
-    cut: Cut | None
-
-
 class _Said(NamedTuple):
     at: float
-    what: Outcome | Back
+    what: Outcome | GiveBack
     text: int
 
 
@@ -54,7 +48,7 @@ class Said:
         """Return the runs whose end is still known."""
         return set(self._ends)
 
-    def remember(self, key: Key, what: Outcome | Back) -> None:
+    def remember(self, key: Key, what: Outcome | GiveBack) -> None:
         """Note that the store has accepted an end in this moment."""
         now = self._clock.monotonic()
         self.take(key)
@@ -80,7 +74,7 @@ class Said:
         found = self._over.get(occurrence)
         return found is not None and found.session == session
 
-    def take(self, key: Key) -> Outcome | Back | None:
+    def take(self, key: Key) -> Outcome | GiveBack | None:
         """Return the end of a run, and keep it no more."""
         found = self._ends.pop(key, None)
         if found is None:
@@ -91,8 +85,8 @@ class Said:
         return found.what
 
 
-def _length(what: Outcome | Back) -> int:
-    if isinstance(what, Back):
+def _length(what: Outcome | GiveBack) -> int:
+    if isinstance(what, GiveBack):
         return 0
     error = 0 if what.error is None else len(what.error.message) + len(what.error.traceback)
     return len(what.result or "") + error

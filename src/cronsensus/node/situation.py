@@ -28,7 +28,7 @@ class Facts:
         gone: sessions whose process, on this host, is certainly gone.
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
-        unsettled: results wait for the store.
+        unsettled: results or claims that go back wait for the store.
         notes_in: seconds until progress and log lines want to be written; ``None``: there are none.
         begins_in: seconds until a run that was claimed ahead starts; ``None``: none waits.
         given_up: attempts are over and still take their slots; they tell nobody when they return.
@@ -90,6 +90,7 @@ class Memory:
         share: the partition of the due jobs for the next look; ``None``: all of them.
         helping: through with its partition, this node looks at all jobs.
         fired_at, waits: when it last fired, and whether more was created than taken.
+        alone: a step with results failed: the next one has nothing but these.
         most_plans: how many plans go in one step; halved when a step fails.
         set_aside: jobs whose plan failed alone (id, revision), and until when they are left alone.
         absences: sessions that showed no sign of life.
@@ -116,6 +117,7 @@ class Memory:
     helping: bool = False
     fired_at: float = NEVER
     waits: bool = False
+    alone: bool = False
     most_plans: int = 200
     set_aside: tuple[tuple[int, int, float], ...] = ()
     absences: Absences = field(default_factory=Absences)
@@ -138,6 +140,7 @@ class Todo:
 
     Attributes:
         sleep: nothing, for so many seconds.
+        settle: give the store what it has yet to take: results, claims that go back, progress and log lines.
         adopt: ask which runs the session holds, and start those that are not known here.
         look: look at the store.
         plans: have these carried out.
@@ -154,6 +157,7 @@ class Todo:
     """
 
     sleep: float | None = None
+    settle: bool = False
     adopt: bool = False
     look: Question | None = None
     plans: tuple[Plan, ...] = ()

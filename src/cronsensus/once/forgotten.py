@@ -17,7 +17,8 @@ from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked
 from cronsensus.model.occurrence import Claim, Outcome
 from cronsensus.model.states import State
-from cronsensus.node.said import Back, Key, Said
+from cronsensus.model.step import GiveBack
+from cronsensus.node.said import Key, Said
 from cronsensus.once.held import given_back
 from cronsensus.stores.base import Store
 
@@ -56,7 +57,7 @@ class Forgotten:
         """Note how a call ended, which the store has accepted; ``committed``: by a transaction of its own."""
         with self._lock:
             # Effects that were committed with the end are forgotten with it: then the key is free.
-            self._said.remember((claim.id, claim.token), Back(claim, None) if committed else outcome)
+            self._said.remember((claim.id, claim.token), GiveBack(claim=claim) if committed else outcome)
 
     def listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
         """Take in what a renewal of ``session`` listed. Asks no store."""
@@ -71,7 +72,7 @@ class Forgotten:
             _log.aside.warning("the store forgot how %d calls ended: it is told again", len(outcomes))
             self._later(lambda: self._tell(outcomes, ends))
 
-    def _tell(self, outcomes: list[Outcome], ends: dict[Key, Outcome | Back | None]) -> None:
+    def _tell(self, outcomes: list[Outcome], ends: dict[Key, Outcome | GiveBack | None]) -> None:
         try:
             settled = self._store.finish(outcomes)
         except StoreError as error:

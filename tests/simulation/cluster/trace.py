@@ -22,6 +22,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.values import PutResult, View
 from tests.simulation.cluster.clocks import SECOND, START
 
@@ -88,11 +89,30 @@ def _put(put: PutResult) -> str:
     return " ".join(f"{name}: {','.join(jobs)}" for name, jobs in done.items() if jobs)
 
 
+def _step(step: Step) -> str:
+    back = ", ".join(f"#{one.claim.id} token {one.claim.token} {one.cut or 'not begun'}" for one in step.give_back)
+    said = {"notes": step.notes, "ends": step.outcomes, "fires": step.plans}
+    parts = [f"{name}{_written(values)}" for name, values in said.items() if values]
+    parts += [f"gives back[{back}]"] if back else []
+    parts += [] if step.want is None else [f"wants {step.want.limit}"]
+    return " ".join(parts)
+
+
+def _done(done: Done) -> str:
+    answers = {"unheard": done.noted, "not taken back": done.returned, "lost races": done.carried_out}
+    parts = [f"{answer.count(False)} {name}" for name, answer in answers.items() if not all(answer)]
+    parts += [_written(values) for values in (done.settled, done.claims) if values]
+    parts += ["the session is lost"] if done.lost else []
+    return " ".join(parts)
+
+
 _WRITERS: dict[type, Callable[[Any], str]] = {
     datetime: _instant,
     timedelta: lambda one: f"{one.total_seconds():g}s",
     View: _view,
     Plan: _plan,
+    Step: _step,
+    Done: _done,
     PutResult: _put,
     JobSpec: lambda one: str(one.name),
     SessionSpec: lambda one: str(one.id),

@@ -47,8 +47,8 @@ class Wire:
             if fault is None:
                 return world.commit(crank.name, verb, args, kwargs)
             if fault.kind == "linger":
-                if verb in {"fire", "fire_and_claim"} and args[0] and world.rng.random() < 0.3:
-                    world.interfere(world.rng.choice(args[0]).job)
+                if verb == "step" and args[1].plans and world.rng.random() < 0.3:
+                    world.interfere(world.rng.choice(args[1].plans).job)
                 crank.suspend(int(SECOND * 10 ** world.rng.uniform(-4, -0.3)))
                 return world.commit(crank.name, verb, args, kwargs)
             fault.verb -= 1

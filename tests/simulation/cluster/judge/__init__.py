@@ -39,6 +39,7 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
             "prune": self.prune,
             "claim": self.claim,
             "fire_and_claim": self.fire_and_claim,
+            "step": self.step,
             "finish": self.finish,
             "release": self.release,
             "note": self.note,
@@ -61,6 +62,22 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
             self.claim(Seen(tuple(asked), seen.kwargs, claims))
         elif claims:
             self.broken("claim", "claims came back although nothing was fired")
+
+    def step(self, seen: Seen) -> None:
+        """Look at the parts of a step, in the order in which the store takes them."""
+        session, step = seen.args
+        done = seen.answer
+        self.note(Seen((step.notes,), {}, done.noted))
+        self.finish(Seen((step.outcomes,), {}, done.settled))
+        for back, returned in zip(step.give_back, done.returned, strict=True):
+            self.release(Seen(([back.claim],), {"cut": back.cut}, [returned]))
+        want = step.want
+        ahead = {} if want is None else {"ahead": want.ahead}
+        self.fire(Seen((step.plans,), ahead, done.carried_out))
+        if done.lost and (done.claims or any(done.carried_out)):
+            self.broken("claim", f"the session {session} is lost, and something was done for it")
+        if want is not None and not done.lost:
+            self.claim(Seen((session, want.limit, want.functions), ahead | {"lease": want.lease}, done.claims))
 
     def acquire(self, seen: Seen) -> None:
         """Look at an occurrence that somebody wanted by name: made if it was not there, and then claimed."""
