@@ -1,20 +1,14 @@
-"""Signs of life: a session's process holds a lock that the server frees when its connection ends.
+"""Signs of life: a session's process holds an advisory lock that the server frees when its connection ends.
 
-A process holds a shared advisory lock, named after its session, on two connections: on the one that listens, and on the
-one that renews the session. The server knows it as one lock until both have ended. Others read ``pg_locks``; they take
-no lock, so those who look do not disturb each other. What they learn:
-
-- the lock is there: a process holds it;
-- it was there a moment ago, by the same pair of eyes, and is gone: the process is gone, or both connections were cut.
-  One that lives comes back at once, so whoever decides looks twice;
-- it was never seen: nothing. After a restart of the server nobody has seen anything, for the eyes are connections too.
+The lock is shared and named after the session. A process holds it on the connection that listens and on the one that
+renews the session; the server knows it as one lock until both have ended. Others read ``pg_locks``: they take no lock,
+so those that look do not disturb each other.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -51,31 +45,9 @@ def show(
         cursor.execute(HIDE, [str(key_of(*place, shown))])
 
 
-@dataclass(slots=True)
-class Eyes:
-    """What was seen through one connection; a new connection has new eyes.
-
-    Attributes:
-        asked: sessions that were looked for at least once.
-        seen: sessions whose sign of life was there when last looked for, or before.
-    """
-
-    asked: set[str] = field(default_factory=set)
-    seen: set[str] = field(default_factory=set)
-
-    def look(
-        self, driver: psycopg.Connection[Any], place: tuple[str, str], sessions: Collection[str], *, needed: bool
-    ) -> tuple[str, ...]:
-        """Return those of ``sessions`` that showed a sign of life before and show none now.
-
-        Unless ``needed``, only sessions that were never looked for are worth a statement.
-        """
-        if not needed and self.asked >= set(sessions):
-            return ()
-        keys = {key_of(*place, session): session for session in sessions}
-        cursor = psycopg.RawCursor(driver)
-        cursor.execute(_PRESENT, ["{" + ",".join(map(str, keys)) + "}"])
-        present = {keys[row[0]] for row in cursor.fetchall()}
-        self.asked = set(keys.values())
-        self.seen = (self.seen & self.asked) | present
-        return tuple(sorted(self.seen - present))
+def present(driver: psycopg.Connection[Any], place: tuple[str, str], sessions: Collection[str]) -> set[str]:
+    """Return those of ``sessions`` whose lock is held."""
+    keys = {key_of(*place, session): session for session in sessions}
+    cursor = psycopg.RawCursor(driver)
+    cursor.execute(_PRESENT, ["{" + ",".join(map(str, keys)) + "}"])
+    return {keys[row[0]] for row in cursor.fetchall()}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any, cast
 
@@ -16,9 +14,9 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.model.session import LockGrant, Renewal, SessionSpec
+from cronsensus.model.session import LockGrant
 from cronsensus.stores.lines import Line
-from cronsensus.stores.sql import locks, looking
+from cronsensus.stores.sql import locks
 from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.handle import repeated
@@ -26,15 +24,13 @@ from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, open_connection
 from cronsensus.stores.sql.postgres.line import NotificationLine, channel_of, tell
-from cronsensus.stores.sql.postgres.presence import Eyes, show
+from cronsensus.stores.sql.postgres.presence import present, show
 from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wake import Wake
+from cronsensus.stores.sql.presence import PresentStore
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sessions import not_alive
-from cronsensus.stores.sql.store import SqlStore
-from cronsensus.stores.values import Share, View
 
-_NO_TIME = timedelta(0)
 _MICROSECOND = timedelta(microseconds=1)
 _TOUCH = update(counters).where(counters.c.name == "token").values(value=counters.c.value)
 _opening: ContextVar[Callable[[], BoundedConnection]] = ContextVar("cronsensus_opening_postgres")
@@ -52,7 +48,7 @@ def _open_for_caller() -> BoundedConnection:
     return _opening.get()()
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(PresentStore):
     """A store in a PostgreSQL database, shared by nodes on any number of hosts.
 
     Example:
@@ -70,8 +66,6 @@ class PostgresStore(SqlStore):
         self._url = read_url(url)
         self._postgres = PostgresDialect(self._url, clock)
         self._engine: Engine | None = None
-        self._own_session: str | None = None
-        self._attended: str | None = None
         super().__init__(
             namespace=namespace,
             given=(url, clock),
@@ -97,15 +91,15 @@ class PostgresStore(SqlStore):
 
     def _attend(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while somebody waits on this handle, and from its next renewal here."""
-        self._attended = session
+        super()._attend(session)
         self._wake.attend(session)
 
-    def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
-        """Set the lease, if it has not run out; show a sign of life of a session that is attended."""
-        renewal = super()._renew(session, lease, idle_lease)
-        if session == self._attended and renewal.alive and not self._postgres.pooled:
-            self._on_idle(lambda connection: show(driver_of(connection), connection.info, self._place, session))
-        return renewal
+    def _show(self, connection: Connection, session: str) -> None:
+        if not self._postgres.pooled:
+            show(driver_of(connection), connection.info, self._place, session)
+
+    def _present(self, connection: Connection, sessions: Collection[str]) -> Collection[str] | None:
+        return None if self._postgres.pooled else present(driver_of(connection), self._place, sessions)
 
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""
@@ -113,34 +107,6 @@ class PostgresStore(SqlStore):
 
     def _tell(self, tell: Callable[[BoundedConnection], None]) -> None:
         self._on_idle(lambda connection: tell(driver_of(connection)))
-
-    def _on_idle(self, do: Callable[[Connection], None]) -> None:
-        """Do something on the connection that was used last; nothing is lost where it fails."""
-        with contextlib.suppress(Exception):
-            connection = self._connections.take()
-            try:
-                do(connection)
-            except BaseException:
-                self._connections.throw_away(connection)
-                raise
-            self._connections.give_back(connection)
-
-    def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
-        self._own_session = session.id
-        return super()._open_session(session, lease)
-
-    @repeated
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
-        """Look, also for signs of life of those who hold runs."""
-        with self._glancing() as tx:
-            view = looking.look(tx, limit, share, ahead)
-            holding = {one.id for one in view.holders if one.expires_in > _NO_TIME} - {self._own_session}
-            others = holding.union(view.sessions) - {self._own_session}
-            if self._postgres.pooled or not others:
-                return view
-            eyes = tx.connection.info.setdefault("eyes", Eyes())
-            absent = eyes.look(driver_of(tx.connection), self._place, others, needed=bool(holding))
-            return replace(view, absent=absent)
 
     # --- locks --------------------------------------------------------------------------------------------------------
 

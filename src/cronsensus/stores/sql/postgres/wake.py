@@ -11,14 +11,13 @@ import contextlib
 import hashlib
 import os
 import secrets
-import select
-import threading
 import weakref
 from collections.abc import Callable
 
 import psycopg
 
-from cronsensus.interrupts import Event
+from cronsensus.stores.bell import Bell
+from cronsensus.stores.presence import hollow
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
 
@@ -36,62 +35,48 @@ class Wake:
         self.channel = "cronsensus_" + hashlib.sha256("\0".join(place).encode()).hexdigest()[:32]
         self.name = secrets.token_hex(8)
         """What this handle's own notifications say, so that it does not wake itself."""
-        self._lock = threading.Lock()
         self._driver: BoundedConnection | None = None
         self._attended: str | None = None
         self._shown: str | None = None
-        self._poke: tuple[int, int] | None = None
-        self._waiting = False
-        self._closed = Event()
         self._hinted = False
+        self._bell = Bell(self._hang_up)
         _all.add(self)
 
     def attend(self, session: str | None) -> None:
         """Show a sign of life for ``session`` instead of the one before, while somebody waits."""
-        with self._lock:
-            self._attended = session
-            self._poke_waiter()
+        self._attended = session
+        self._bell.ring()
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for a hint; ``True``: there was one. Without a connection of ours: sleep."""
-        if self._closed.is_set():
+        if self._bell.is_closed():
             return False
-        until = PATIENCE.monotonic() + max(0.0, timeout)
-        with self._lock:
-            if self._poke is None:
-                self._poke = os.pipe()
-                os.set_blocking(self._poke[0], False)
-                os.set_blocking(self._poke[1], False)
-            poke = self._poke[0]
-            self._waiting = True
-        try:
-            return self._wait(until, poke)
-        finally:
-            self._end_waiting()
+        with self._bell:
+            return self._wait(PATIENCE.monotonic() + max(0.0, timeout))
 
-    def _wait(self, until: float, poke: int) -> bool:
-        while not self._closed.is_set():
+    def _wait(self, until: float) -> bool:
+        while not self._bell.is_closed():
             driver = self._listen()
             try:
                 if driver.pooled:
-                    _readable([poke], until)
+                    self._bell.wait([], until)
                 else:
                     self._show(driver)
                     # What came in while the server answered something else waits for nobody to read the socket.
-                    if self._heard(driver) or (_readable([driver.pgconn.socket, poke], until) and self._heard(driver)):
+                    if self._heard(driver):
+                        return True
+                    if self._bell.wait([driver.pgconn.socket], until) and self._heard(driver):
                         return True
             except psycopg.Error:
                 self._hang_up()
-                if self._closed.is_set():
+                if self._bell.is_closed():
                     return False
                 # Cut off: at once back again, because others take the sign of life for a death when it stays away.
                 # What was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
                 self._show(self._listen())
                 return True
-            with contextlib.suppress(BlockingIOError):
-                os.read(poke, 64)
             if PATIENCE.monotonic() >= until:
                 break
         return False
@@ -111,8 +96,7 @@ class Wake:
 
     def _show(self, driver: BoundedConnection) -> None:
         """Hold the lock of the session that is attended, and no other."""
-        with self._lock:
-            wanted = self._attended
+        wanted = self._attended
         if wanted == self._shown or driver.pooled:
             return
         cursor = psycopg.RawCursor(driver)
@@ -148,40 +132,14 @@ class Wake:
 
     def close(self) -> None:
         """Stop listening; ends a ``wait`` in another thread. Idempotent."""
-        self._closed.set()
-        with self._lock:
-            self._poke_waiter()
-            waiting = self._waiting
-        if not waiting:
-            self._let_go()
-
-    def _end_waiting(self) -> None:
-        with self._lock:
-            self._waiting = False
-        if self._closed.is_set():
-            self._let_go()
-
-    def _let_go(self) -> None:
-        self._hang_up()
-        with self._lock:
-            poke, self._poke = self._poke, None
-        for end in poke or ():
-            os.close(end)
-
-    def _poke_waiter(self) -> None:
-        if self._waiting and self._poke is not None:
-            with contextlib.suppress(BlockingIOError):
-                os.write(self._poke[1], b"!")
+        self._bell.close()
 
     def forget_the_parents(self) -> None:
         """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
-        self._lock = threading.Lock()  # the parent's thread that may hold the old one does not exist here
         if self._driver is not None:
             forsake(self._driver)
-        for end in self._poke or ():
-            os.close(end)
-        self._driver = self._shown = self._attended = self._poke = None
-        self._waiting = False
+        self._driver = self._shown = self._attended = None
+        self._bell.forget_the_parents()
         self.name = secrets.token_hex(8)
 
 
@@ -200,19 +158,8 @@ _forsaken: list[psycopg.Connection[object]] = []
 def forsake(driver: psycopg.Connection[object]) -> None:
     """Let go of a connection that belongs to the parent process.
 
-    The child's copy of the socket would keep it open after the parent's death; closing it in order would end it for the
-    parent. So the copy is replaced by nothing, and the object is kept, for its end would speak.
+    Closing it in order would end it for the parent; and the object is kept, for its end would speak.
     """
     _forsaken.append(driver)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    with contextlib.suppress(OSError, psycopg.Error):
-        os.dup2(nothing, driver.pgconn.socket)
-    os.close(nothing)
-
-
-def _readable(files: list[int], until: float) -> bool:
-    """Wait until one of ``files`` can be read; ``False``: the time is up."""
-    poll = select.poll()
-    for file in files:
-        poll.register(file, select.POLLIN)
-    return bool(poll.poll(max(0.0, until - PATIENCE.monotonic()) * 1000))
+    with contextlib.suppress(psycopg.Error):
+        hollow(driver.pgconn.socket)
