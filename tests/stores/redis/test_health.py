@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import redis
 
-from cronsensus import logger
+import cronsensus.stores.redis
+from cronsensus import Scheduler, logger
 from cronsensus.cli.checks import examine
 from cronsensus.clock import ManualClock
 from cronsensus.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
@@ -17,7 +19,7 @@ from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.scene import a_session
 from tests.servers.redis import RedisServer
-from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
+from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 
 SOUND = Health(
     product="redis",
@@ -278,3 +280,57 @@ def test_the_doctor_tells_what_a_restart_would_forget(own_server: RedisServer, o
     found = [(check.level, check.text, check.then) for check in examine(opening(own_server.url))]
     told = [entry for entry in found if "nothing is saved to disk" in entry[1]]
     assert [(level, then) for level, _, then in told] == [("warn", "CONFIG SET appendonly yes")]
+
+
+def least_rights() -> list[str]:
+    """Return what the page for operations gives as the least that a user must be allowed."""
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    text = page.partition("The least that was enough")[2].partition("```text\n")[2].partition("```")[0]
+    return text.split()
+
+
+def test_the_scripts_use_no_command_that_the_page_does_not_list() -> None:
+    folder = Path(cronsensus.stores.redis.__file__).parent / "lua"
+    texts = [path.read_text() for path in folder.rglob("*.lua")]
+    used = {name.lower() for text in texts for name in re.findall(r"\bp?call\('([A-Z]+)'", text)}
+    listed = {right.removeprefix("+").partition("|")[0] for right in least_rights()}
+    assert len(used) > 20
+    assert used <= listed
+
+
+def test_a_user_with_the_least_rights_runs_a_node_and_shows_and_sees_signs_of_life(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    url = own_server.url.replace("redis://", "redis://dave:pw@") + "?prefix=shop"
+    with redis.Redis.from_url(own_server.url) as client:
+        rules = ["on", ">pw", "resetkeys", "~{shop:default}:*", "resetchannels", "&{shop:default}:*", *least_rights()]
+        client.execute_command("ACL", "SETUSER", "dave", *rules)
+        scheduler = Scheduler(url)
+        job = scheduler.job(name="job")(lambda: 7)
+        watcher = opening(url)
+        with scheduler:
+            assert job.options(key="a").enqueue().result("60s") == 7
+            with scheduler.lock("lock"):
+                [session] = [one.id for one in watcher.sessions() if one.concurrency]
+            wait_until(lambda: client.pubsub_numsub(watcher._space.sign(session))[0][1] == 2, "two signs")
+            assert "channel" in watcher.describe()["evidence_of_death"]
+            watcher.look()
+        refused = {entry["object"] for entry in client.acl_log()}
+        assert refused <= {"config|get"}
+
+
+def test_a_user_who_may_not_ask_for_signs_of_life_does_without_and_the_doctor_says_so(
+    own_server: RedisServer, opening: Opening
+) -> None:
+    with redis.Redis.from_url(own_server.url) as client:
+        client.acl_setuser(
+            "eve", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"], commands=["+@all", "-pubsub"]
+        )
+        store = opening(own_server.url.replace("redis://", "redis://eve:pw@"))
+        a_claim(store, "s1")
+        for session in ("s2", "s3"):
+            other = opening(own_server.url.replace("redis://", "redis://eve:pw@"))
+            other.open_session(a_session(session), lease=LEASE)
+            assert [other.look().absent for _ in range(3)] == [()] * 3
+        assert client.acl_log()[0]["count"] == 2  # each connection asks once
+        assert "+pubsub|numsub" in store.describe()["warnings"][-1]

@@ -108,14 +108,14 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     ran: set[str] = set()
     run = store._link.run
 
-    def watched(one, arguments, *, confirmed):
+    def watched(one, arguments, **more):
         ran.add(one.name)
-        return run(one, arguments, confirmed=confirmed)
+        return run(one, arguments, **more)
 
-    store._link.run = watched  # type: ignore[method-assign]
+    store._link.run = watched  # type: ignore[method-assign, assignment]
     line = store.line()
     assert isinstance(line, QueueLine)
-    line._link.run = watched  # type: ignore[method-assign]
+    line._link.run = watched  # type: ignore[method-assign, assignment]
     store.check()
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
     store.open_session(_session(name), lease=HOUR)

@@ -9,6 +9,7 @@ from typing import Any
 from cronsensus.instants import from_micros
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import look, require_sound
+from cronsensus.stores.redis.presence import may_ask
 from cronsensus.stores.redis.wire import micros
 from cronsensus.stores.values import StoreCapabilities
 
@@ -16,6 +17,10 @@ JOBS_AT_ONCE = 100
 DELETED_AT_ONCE = 200
 """Most occurrences and ranges that one script deletes, so that others do not wait long."""
 
+_UNTOLD = (
+    "no evidence of death: this user may not ask PUBSUB NUMSUB, so a dead node on another host is noticed when its "
+    "lease ends; ACL SETUSER … +pubsub|numsub"
+)
 MOST_BATCHES = 50
 """Steps in which one prune deletes ended sessions and old entries of the trail."""
 
@@ -56,6 +61,7 @@ class CareVerbs(Handle):
 
     def _describe(self) -> dict[str, Any]:
         health = look(self._link)
+        told = may_ask(self._link, self._space)
         return {
             "store": self.capabilities.name,
             "where": self._link.where,
@@ -70,5 +76,6 @@ class CareVerbs(Handle):
             "persistence": health.persistence,
             "replicas": health.replicas,
             "min_replicas": self._url.min_replicas,
-            "warnings": health.warnings,
+            "evidence_of_death": "a channel that the process listens to" if told else _UNTOLD,
+            "warnings": [*health.warnings, *([] if told else [_UNTOLD])],
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Callable
 from typing import Any
 
 from cronsensus.clock import Clock, SystemClock
@@ -40,9 +42,9 @@ class Handle:
         """Return what was left out because it cannot be read."""
         return self._unreadable.texts()
 
-    def _read(self, verb: str, *arguments: Any) -> Any:
-        """Run a script that writes nothing; return its answer."""
-        return self._run(verb, self._packed(arguments), confirmed=False)[1]
+    def _read(self, verb: str, *arguments: Any, tell: Callable[[socket.socket], None] | None = None) -> Any:
+        """Run a script that writes nothing; return its answer, and ``tell`` through which connection it came."""
+        return self._run(verb, self._packed(arguments), confirmed=False, tell=tell)[1]
 
     def _write(self, verb: str, *arguments: Any) -> Any:
         """Run a script that writes; return its answer. A clock that was set back is written down in the same step."""
@@ -81,10 +83,20 @@ class Handle:
         self._watch.keep(self._looked)
         return answer
 
-    def _run(self, verb: str, arguments: bytes, earliest: bytes = b"", entry: bytes = b"", *, confirmed: bool) -> Any:
+    def _run(
+        self,
+        verb: str,
+        arguments: bytes,
+        earliest: bytes = b"",
+        entry: bytes = b"",
+        *,
+        confirmed: bool,
+        tell: Callable[[socket.socket], None] | None = None,
+    ) -> Any:
         now = b"" if self._clock is None else b"%d" % to_micros(self._clock.now())
         try:
-            return unpack(self._link.run(script(verb), (arguments, now, earliest, entry), confirmed=confirmed))
+            given = (arguments, now, earliest, entry)
+            return unpack(self._link.run(script(verb), given, confirmed=confirmed, tell=tell))
         except Refusal as refused:
             if refused.word == "LEASELOST":
                 raise LeaseLost("the session is not alive; what it held may be with another node by now") from None

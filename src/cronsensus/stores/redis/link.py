@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -60,8 +61,15 @@ class Link:
         """The place, as errors name it."""
         return self._url.where
 
-    def run(self, script: Script, arguments: tuple[bytes, ...], *, confirmed: bool) -> bytes:
-        """Run a script and return its answer.
+    def run(
+        self,
+        script: Script,
+        arguments: tuple[bytes, ...],
+        *,
+        confirmed: bool,
+        tell: Callable[[socket.socket], None] | None = None,
+    ) -> bytes:
+        """Run a script and return its answer; ``tell`` through which connection it came.
 
         Raises:
             Refusal: it refused, and nothing was written.
@@ -78,7 +86,13 @@ class Link:
                 # The server was restarted, or another took its place. From EVAL on it knows the script.
                 return self._send(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
 
-        answer, replicas = self._exchange(talk)
+        def talk_and_tell(connection: Wire) -> tuple[bytes, int]:
+            answer = talk(connection)
+            if tell is not None:
+                tell(connection._sock)  # noqa: SLF001 - it alone is another one after each connect
+            return answer
+
+        answer, replicas = self._exchange(talk_and_tell)
         if confirmed:
             self._require(replicas, answer)
         return answer

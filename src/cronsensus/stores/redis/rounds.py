@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,9 +35,11 @@ from cronsensus.model.step import Done, Step
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
+from cronsensus.stores.redis.presence import Lookout
 from cronsensus.stores.redis.wire import (
     Row,
     claim,
+    given,
     instant,
     job_state,
     length,
@@ -71,19 +74,24 @@ class Wanted:
 class RoundVerbs(Handle):
     """What a node's crank does."""
 
+    _own_session: str
+
     def _begin_rounds(self) -> None:
         """Know nothing yet of functions and of unreadable definitions."""
         self._functions: tuple[tuple[str, ...], str] = ((), "")
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
+        self._lookout = Lookout()
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
     def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
-        now, jobs, more, next_job, backlog, next_pending, holders, turning = self._read(
-            "look", limit, newest_of(limit), *(share or (0, 1)), length(ahead)
-        )
+        through: list[socket.socket] = []
+        now, jobs, more, next_job, backlog, next_pending, holders, turning, opened, signs = self._read(
+            "look", limit, newest_of(limit), *(share or (0, 1)), length(ahead), self._own_session, self._lookout.known,
+            tell=through.append,
+        )  # fmt: skip
         return View(
             now=from_micros(int(now)),
             jobs=tuple(self._states(jobs)),
@@ -93,6 +101,7 @@ class RoundVerbs(Handle):
             next_pending=instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
             sessions=tuple(sorted(turning)[:MOST_SESSIONS_SHOWN]),
+            absent=self._lookout.note(through[-1], opened, given(signs)),
         )
 
     def _states(self, rows: Sequence[Row]) -> list[JobState]:

@@ -11,6 +11,7 @@ from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
+from cronsensus.stores.redis.presence import SecondSign
 from cronsensus.stores.redis.wire import Row, length, takeover, write_session_spec
 
 
@@ -21,10 +22,14 @@ class SessionVerbs(Handle):
     """
 
     _policy: PolicyWatch
+    _second_sign: SecondSign
+    _attended: str | None = None
+    _own_session = ""
 
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         text = write_session_spec(session).decode()
         release = None if session.guest else session.release
+        self._own_session = session.id
         now = self._write("open_session", session.id, session.node, text, release, length(lease))
         return from_micros(int(now))
 
@@ -34,6 +39,8 @@ class SessionVerbs(Handle):
             "renew", session, length(lease), length(idle_lease)
         )
         self._policy.look()
+        if session == self._attended and set_to is not False:
+            self._second_sign.keep(self._space.sign(session))
         # A token that is none is that of no run here: it is stopped, for the store takes no result of it.
         runs = self._unreadable.readable(
             held, lambda row: (int(row[0]), int(row[1] or 0)), lambda row: f"the token of run {row[0]}"

@@ -36,6 +36,10 @@ class Space:
     def _key(self, what: str) -> bytes:
         return f"{{{self.name}}}:{what}".encode()
 
+    def sign(self, session: str) -> bytes:
+        """Return the channel that the process of a session listens to; see ``presence``."""
+        return self._key(f"sign:{session}")
+
     def line(self, waiter: str) -> bytes:
         """Return the channel of one who stands in line for locks."""
         return self._key(f"line:{waiter}")

@@ -9,10 +9,12 @@ from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store
 from cronsensus.stores.redis.care import CareVerbs
 from cronsensus.stores.redis.defining import DefiningVerbs
+from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.link import Link
 from cronsensus.stores.redis.locks import LockVerbs
 from cronsensus.stores.redis.operating import OperatingVerbs
+from cronsensus.stores.redis.presence import SecondSign
 from cronsensus.stores.redis.reading import Reads
 from cronsensus.stores.redis.rounds import RoundVerbs
 from cronsensus.stores.redis.routes import route
@@ -57,6 +59,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         self._space = Space(self._url.prefix, namespace)
         meta = self._space.meta.decode()
         self._link = Link(self._url, self._space, route(self._url, meta))
+        self._second_sign = SecondSign(lambda sign: Ear(route(self._url, meta), sign, where=self._link.where))
         self._wake = Wake(self._space, route(self._url, meta), self._link)
         self._policy = PolicyWatch(self._link, clock or SystemClock())
         self._begin_watching()
@@ -73,10 +76,16 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
 
     def _close(self) -> None:
         self._wake.close()
+        self._second_sign.close()
         self._link.close()
 
     def _wait(self, timeout: float) -> bool:
         return self._wake.wait(timeout)
+
+    def _attend(self, session: str | None) -> None:
+        """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
+        self._attended = session
+        self._wake.show(None if session is None else self._space.sign(session))
 
     def _notify(self) -> None:
         self._wake.notify()

@@ -41,11 +41,22 @@ class Wake:
         while not self._closed.is_set():
             self._ear.listen()
             left = deadline - _CLOCK.monotonic()
-            if any(sender != self._name for sender in self._ear.hear(max(0.0, left))):
+            try:
+                heard = self._ear.hear(max(0.0, left))
+            except StoreError:
+                # Cut off: at once back again, because others take the sign of life for a death when it stays away. What
+                # was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
+                self._ear.listen()
+                return not self._closed.is_set()
+            if any(sender != self._name for sender in heard):
                 return not self._closed.is_set()
             if left <= 0:
                 break
         return False
+
+    def show(self, sign: bytes | None) -> None:
+        """Show a sign of life, a channel, instead of the one before, while something waits."""
+        self._ear.show(sign)
 
     def notify(self) -> None:
         """Tell the other handles of the namespace. Never raises."""

@@ -26,6 +26,7 @@
 --   releases    hash   release → when it became known; of earlier versions: its place in the order
 --   lock:P:N    hash   place P of lock N; locks (zset: places), leases (zset: place → end, if it has no session)
 --   queue:N     zset   who stands in line for lock N; queues (zset: lock → when somebody last joined)
+--   sign:S      channel to which the process of session S listens, so that it is seen to live
 --   trail       zset   entries by id; trail:T (zset: ids of a target)
 
 local META = KEYS[1]
@@ -34,7 +35,7 @@ local SCHEMA = '1'
 local LAST = 9007199254740991 -- see LATEST_MICROS in instants.py
 local call = redis.call
 
-local schema, last_token, identity = unpack(call('HMGET', META, 'schema', 'token', 'identity'))
+local schema, last_token, identity, sessions_opened = unpack(call('HMGET', META, 'schema', 'token', 'identity', 'session'))
 if schema and schema ~= SCHEMA then
   return redis.error_reply('SCHEMA ' .. schema)
 end

@@ -15,7 +15,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.instants import to_micros
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
-from cronsensus.stores.sql.mysql import errors, packets
+from cronsensus.stores.sql.mysql import errors, packets, presence
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Expression, Statements, statements_of
@@ -311,6 +311,7 @@ class MysqlDialect(Dialect):
             "clock": clock,
             "lease_clock": clock,
             "wake_ups": "none: nodes look by themselves",
+            "evidence_of_death": presence.described(driver),
         }
 
 

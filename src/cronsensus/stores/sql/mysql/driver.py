@@ -43,11 +43,16 @@ class BoundedConnection(pymysql.connections.Connection):
         version: of the server, as it says it.
         limits: seconds after which the server ends this connection when it lies idle inside of a transaction that
             writes, and outside; ``None``: it tells the two apart by itself.
+        shown, lock, shows: the session whose sign of life is on this connection, the lock that is the sign, and whether
+            a lock means something here; see ``presence``.
     """
 
     is_mariadb = False
     version = ""
     limits: tuple[int, int] | None = None
+    shown: str | None = None
+    lock: str | None = None
+    shows = True
     _holds_rows = False
     _committed = False
 
@@ -57,6 +62,22 @@ class BoundedConnection(pymysql.connections.Connection):
             return ""
         self._holds_rows = True
         return f"SET SESSION wait_timeout = {self.limits[0]}; "
+
+    @property
+    def file(self) -> int:
+        """The number of the open socket."""
+        return int(cast("Any", self)._sock.fileno())  # noqa: SLF001 - of this class
+
+    @property
+    def greeted_by(self) -> int:
+        """The number of the thread that greeted this client."""
+        return int(cast("Any", self).thread_id())
+
+    def stay(self, seconds: int) -> None:
+        """Let the server keep this connection for so long while it is not used."""
+        run(self, f"SET SESSION wait_timeout = {seconds}")
+        if self.limits is not None:
+            self.limits = self.limits[0], seconds
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         """Return what PyMySQL would, without its 20 ms of work where nobody has said whom to trust.

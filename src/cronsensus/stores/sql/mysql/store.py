@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -15,16 +15,16 @@ from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
 from cronsensus.errors import SchemaMismatch, StoreBusy, StoreUnavailable
-from cronsensus.interrupts import Event
 from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, open_for_jobs, run
+from cronsensus.stores.sql.mysql.presence import Sign, present, show
 from cronsensus.stores.sql.mysql.statements import literal
 from cronsensus.stores.sql.mysql.url import read_url
+from cronsensus.stores.sql.presence import PresentStore
 from cronsensus.stores.sql.schema import counters
-from cronsensus.stores.sql.store import SqlStore
 
 _MIGRATING_FOR = 300.0
 """Seconds that a process waits for another one's steps; a statement may take twice as long."""
@@ -55,7 +55,7 @@ def _engine_for(*, database: str, is_mariadb: bool) -> Engine:  # noqa: ARG001
     )
 
 
-class MysqlStore(SqlStore):
+class MysqlStore(PresentStore):
     """A store in a MySQL or MariaDB database, shared by nodes on any number of hosts.
 
     Example:
@@ -71,7 +71,6 @@ class MysqlStore(SqlStore):
             InvalidOption: the URL cannot be read, or has an option that does not exist.
         """
         self._url = read_url(url)
-        self._closing = Event()
         super().__init__(
             namespace=namespace,
             given=(url, clock),
@@ -80,16 +79,32 @@ class MysqlStore(SqlStore):
             connect=lambda: _wrapped(open_connection(self._url), self._url.database),
             lend=lambda: _wrapped(open_for_jobs(self._url), self._url.database),
         )
+        self._place = (self._url.database, namespace)
+        self._sign = Sign(lambda: open_connection(self._url), self._place)
 
     def _close(self) -> None:
         """Let go of connections; ends a ``wait`` in another thread."""
-        self._closing.set()
+        self._sign.close()
         super()._close()
 
     def _wait(self, timeout: float) -> bool:
-        """Sleep: there are no hints here, so a node looks by itself as often as it must."""
-        self._closing.wait(max(0.0, timeout))
+        """Sleep, and show the sign of life of the session that is attended.
+
+        There are no hints here, so a node looks by itself as often as it must.
+        """
+        self._sign.wait(timeout)
         return False
+
+    def _attend(self, session: str | None) -> None:
+        """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
+        super()._attend(session)
+        self._sign.attend(session)
+
+    def _show(self, connection: Connection, session: str) -> None:
+        show(driver_of(connection), self._place, session)
+
+    def _present(self, connection: Connection, sessions: Collection[str]) -> Collection[str] | None:
+        return present(driver_of(connection), self._place, sessions)
 
     def _notify(self) -> None:
         """Do nothing: nobody could be told."""

@@ -1,5 +1,5 @@
 -- needs: sessions jobs
-local limit, newest, place, of, ahead = unpack(args, 1, 5)
+local limit, newest, place, of, ahead, own, known = unpack(args, 1, 7)
 local DUE, PENDING = SPACE .. 'due', SPACE .. 'pending'
 local PAGE, FARTHEST = 500, 20000
 
@@ -45,11 +45,49 @@ end
 local next_job = call('ZRANGEBYSCORE', DUE, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 local first = call('ZRANGE', PENDING, 0, 0, 'WITHSCORES')[2]
 local next_pending = call('ZRANGEBYSCORE', PENDING, '(' .. NOW, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-local holders = {}
-for _, session in ipairs(call('ZRANGE', SPACE .. 'holding', 0, -1)) do
-  holders[#holders + 1] = try(session_row, session) or { session }
+local holders, holding = {}, call('ZRANGE', SPACE .. 'holding', 0, -1)
+for index, session in ipairs(holding) do
+  holders[index] = try(session_row, session) or { session }
 end
+
+-- Which other sessions show a sign of life, and which do not: false where there is nothing to ask, as no other one holds
+-- runs, and none was opened since `known` of them were.
+local taking_turns, opened = turning(), sessions_opened or '0'
+local function signs()
+  local asked, there, gone = {}, {}, {}
+  local function ask_for(sessions)
+    for _, session in ipairs(sessions) do
+      if session ~= own and not asked[session] then
+        asked[session], asked[#asked + 1] = true, session
+      end
+    end
+  end
+  ask_for(holding)
+  if known == false or (#asked == 0 and known == opened) then
+    return false
+  end
+  if #taking_turns <= FEW then
+    ask_for(taking_turns)
+  end
+  for start = 1, #asked, FEW do
+    local channels = {}
+    for index = start, math.min(start + FEW - 1, #asked) do
+      channels[#channels + 1] = SPACE .. 'sign:' .. asked[index]
+    end
+    local heard = redis.pcall('PUBSUB', 'NUMSUB', unpack(channels))
+    if heard.err then
+      return 'refused'
+    end
+    for index = 1, #channels do
+      local found = heard[2 * index] > 0 and there or gone
+      found[#found + 1] = asked[start + index - 1]
+    end
+  end
+  return { there, gone }
+end
+
 return answer({
   NOW, jobs, more, next_job and at_score(next_job) or false, first and tonumber(first) <= now or false,
-  next_pending and at_score(next_pending) or false, holders, turning(),
+  next_pending and at_score(next_pending) or false, holders, taking_turns,
+  opened, signs(),
 })

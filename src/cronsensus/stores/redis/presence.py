@@ -1,0 +1,85 @@
+"""Signs of life: a session's process listens to a channel, until the server ends its connection.
+
+Nothing is ever sent on that channel. ``PUBSUB NUMSUB`` counts who listens, also inside of a script: a look asks for
+signs without a further command over the network, and without a right that a node does not need anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import weakref
+from collections.abc import Callable
+
+from cronsensus.errors import StoreError
+from cronsensus.stores.presence import Eyes
+from cronsensus.stores.redis.ear import Ear
+from cronsensus.stores.redis.link import Link
+from cronsensus.stores.redis.space import Space
+
+Signs = tuple[list[str], list[str]]
+"""Whose sign is there, and whose is not."""
+
+
+class SecondSign:
+    """A sign on a connection of its own, which is looked at with each renewal. By one thread, but for ``close``."""
+
+    def __init__(self, listening_to: Callable[[bytes], Ear]) -> None:
+        """Show signs by what ``listening_to`` makes."""
+        self._listening_to = listening_to
+        self._sign: bytes | None = None
+        self._ear: Ear | None = None
+
+    def keep(self, sign: bytes) -> None:
+        """Show ``sign``, if it is not shown; nothing is lost where that fails."""
+        if sign != self._sign:
+            self.close()
+            self._sign, self._ear = sign, self._listening_to(sign)
+        if self._ear is not None:
+            with contextlib.suppress(StoreError):
+                self._ear.check()
+
+    def close(self) -> None:
+        """Show none."""
+        ear, self._ear, self._sign = self._ear, None, None
+        if ear is not None:
+            ear.close()
+
+
+class Lookout:
+    """What the looks of one handle saw of signs, each connection by itself."""
+
+    def __init__(self) -> None:
+        self._eyes: weakref.WeakKeyDictionary[socket.socket, Eyes] = weakref.WeakKeyDictionary()
+        self.known: str | bool = ""
+        """How many sessions had been opened when signs were last asked for; ``False``: do not ask."""
+
+    def note(self, through: socket.socket, opened: str, signs: Signs | str | None) -> tuple[str, ...]:
+        """Take in what a look saw ``through`` a connection; return the sessions whose sign is gone.
+
+        Args:
+            through: a connection.
+            opened: how many sessions were opened so far.
+            signs: ``None``: not asked for. A word: the user may not ask; it is asked again on another connection.
+        """
+        eyes = self._eyes.get(through)
+        if eyes is None:
+            eyes = self._eyes[through] = Eyes()
+            self.known = ""
+        if signs is None:
+            return ()
+        if isinstance(signs, str):
+            self.known = False
+            return ()
+        present, absent = signs
+        self.known = opened
+        return eyes.note(frozenset((*present, *absent)), present)
+
+
+def may_ask(link: Link, space: Space) -> bool:
+    """Whether the user of ``link`` may ask for signs of life."""
+    try:
+        link.command("PUBSUB", "NUMSUB", space.sign(""))
+    except StoreError:
+        return False
+    return True

@@ -1,0 +1,37 @@
+"""What the looks of one handle conclude from signs, each connection by itself."""
+
+import socket
+
+from cronsensus.stores.redis.presence import Lookout
+
+
+def test_signs_are_missed_only_through_the_connection_that_saw_them() -> None:
+    lookout = Lookout()
+    with socket.socket() as one, socket.socket() as another:
+        assert lookout.note(one, "2", (["s1", "s2"], [])) == ()
+        assert lookout.known == "2"
+        assert lookout.note(another, "2", (["s2"], ["s1"])) == ()
+        assert lookout.note(one, "2", (["s2"], ["s1"])) == ("s1",)
+        assert lookout.note(one, "2", (["s2", "s1"], [])) == ()
+        assert lookout.note(one, "2", (["s2"], [])) == ()  # it is not asked for any more
+        assert lookout.note(one, "2", (["s2"], ["s1"])) == ()
+
+
+def test_a_connection_that_was_not_asked_yet_is_asked_with_the_next_look() -> None:
+    lookout = Lookout()
+    with socket.socket() as one, socket.socket() as another:
+        lookout.note(one, "2", ([], []))
+        lookout.note(one, "2", None)
+        assert lookout.known == "2"
+        lookout.note(another, "2", None)
+        assert lookout.known == ""
+
+
+def test_a_refusal_is_taken_until_there_is_another_connection() -> None:
+    lookout = Lookout()
+    with socket.socket() as one, socket.socket() as another:
+        known = []
+        for through, signs in ((one, "refused"), (one, None), (another, None)):
+            assert lookout.note(through, "2", signs) == ()
+            known.append(lookout.known)
+    assert known == [False, False, ""]

@@ -1,0 +1,68 @@
+"""Where a lock of MySQL means something as a sign of life, and which of a session's names a connection takes."""
+
+from datetime import timedelta
+
+import pytest
+
+from cronsensus.stores.sql.mysql import MysqlStore, presence
+from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, run
+from cronsensus.stores.sql.mysql.url import read_url
+
+LEASE = timedelta(minutes=5)
+PLACE = ("database", "namespace")
+
+
+def test_a_connection_takes_the_first_free_name_and_frees_it_with_the_session(mysql_url: str) -> None:
+    first, second = open_connection(read_url(mysql_url)), open_connection(read_url(mysql_url))
+    place = (mysql_url, "default")
+    names = presence.names_of(place, "s1")
+    assert presence.show(first, place, "s1")
+    assert presence.show(second, place, "s1")
+    assert [first.lock, second.lock] == names[:2]
+    assert presence.present(second, place, ["s1", "s2"]) == {"s1"}
+    assert presence.show(second, place, None)
+    assert presence.present(second, place, ["s1"]) == {"s1"}
+    first.close()
+    while presence.present(second, place, ["s1"]):  # the server may not have read it yet
+        pass
+    assert run(second, "SELECT @@wait_timeout") == ((presence.IDLE_FOR,),)
+    second.close()
+
+
+def test_names_that_are_all_taken_are_tried_again(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "SIGNS", 1)
+    former, driver = open_connection(read_url(mysql_url)), open_connection(read_url(mysql_url))
+    place = (mysql_url, "default")
+    assert presence.show(former, place, "s1")
+    assert presence.show(driver, place, "s1")
+    locks = [driver.lock]
+    presence.show(former, place, None)
+    assert presence.show(driver, place, "s1")
+    assert [*locks, driver.lock] == [None, *presence.names_of(place, "s1")]
+    former.close()
+    driver.close()
+
+
+def test_behind_a_proxy_no_sign_is_shown_and_none_is_missed(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MysqlStore(mysql_url)
+    store.migrate()
+    assert "frees when" in store.describe()["evidence_of_death"]
+    monkeypatch.setattr(BoundedConnection, "greeted_by", property(lambda _: 1))
+    assert "through a proxy" in store.describe()["evidence_of_death"]
+    driver = open_connection(read_url(mysql_url))
+    assert not presence.show(driver, PLACE, "s1")
+    assert presence.present(driver, PLACE, ["s1"]) is None
+    driver.close()
+    store.attend("s1")
+    store.wait(0.05)
+    assert store._sign._driver is None
+    store.close()
+
+
+def test_where_several_servers_are_written_to_no_sign_is_shown(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "_SEVERAL", "SELECT 'wsrep_on', 'ON'")
+    driver = open_connection(read_url(mysql_url))
+    assert not presence.show(driver, PLACE, "s1")
+    assert driver.lock is None
+    assert "several servers" in presence.described(driver)
+    driver.close()
