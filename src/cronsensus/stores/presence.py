@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+IN_VAIN = 5
+"""After so many looks without a sign of a session none is expected: it is of an earlier release, or has a pooler."""
 
 
 @dataclass(slots=True)
@@ -23,21 +26,25 @@ class Eyes:
     """What was seen through one connection; a new connection has new eyes.
 
     Attributes:
-        asked: sessions whose sign was asked for at least once.
+        asked: how often the sign of each session was asked for; one that has just begun shows it a moment later.
         seen: sessions whose sign was there when last asked for, or before.
     """
 
-    asked: frozenset[str] = frozenset()
+    asked: Mapping[str, int] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
 
     def worth_asking(self, holding: frozenset[str], others: frozenset[str]) -> frozenset[str]:
-        """Return the sessions to ask for: all if one of them holds something, or was never asked for; else none."""
+        """Return the sessions to ask for: all if one of them holds something, or may show its sign soon; else none."""
         every = holding | others
-        return every if holding or not self.asked >= every else frozenset()
+        return every if holding or any(self.may_come(one) for one in every) else frozenset()
+
+    def may_come(self, session: str) -> bool:
+        """Whether the sign of a session was not seen yet, and not asked for in vain often enough."""
+        return session not in self.seen and self.asked.get(session, 0) < IN_VAIN
 
     def note(self, asked: frozenset[str], present: Collection[str]) -> tuple[str, ...]:
         """Take in an answer; return the sessions whose sign was seen before and is gone."""
-        self.asked = asked
+        self.asked = {one: self.asked.get(one, 0) + 1 for one in asked}
         self.seen = (self.seen & asked).union(present)
         return tuple(sorted(self.seen.difference(present)))
 

@@ -72,8 +72,9 @@ class Lookout:
             self.known = False
             return ()
         present, absent = signs
-        self.known = opened
-        return eyes.note(frozenset((*present, *absent)), present)
+        missed = eyes.note(frozenset((*present, *absent)), present)
+        self.known = "" if any(map(eyes.may_come, absent)) else opened
+        return missed
 
 
 def may_ask(link: Link, space: Space) -> bool:
