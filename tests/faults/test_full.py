@@ -58,7 +58,8 @@ def test_no_connection_is_to_be_had(kind: Kind, narrow: Server, make_cluster):
             until_busy(cluster)
             faults.append(Fault())
             proxy.refuse()
-            hoard(kind, narrow, taken)
+            for _passed in cluster.for_seconds(0.5):  # until the server has noticed that the clients are gone
+                hoard(kind, narrow, taken)
             proxy.pass_on()
             for _passed in cluster.for_seconds(AWAY):
                 cluster.look()
@@ -118,7 +119,8 @@ def test_the_disk_of_postgresql_is_full(crammed: Server, make_cluster):
             crammed.start()  # it may give up where it cannot write its log; then somebody starts it again
         until_all_work(cluster)
     settle_and_judge(cluster)
-    assert "No space left on device" in crammed.log.read_text(), "the fault did not bite"
+    log = crammed.log.read_text()
+    assert "No space left on device" in log or "wrote only" in log, "the fault did not bite"
     assert cluster.orders == orders
 
 

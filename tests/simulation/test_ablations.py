@@ -9,7 +9,7 @@ MOST = 1000
 SEEN_AT = {
     "AdoptsOnce": 781,
     "blind_while_full": 348,
-    "ClaimsForTheDead": 77,
+    "ClaimsForTheDead": 22,
     "fires_and_forgets": 439,
     "HearsAnybody": 35,
     "LocksOutliveSessions": 199,

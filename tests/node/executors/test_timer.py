@@ -8,7 +8,7 @@ import pytest
 
 from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.logger import flush
-from cronsensus.membership.timer import COMPACT_FROM, Timer
+from cronsensus.membership.timer import COMPACT_FROM, Timer, _Watch
 
 
 @pytest.fixture
@@ -165,6 +165,8 @@ def test_a_forked_child_has_a_timer_of_its_own(clock):
 
 def test_the_thread_ends_when_there_is_nothing_to_watch_and_comes_back(bench, clock, monkeypatch):
     monkeypatch.setattr("cronsensus.membership.timer.IDLE_SECONDS", 0.02)
+    # What other tests left in the process may be watched for long.
+    monkeypatch.setattr("cronsensus.membership.timer._of_this_process", _Watch(clock))
     timer = Timer(clock)
     seen: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(3):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from cronsensus.errors import LeaseLost
 from cronsensus.instants import after, to_micros
 from cronsensus.model.job import JobState
 from cronsensus.model.ledger import LedgerRange
@@ -89,8 +90,7 @@ class RoundVerbs(Handle):
         settled = tuple(self._settle(one) for one in step.outcomes)
         returned = tuple(self._take_back(one) for one in step.give_back)
         want, fired, claims = step.want, [False] * len(step.plans), list[Claim]()
-        holder = self._space.sessions.get(session)
-        lost = step.needs_lease and (holder is None or not self._alive(holder))
+        lost = step.needs_lease and not self._lives(session)
         if not lost:
             until = self._now() + (want.ahead if want else AT_ONCE)
             fired = [self._fire_one(one, until) for one in step.plans]
@@ -103,6 +103,13 @@ class RoundVerbs(Handle):
             claims=tuple(claims),
             lost=lost,
         )
+
+    def _lives(self, session: str) -> bool:
+        try:
+            self._live_session(session)
+        except LeaseLost:
+            return False
+        return True
 
     def _take_back(self, one: GiveBack) -> bool:
         return self._release_one(one.claim) if one.cut is None else self._release_cut(one.claim, one.cut)

@@ -190,7 +190,8 @@ class RunningRules(ForgettingRules):
         by_itself = {
             State.SUCCEEDED: kind == "returned",
             State.SKIPPED: kind == "skipped",
-            State.CANCELLED: record.cancel or (kind == "cancelled" and not cancelled),
+            # A store that forgot knows no more that the run was asked to stop.
+            State.CANCELLED: record.cancel or (kind == "cancelled" and (not cancelled or self._forgot(record))),
             State.FAILED: kind in {"raised", "timed_out", "retry"} or record.once,
             State.PENDING: kind in {"raised", "timed_out", "retry"},
         }
@@ -198,6 +199,10 @@ class RunningRules(ForgettingRules):
             self.broken("invented", f"{record} became {outcome.state}({outcome.reason}), but the work said {kind}")
         elif lease_lost and outcome.state is State.SUCCEEDED:
             self.broken("lease_lost", f"{record} succeeded by a run that was told to stop because its lease was lost")
+
+    def _forgot(self, record: Record) -> bool:
+        session = self.sessions.get(record.session)
+        return session is None or session.forgot
 
     def _unknown(self, number: int, accepted: bool) -> None:
         """Look at an answer about an occurrence that the store forgot."""
