@@ -40,7 +40,7 @@ QUICK_LOOK = 0.5
 IDLE_LOOK = 2.0
 """The same for an idle node, which can only be asked to drain."""
 ENOUGH, LEAST = 20, 15
-"""How many renewals in a row a lease should have time for, and below how many it is warned of. A renewal is five round
+"""How many renewals in a row a lease should have time for, and below how many it is warned of. A renewal is two round
 trips on PostgreSQL and MySQL, one on Redis; see ``docs/stores.md``."""
 MEASURED = 5
 """Renewals of which the quickest counts: each may be late, the first one connects."""

@@ -128,7 +128,7 @@ def test_a_renewal_locks_its_session(locked):
 
 def test_firing_locks_its_jobs(store, locked):
     ids = [job.id for job in store.jobs()]
-    assert locked(lambda tx: firing.Standing(tx, ids[1:3])) == {"jobs": ["b", "c"]}
+    assert locked(lambda tx: firing.LockedJobs(tx, ids[1:3])) == {"jobs": ["b", "c"]}
 
 
 def test_enqueuing_locks_its_job(locked):

@@ -66,6 +66,17 @@ def test_a_block_for_one_database_replaces_the_other_one() -> None:
     assert found[1].types == {"x": "bigint", "y": "text"}
 
 
+def test_a_part_stands_in_each_block_that_names_it() -> None:
+    found = parse(
+        "-- part: p\nFROM t\nWHERE x = :x\n\n"
+        "-- name: a\n-- Say. Race: none.\nSELECT 1 {part: p};\n"
+        "-- name: b\n-- Say. Race: none.\nDELETE {part: p} AND y;\n"
+    )
+    assert [block.text for block in found] == ["SELECT 1 FROM t WHERE x = :x", "DELETE FROM t WHERE x = :x AND y"]
+    with pytest.raises(KeyError, match="none"):
+        parse("-- name: a\n-- Say. Race: none.\nSELECT {part: none};\n")
+
+
 def test_a_guarded_statement_fails_where_it_touches_another_number_of_rows() -> None:
     made = compiled("UPDATE t SET a = :a WHERE b IN :b AND c NOT IN :c AND d = :a", guarded=True)
     assert made.order == ("a", "b", "c", "cronsensus_expected")

@@ -37,7 +37,7 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
     ``finish``, which answers "yes, as before" when it is asked a second time: a second block of the same run must not
     commit its effects once more.
     """
-    _require(claim, finishing.Standing(tx, [claim.id]).read().get(claim.id))
+    _require(claim, finishing.LockedRuns(tx, [claim.id]).read().get(claim.id))
     if notes:
         finishing.note(tx, notes, after=after)
     outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, result=result)

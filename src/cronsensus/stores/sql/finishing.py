@@ -34,7 +34,7 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
     UPDATE writes only where the occurrence is running under that very token; nothing is committed unless it touched as
     many rows as were found. A result that comes second finds another token.
     """
-    return Ends(tx, outcomes, Standing(tx, (outcome.id for outcome in outcomes)).read()).answers()
+    return Ends(tx, outcomes, LockedRuns(tx, (outcome.id for outcome in outcomes)).read()).answers()
 
 
 class Ends:
@@ -114,7 +114,7 @@ def release(tx: Transaction, claims: Sequence[Claim], cut: Cut | None) -> list[b
     """
     if cut is not None:
         return give_up(tx, claims, cut)
-    return give_back(tx, claims, Standing(tx, (claim.id for claim in claims)).read())
+    return give_back(tx, claims, LockedRuns(tx, (claim.id for claim in claims)).read())
 
 
 def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[bool]:
@@ -153,8 +153,8 @@ def note(tx: Transaction, notes: Sequence[Note], *, after: int = 0) -> list[bool
     Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
     UPDATE asks for the token again.
     """
-    standing = Standing(tx, (one.id for one in notes), notes=notes)
-    return keep(tx, notes, standing.read(), standing.last_lines(), after=after)
+    locked = LockedRuns(tx, (one.id for one in notes), notes=notes)
+    return keep(tx, notes, locked.read(), locked.last_lines(), after=after)
 
 
 def keep(
@@ -180,7 +180,7 @@ def keep(
     return answers
 
 
-class Standing:
+class LockedRuns:
     """Occurrences by id, locked; asked for when this is made and read when it is used."""
 
     def __init__(self, tx: Transaction, ids: Iterable[int], *, notes: Sequence[Note] = ()) -> None:

@@ -19,7 +19,7 @@ from cronsensus.stores.sql.transaction import Transaction
 _NONE: Mapping[int, int] = MappingProxyType({})
 
 
-class Standing:
+class LockedJobs:
     """What plans are compared with: their jobs, locked, and how many occurrences of each are active.
 
     It is asked for when this is made and read when it is used.
@@ -46,11 +46,11 @@ def fire(tx: Transaction, plans: Sequence[Plan], ahead: int = 0) -> list[bool]:
     write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
     seen. Below that lies the unique key of (job, nominal time).
     """
-    return carry_out(tx, plans, Standing(tx, (plan.job_id for plan in plans)), ahead)
+    return carry_out(tx, plans, LockedJobs(tx, (plan.job_id for plan in plans)), ahead)
 
 
 def carry_out(
-    tx: Transaction, plans: Sequence[Plan], standing: Standing, ahead: int = 0, ended: Mapping[int, int] = _NONE
+    tx: Transaction, plans: Sequence[Plan], locked: LockedJobs, ahead: int = 0, ended: Mapping[int, int] = _NONE
 ) -> list[bool]:
     """Do what ``fire`` does. ``ended``: of these jobs this transaction has ended so many since they were counted."""
     won = [False] * len(plans)
@@ -61,14 +61,14 @@ def carry_out(
         for place, plan in left:
             if now.setdefault(plan.job_id, (place, plan)) != (place, plan):
                 later.append((place, plan))
-        rows, counts = standing.read()
+        rows, counts = locked.read()
         active = {job: counts.get(job, 0) - ended.get(job, 0) for job in rows}
         carried_out = _fire(tx, {job: plan for job, (_, plan) in now.items()}, rows, active, ahead)
         for job, (place, _) in now.items():
             won[place] = job in carried_out
         left = later
         if left:
-            standing, ended = Standing(tx, (plan.job_id for _, plan in left)), _NONE
+            locked, ended = LockedJobs(tx, (plan.job_id for _, plan in left)), _NONE
     return won
 
 

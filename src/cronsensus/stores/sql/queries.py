@@ -3,7 +3,8 @@
 A file holds blocks: a line ``-- name: close_runs``, one sentence with its race, and one statement. A line
 ``-- name: x [mysql]`` begins one that replaces ``x`` for one database; ``-- types: a bigint`` says what PostgreSQL
 cannot tell; ``-- rows: a bigint, b text`` that the statement is run for many rows at once, with ``given.a`` and
-``given.b``.
+``given.b``. Above the first block, a line ``-- part: turn`` begins a piece of SQL that several blocks of the file put
+in with ``{part: turn}``.
 
 ====================== =================================================================================================
 ``:name``              a value; ``IN :name`` takes a list of any length
@@ -39,6 +40,8 @@ LIST = re.compile(r"\bIN :([a-z_]+)")
 NO_LIST = re.compile(r"\bNOT IN :([a-z_]+)")
 VALUE = re.compile(r"(?<![:\w]):([a-z_]+)")
 _BLOCK = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?\n", re.MULTILINE)
+_PART = re.compile(r"^-- part: (\w+)\n", re.MULTILINE)
+_PUT = re.compile(r"\{part: (\w+)\}")
 _PLACE = re.compile(r"\{(\w+)(?:: ([^}]*))?\}")
 _GIVEN = re.compile(r"\bgiven\.([a-z_]+)")
 _FOLDER = files("cronsensus.stores.sql").joinpath("queries")
@@ -88,8 +91,11 @@ def blocks() -> tuple[Block, ...]:
 
 def parse(text: str) -> list[Block]:
     """Return the blocks of a file."""
-    parts = _BLOCK.split(text)
-    return [_block(name, only, body) for name, only, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)]
+    head, *found = _BLOCK.split(text)
+    pieces = _PART.split(head)
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    bodies = [_PUT.sub(lambda at: parts[at[1]].strip(), body) for body in found[2::3]]
+    return [_block(name, only, body) for name, only, body in zip(found[::3], found[1::3], bodies, strict=True)]
 
 
 def _block(name: str, only: str | None, body: str) -> Block:

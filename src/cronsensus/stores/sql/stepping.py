@@ -54,8 +54,8 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
         LeaseLost: the session is not alive, and the step has plans or wants work; nothing was written.
     """
     said = {one.id for one in step.notes} | {one.id for one in step.outcomes} | {one.claim.id for one in step.give_back}
-    of_plans = firing.Standing(tx, (plan.job_id for plan in step.plans))
-    of_runs = finishing.Standing(tx, said, notes=step.notes)
+    of_plans = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
+    of_runs = finishing.LockedRuns(tx, said, notes=step.notes)
     if step.plans:  # those who only want work are asked with it
         alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
         if not alive.rows:

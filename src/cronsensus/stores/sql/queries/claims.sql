@@ -1,5 +1,4 @@
--- name: opening
--- Read the session, whether anything has expired, and the priorities that have work due. Race: nothing is kept out here; the session is locked and asked again before the commit, and of work that is gone by then nothing is found.
+-- part: levels
 WITH RECURSIVE levels (priority) AS (
     SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
         WHERE o.namespace = :space AND o.state = 'pending' {listed} ORDER BY o.priority DESC LIMIT 1)
@@ -9,6 +8,22 @@ WITH RECURSIVE levels (priority) AS (
         ORDER BY o.priority DESC LIMIT 1)
     FROM levels WHERE levels.priority IS NOT NULL
 )
+
+-- part: entry
+o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
+o.payload, o.priority
+
+-- part: job_and_turn
+j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
+CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o {index: serial}
+    WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
+CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
+    WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
+    LIMIT 1) END AS busy
+
+-- name: opening
+-- Read the session, whether anything has expired, and the priorities that have work due. Race: nothing is kept out here; the session is locked and asked again before the commit, and of work that is gone by then nothing is found.
+{part: levels}
 SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o
         WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
@@ -40,28 +55,14 @@ ORDER BY levels.priority DESC;
 -- name: candidates
 -- types: size bigint
 -- Lock the first entries that are due at the highest priority that has any, and read their jobs, and whose turn it is in those. Race: two nodes claim; what another transaction has locked is passed over. A turn may be older than the lock: an entry that had its turn before it was locked, and is still pending, still has it.
-SELECT page.*, j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
-    CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o
-        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
-    CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o
-        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
-        LIMIT 1) END AS busy
+SELECT page.*, {part: job_and_turn}
 FROM (
-    SELECT o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
-        o.payload, o.priority
+    SELECT {part: entry}
     FROM cronsensus_occurrences AS o
     WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
         AND o.priority = (
-            WITH RECURSIVE levels (priority) AS (
-                SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-                    WHERE o.namespace = :space AND o.state = 'pending' {listed} ORDER BY o.priority DESC LIMIT 1)
-                UNION ALL
-                SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-                    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority < levels.priority
-                    ORDER BY o.priority DESC LIMIT 1)
-                FROM levels WHERE levels.priority IS NOT NULL
-            )
+            {part: levels}
             SELECT levels.priority FROM levels
             WHERE levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
                 WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = levels.priority
@@ -77,15 +78,9 @@ ORDER BY page.due_at, page.id;
 
 -- name: candidates [mysql]
 -- Lock and read the same. Race: as above.
-SELECT page.*, j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
-    CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o {index: serial}
-        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
-    CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
-        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
-        LIMIT 1) END AS busy
+SELECT page.*, {part: job_and_turn}
 FROM (
-    SELECT o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
-        o.payload, o.priority
+    SELECT {part: entry}
     FROM cronsensus_occurrences AS o {index: pending}
     WHERE o.namespace = :space AND o.state = 'pending' AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
@@ -108,15 +103,9 @@ ORDER BY page.due_at, page.id;
 -- name: further_candidates
 -- types: size bigint
 -- Lock and read the next entries at a priority, leaving jobs out, and lines but for the one whose turn it is. Race: as for the first entries.
-SELECT page.*, j.id AS job, j.revision, j.digest, j.defined_at, j.function, j.concurrency,
-    CASE WHEN page.serial = 1 THEN (SELECT min(o.id) FROM cronsensus_occurrences AS o {index: serial}
-        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'pending') END AS head,
-    CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index: serial}
-        WHERE o.job_id = page.job_id AND o.serial = 1 AND o.finished_at IS NULL AND o.state = 'running'
-        LIMIT 1) END AS busy
+SELECT page.*, {part: job_and_turn}
 FROM (
-    SELECT o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
-        o.payload, o.priority
+    SELECT {part: entry}
     FROM cronsensus_occurrences AS o {index: pending}
     WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = :level AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)

@@ -1,3 +1,10 @@
+-- part: still_held
+WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
+    AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
+    AND (session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.namespace = :space AND s.id = :of_session AND s.ended_at IS NULL AND s.epoch = :boot
+            AND s.lease_until > :moment))
+
 -- name: look_at_lock
 -- Count who holds a lock, and read the smallest of their limits and whether a session lives. Race: none is kept out; it tells only whether it is worth to try.
 SELECT count(*) AS held, min(l.most) AS most,
@@ -40,20 +47,12 @@ WHERE namespace = :space AND name = :lock AND place = :at AND token = :before;
 -- Set the lease of a granted place. Race: it is freed, or granted again; the condition asks for token and holder. A token alone may have been given twice, by a server whose clock lags behind that of the one that it replaced.
 UPDATE cronsensus_locks
 SET lease_until = :until
-WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
-    AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
-    AND (session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-        WHERE s.namespace = :space AND s.id = :of_session AND s.ended_at IS NULL AND s.epoch = :boot
-            AND s.lease_until > :moment));
+{part: still_held};
 
 -- name: free_lock
 -- Free a granted place. Race: as for its lease.
 DELETE FROM cronsensus_locks
-WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
-    AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
-    AND (session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-        WHERE s.namespace = :space AND s.id = :of_session AND s.ended_at IS NULL AND s.epoch = :boot
-            AND s.lease_until > :moment));
+{part: still_held};
 
 -- name: leave_place
 -- Take a place away. Race: none, it is locked.
