@@ -17,7 +17,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.connecting import connecting
 
 if TYPE_CHECKING:
-    from cronsensus.lock.in_store import StoreGate
+    from cronsensus.lock.in_store import StoreLockBackend
     from cronsensus.membership.heartbeat import Heartbeat
     from cronsensus.once.claims import Claims
 
@@ -44,7 +44,7 @@ class OpenedStore:
         self._store: Store | None = None
         self._shared: Store | None = None
         self._heartbeat: Heartbeat | None = None
-        self._gate: StoreGate | None = None
+        self._lock_backend: StoreLockBackend | None = None
         self._claims: Claims | None = None
         self._place = ("", "")
         self._crossed_a_fork = False
@@ -97,13 +97,13 @@ class OpenedStore:
             self._shared = store.sibling()
         return self._shared
 
-    def gate(self) -> StoreGate:
+    def lock_backend(self) -> StoreLockBackend:
         """Return what holds this process's locks in the store."""
-        from cronsensus.lock.in_store import StoreGate
+        from cronsensus.lock.in_store import StoreLockBackend
 
         with self.lock:
-            if self._gate is None:
-                self._gate = StoreGate(
+            if self._lock_backend is None:
+                self._lock_backend = StoreLockBackend(
                     self.shared(),
                     self._setup.clock,
                     name=self._setup.node_name,
@@ -111,7 +111,7 @@ class OpenedStore:
                     fast_evidence=self._setup.settings.fast_evidence,
                     stop=self._setup.stops_on_store_loss,
                 )
-            return self._gate
+            return self._lock_backend
 
     def claims(self) -> Claims:
         """Return what holds this process's claims of guarded functions in the store."""
@@ -145,14 +145,14 @@ class OpenedStore:
 
         What lives in this process's memory would be lost with its handle, so that is kept.
         """
-        gate, claims, store = self._gate, self._claims, self._store
-        if gate is not None and gate.idle:
-            self._gate = None
-            gate.close()
+        lock_backend, claims, store = self._lock_backend, self._claims, self._store
+        if lock_backend is not None and lock_backend.idle:
+            self._lock_backend = None
+            lock_backend.close()
         if claims is not None and claims.idle:
             self._claims = None
             claims.close()
-        if self._gate is not None or self._claims is not None:
+        if self._lock_backend is not None or self._claims is not None:
             return
         if self._shared is not None:
             self._shared.close()
@@ -165,8 +165,8 @@ class OpenedStore:
     def forked(self) -> None:
         """Leave to the parent what is the parent's; called in the child right after the fork."""
         self.lock = threading.RLock()
-        left_to_the_parent.extend((self._store, self._shared, self._heartbeat, self._gate, self._claims))
-        self._store = self._shared = self._heartbeat = self._gate = self._claims = None
+        left_to_the_parent.extend((self._store, self._shared, self._heartbeat, self._lock_backend, self._claims))
+        self._store = self._shared = self._heartbeat = self._lock_backend = self._claims = None
         if self._given is not None and self._given.capabilities.clock != "process":
             left_to_the_parent.append(self._given)
             self._crossed_a_fork = True

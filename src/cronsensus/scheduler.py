@@ -253,7 +253,7 @@ class Scheduler:
         from cronsensus.lock import Lock
 
         return Lock(
-            self._opened.gate,
+            self._opened.lock_backend,
             name,
             ttl=ttl,
             limit=limit,

@@ -118,7 +118,7 @@ def test_a_node_notices_that_its_store_was_emptied(
         first = store.identity()
         lock = scheduler.lock("held", ttl="3s")
         assert lock.acquire()
-        until(lambda: scheduler._opened.gate()._host._loss.session, "what locks knows the store too")
+        until(lambda: scheduler._opened.lock_backend()._host._loss.session, "what locks knows the store too")
         place.empty()
         until(lambda: "the one that this node knew" in caplog.text, "it says so at once")
         until(lambda: "the one that this process knew" in caplog.text, "and so does what locks")

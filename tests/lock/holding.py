@@ -64,7 +64,7 @@ def fork(lock: Lock, name: str) -> None:
                 except CronsensusError as error:
                     found.append(type(error).__name__)
             found.append(lock.acquire(blocking=False))
-            other = type(lock)(lock._gate, f"{name} of the child", ttl="5s")
+            other = type(lock)(lock._backend, f"{name} of the child", ttl="5s")
             with other as mine:
                 found.append(mine.owned())
             say(found)

@@ -112,9 +112,9 @@ def test_a_lock_whose_file_is_removed_is_not_ours_any_more(folder):
 
 def test_a_lock_whose_file_was_unlocked_is_not_ours_any_more(folder):
     with at(folder) as lease:
-        assert lease._place.is_held(lease)
+        assert lease._backend.is_held(lease)
     assert the_file(folder, ".lock").exists()
-    assert not lease._place.is_held(lease)
+    assert not lease._backend.is_held(lease)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"\0" * 31])
@@ -190,7 +190,7 @@ def test_of_two_limits_the_lower_one_counts_whoever_says_it(folder, limits):
 
 def test_a_lock_on_files_goes_by_the_clock_that_it_is_given(folder):
     clock = ManualClock()
-    assert in_files.FileGate(f"file://{folder / 'locks'}", clock=clock).clock is clock
+    assert in_files.FileLockBackend(f"file://{folder / 'locks'}", clock=clock).clock is clock
 
 
 def test_it_has_no_end_to_be_extended(folder):

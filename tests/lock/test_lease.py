@@ -11,8 +11,8 @@ from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, NotTheHolder, StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.lock import lease as module
-from cronsensus.lock.lease import LONG, SOONEST, Lease, Place, Tended
-from cronsensus.lock.working import _pool
+from cronsensus.lock.lease import LONG, SOONEST, Lease, LeaseBackend, LeaseRef
+from cronsensus.lock.worker_pool import _pool
 from cronsensus.logger import flush
 from cronsensus.membership.lease import MARGIN
 from cronsensus.stores.base import Store
@@ -22,7 +22,7 @@ TRUSTED = TTL.total_seconds() * (1 - MARGIN)
 TICK = 0.001
 
 
-class Kept(Place):
+class Kept(LeaseBackend):
     """Notes what it is asked, and answers as told."""
 
     clock: ManualClock
@@ -45,20 +45,20 @@ class Kept(Place):
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
         return self._answer("extend", ttl.total_seconds())
 
-    def watch(self, lease: Tended) -> None:
+    def watch(self, lease: LeaseRef) -> None:
         self.told.append(("watch",))
 
-    def forget(self, lease: Tended) -> None:
+    def forget(self, lease: LeaseRef) -> None:
         self.told.append(("forget",))
 
     def is_held(self, lease: Lease) -> bool:
         return self._answer("is_held")
 
 
-def kept(lease: Lease) -> Tended:
+def kept(lease: Lease) -> LeaseRef:
     """Return what the place keeps of a lease that was not released."""
-    assert lease.tended is not None
-    return lease.tended
+    assert lease.ref is not None
+    return lease.ref
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_what_is_not_ours_any_more_is_not_trusted(place, end):
         lease.release()
         assert lease.released
     assert lease.trusted is (end == "release")
-    assert lease.tended is None if end == "release" else kept(lease).lost
+    assert lease.ref is None if end == "release" else kept(lease).lost
 
 
 def test_what_waits_for_the_loss_is_woken_by_it(place):
@@ -236,55 +236,55 @@ def test_what_the_place_keeps_passes_on_what_it_is_told(place):
 
 def test_what_the_place_keeps_passes_on_that_a_thread_ended(place, acts):
     lease = of_a_thread_that_ended(place)
-    tended = kept(lease)
-    tended.thread_ended()
+    ref = kept(lease)
+    ref.thread_ended()
     assert len(acts) == 1
     acts.clear()
     lease.lose("somebody has it")  # or it would be freed in the background
     del lease
-    tended.thread_ended()
+    ref.thread_ended()
     assert acts == []
 
 
 def test_what_is_released_leaves_its_thread_and_has_nothing_to_renew(place):
     lease = leased(place)
-    tended = kept(lease)
-    of_thread: dict[Tended, None] = {}
-    tended.ends_with(of_thread)
-    assert of_thread == {tended: None}
-    assert not tended.lost
+    ref = kept(lease)
+    of_thread: dict[LeaseRef, None] = {}
+    ref.ends_with(of_thread)
+    assert of_thread == {ref: None}
+    assert not ref.lost
     lease.release()
     assert of_thread == {}
-    assert tended.lost
+    assert ref.lost
 
 
 @pytest.mark.parametrize("over", [True, False])
 def test_what_was_dropped_is_not_freed_where_its_session_is_over(place, monkeypatch, over):
     dropped: list[Any] = []
     monkeypatch.setattr(module, "when_gone", lambda: dropped.append)
-    tended = kept(leased(place))
-    assert dropped == [tended]
+    ref = kept(leased(place))
+    assert dropped == [ref]
     if over:
-        tended.lose("this process let go of its session")
-    tended.act()
+        ref.lose("this process let go of its session")
+    ref.act()
     assert [what for what, *_ in place.told] == ([] if over else ["forget", "free"])
-    assert tended.step() == LONG
+    assert ref.step() == LONG
 
 
 def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
     lease = leased(place, renew=False)
-    tended = kept(lease)
+    ref = kept(lease)
     del lease
-    assert tended.expires_in == LONG
-    assert tended.lost
-    tended.expire()
-    assert tended.step() == TTL.total_seconds()
+    assert ref.expires_in == LONG
+    assert ref.lost
+    ref.expire()
+    assert ref.step() == TTL.total_seconds()
     place.clock.advance(TTL.total_seconds())
     assert place.told == []
-    assert tended.step() == LONG
+    assert ref.step() == LONG
     assert place.told == [("forget",)]
-    tended._left = None
-    assert tended.step() == LONG
+    ref._left = None
+    assert ref.step() == LONG
 
 
 @pytest.mark.parametrize(
@@ -298,25 +298,25 @@ def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
 )
 def test_what_was_dropped_is_freed_if_it_would_have_lasted(place, caplog, options, after, freed):
     lease = leased(place, **options)
-    tended = kept(lease)
-    assert tended in _pool.held
+    ref = kept(lease)
+    assert ref in _pool.held
     place.clock.advance(after)
-    tended.act()
+    ref.act()
     assert place.told == [("forget",), ("free", 7)] * freed
     assert ("was dropped" in caplog.text) is freed
-    assert tended not in _pool.held
-    tended.act()
+    assert ref not in _pool.held
+    ref.act()
     assert place.told == [("forget",), ("free", 7)] * freed
 
 
 def test_what_was_released_is_no_news_when_it_is_dropped(place):
     lease = leased(place)
-    tended = kept(lease)
+    ref = kept(lease)
     lease.released = True
-    tended.act()
+    ref.act()
     assert place.told == []
-    assert tended._left is None
-    assert tended not in _pool.held
+    assert ref._left is None
+    assert ref not in _pool.held
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -324,10 +324,10 @@ def test_what_was_released_is_no_news_when_it_is_dropped(place):
 
 def test_what_is_released_is_freed_once(place):
     lease = leased(place)
-    tended = kept(lease)
+    ref = kept(lease)
     lease.release()
     assert place.told == [("forget",), ("free", 7)]
-    assert tended not in _pool.held
+    assert ref not in _pool.held
     with pytest.raises(NotTheHolder, match="released already"):
         lease.release()
     with pytest.raises(NotTheHolder, match="released already"):
@@ -521,12 +521,12 @@ def test_a_renewal_that_the_store_did_not_hear_is_tried_again_soon(place, ttl, a
 
 def test_what_was_lost_is_renewed_no_more(place):
     lease = leased(place)
-    tended = kept(lease)
+    ref = kept(lease)
     place.clock.advance(5)
     place.answer = False
     lease.step()
     assert place.told[-1] == ("forget",)
-    assert tended not in _pool.held
+    assert ref not in _pool.held
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def test_a_block_whose_store_is_gone_for_too_long_ends_with_an_error(server):
 def test_an_outage_shorter_than_the_ttl_costs_nothing(server, monkeypatch):
     monkeypatch.setattr(lease_module, "RENEWALS", 60)  # twice in a second, and there is a minute to spare
     lock, other = Lock(server.url, "name", ttl="30s"), Lock(server.url, "name", blocking=False)
-    gate, asked, answered = lock._gate(), threading.Semaphore(0), threading.Semaphore(0)
-    extend = gate.extend
+    backend, asked, answered = lock._backend(), threading.Semaphore(0), threading.Semaphore(0)
+    extend = backend.extend
 
     def watched(*args: Any, **options: Any) -> bool:
         asked.release()
@@ -59,7 +59,7 @@ def test_an_outage_shorter_than_the_ttl_costs_nothing(server, monkeypatch):
         answered.release()
         return done
 
-    monkeypatch.setattr(gate, "extend", watched)
+    monkeypatch.setattr(backend, "extend", watched)
     with lock as lease:
         server.pause()
         assert asked.acquire(timeout=PATIENCE)  # a renewal falls into it

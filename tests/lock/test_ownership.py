@@ -14,7 +14,7 @@ import pytest
 
 from cronsensus import LeaseLost, Lock, NotTheHolder, Run, Scheduler
 from cronsensus.lock import Lease
-from cronsensus.lock.in_store import StoreGate
+from cronsensus.lock.in_store import StoreLockBackend
 from tests.lock.places import lock_at, shortest
 from tests.servers.distance import patience
 
@@ -229,16 +229,16 @@ def test_a_lease_that_is_not_renewed_ends_with_its_ttl_and_not_with_its_owner(ti
 def test_what_was_dropped_needs_no_session_once_its_ttl_is_over(url):
     lock = Lock(url, "name", ttl="200ms", renew=False)
     lock.acquire()
-    gate = lock._gate()
-    assert isinstance(gate, StoreGate)
+    backend = lock._backend()
+    assert isinstance(backend, StoreLockBackend)
     lost = lock.lost
     assert lost.wait(PATIENCE)
-    assert not gate.idle
+    assert not backend.idle
     del lock, lost
     gc.collect()
-    gate._host._heartbeat.wake()
+    backend._host._heartbeat.wake()
     until = time.monotonic() + PATIENCE
-    while not gate.idle:
+    while not backend.idle:
         assert time.monotonic() < until
         threading.Event().wait(0.01)
 

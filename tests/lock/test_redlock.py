@@ -1,4 +1,4 @@
-"""A majority of five Redis servers, some of which are killed, restarted empty, or stand still."""
+"""A majority of five Redis servers, some of which are killed, restarted empty, or join still."""
 
 import importlib.metadata
 import os
@@ -15,7 +15,7 @@ import redis
 
 from cronsensus import ConfigurationError, InvalidOption, LeaseLost, Lock, MissingExtra, StoreUnavailable
 from cronsensus.integrations import redlock
-from cronsensus.integrations.redlock import RedlockGate
+from cronsensus.integrations.redlock import RedlockBackend
 from cronsensus.integrations.redlock_client import Round
 from cronsensus.lock import opening
 from tests.lock.test_set import Workers, workers
@@ -24,7 +24,7 @@ from tests.servers.redis import RedisServer
 
 PATIENCE = 60.0
 NO_ANSWER = 20.0
-"""Seconds that a gate in this process waits for a master."""
+"""Seconds that a backend in this process waits for a master."""
 FAULTS = int(os.environ.get("CRONSENSUS_TEST_FAULTS") or 1)
 """Of each kind."""
 
@@ -193,7 +193,7 @@ def test_who_has_too_few_masters_does_not_wait_for_slow_ones(five):
     with lock:
         pass  # connected
     with redis.Redis(port=five[0].port) as client:
-        client.set(lock._gate()._keys("name")[0], "somebody else")  # type: ignore[attr-defined]
+        client.set(lock._backend()._keys("name")[0], "somebody else")  # type: ignore[attr-defined]
     for server in five[3:]:
         server.pause()
     begun = time.monotonic()
@@ -257,10 +257,10 @@ class Three:
     def __init__(self, masters: list[RedisServer], prefix: str) -> None:
         self.clients = [redis.Redis(port=server.port) for server in masters]
         self.lock = Lock([f"{server.url}?prefix={prefix}" for server in masters], "name", ttl="10m", blocking=False)
-        gate = self.lock._gate()
-        assert isinstance(gate, RedlockGate)
-        self.place, self.token, _ = gate._keys("name")
-        self.gate = gate
+        backend = self.lock._backend()
+        assert isinstance(backend, RedlockBackend)
+        self.place, self.token, _ = backend._keys("name")
+        self.backend = backend
 
     def holders(self) -> list[bytes | None]:
         return [client.get(self.place) for client in self.clients]  # type: ignore[misc]
@@ -296,7 +296,7 @@ def test_tokens_grow_by_what_was_noted_although_the_clocks_are_behind(three):
 
 
 def test_a_lock_whose_token_is_not_noted_by_a_majority_is_not_had_and_given_back(three, monkeypatch):
-    ask = three.gate._masters.ask
+    ask = three.backend._masters.ask
 
     def lose_it_before_the_token(script, *args, **how):
         if script is redlock._NOTE:
@@ -305,7 +305,7 @@ def test_a_lock_whose_token_is_not_noted_by_a_majority_is_not_had_and_given_back
                 client.delete(three.place)  # restarted empty in this very moment
         return ask(script, *args, **how)
 
-    monkeypatch.setattr(three.gate._masters, "ask", lose_it_before_the_token)
+    monkeypatch.setattr(three.backend._masters, "ask", lose_it_before_the_token)
     assert not three.lock.acquire()
     assert until(lambda: three.holders() == [None] * 3)
     monkeypatch.undo()
@@ -335,13 +335,13 @@ def test_just_a_majority_has_a_holder_and_less_has_none(three):
     for votes, holders in ((1, 0), (2, 1), (3, 1)):
         for place, client in enumerate(three.clients):
             client.set(three.place, "somebody" if place < votes else f"another {place}")
-        assert three.gate.holders("name") == holders
+        assert three.backend.holders("name") == holders
 
 
 def test_what_was_given_back_is_renewed_no_more(three):
     with three.lock:
-        (renewal,) = three.gate._renewals.values()
-    assert not three.gate._renewals
+        (renewal,) = three.backend._renewals.values()
+    assert not three.backend._renewals
     assert renewal.action is None  # cancelled
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cronsensus import LeaseLost, Lock, StoreUnavailable
 from cronsensus.clock import ManualClock
-from cronsensus.lock.in_store import StoreGate
+from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.stores import open_store
 from cronsensus.stores.base import Store
 
@@ -54,31 +54,31 @@ class Fails:
 
 
 class Scene:
-    """Two processes' gates on one store, with one clock for all that is moved by hand."""
+    """Two processes' backends on one store, with one clock for all that is moved by hand."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.url = f"memory://trust-{next(_names)}"
         self.orders: dict[str, str] = {}
         self.store = open_store(self.url, clock=self.clock)
-        self.gates = [StoreGate(Fails(self.store, self.orders), self.clock, name="ours"),  # type: ignore[arg-type]
-                      StoreGate(self.store, self.clock, name="theirs")]  # fmt: skip
+        self.backends = [StoreLockBackend(Fails(self.store, self.orders), self.clock, name="ours"),  # type: ignore[arg-type]
+                      StoreLockBackend(self.store, self.clock, name="theirs")]  # fmt: skip
 
     def lock(self, **options: Any) -> Lock:
-        return Lock(lambda: self.gates[0], "name", **{"ttl": "10s", "blocking": False, **options})
+        return Lock(lambda: self.backends[0], "name", **{"ttl": "10s", "blocking": False, **options})
 
     def other(self, **options: Any) -> Lock:
-        return Lock(lambda: self.gates[1], "name", **{"ttl": "10s", "blocking": False, **options})
+        return Lock(lambda: self.backends[1], "name", **{"ttl": "10s", "blocking": False, **options})
 
     def keep(self) -> float:
         """Have the heartbeat of ours beat, by hand."""
-        host = self.gates[0]._host
+        host = self.backends[0]._host
         return host._heartbeat.beat(host.store)
 
     def close(self) -> None:
         self.orders.clear()
-        for gate in self.gates:
-            gate.close()
+        for backend in self.backends:
+            backend.close()
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ def test_the_end_is_noticed_by_a_watch_that_asks_no_store(scene):
 
     def asked() -> list[str]:
         # Which store this is, is asked once, some time after the session was opened, by the thread that renews it.
-        return [verb for verb in scene.gates[0]._host.store.asked if verb != "identity"]
+        return [verb for verb in scene.backends[0]._host.store.asked if verb != "identity"]
 
     before = asked()
     scene.clock.advance(9.5)
-    scene.gates[0]._host.monitor.timer.wake()
+    scene.backends[0]._host.monitor.timer.wake()
     assert heard.wait(PATIENCE)
     waits.join(PATIENCE)
     assert asked() == before
@@ -202,8 +202,8 @@ def test_a_lock_whose_answer_was_lost_blocks_nobody(scene):
 
 def test_lost_answer_frees_nothing_of_another_process_of_the_same_name(scene):
     """Two containers that share the host's name have a process 1 each; workers forked from one have its name, too."""
-    for gate in scene.gates:
-        gate._name = "host:1"
+    for backend in scene.backends:
+        backend._name = "host:1"
     with scene.other() as theirs:
         scene.orders["lock"] = "before"
         with pytest.raises(StoreUnavailable):
@@ -259,16 +259,16 @@ def sessions(scene: Scene) -> list[str]:
 
 
 def test_all_locks_of_a_process_have_one_session_which_ends_when_nobody_needs_it(scene):
-    first, second = scene.lock(), Lock(lambda: scene.gates[0], "other", ttl="10s")
+    first, second = scene.lock(), Lock(lambda: scene.backends[0], "other", ttl="10s")
     with first, second:
         [session] = sessions(scene)
         assert {view.session for view in scene.store.locks()} == {session}
     with first:
         assert sessions(scene) == [session]
-    gate = scene.gates[0]
+    backend = scene.backends[0]
     scene.clock.advance(61)
-    thread = gate._host._heartbeat._thread
-    gate._host._heartbeat.wake()
+    thread = backend._host._heartbeat._thread
+    backend._host._heartbeat.wake()
     thread.join(PATIENCE)
     assert sessions(scene) == []
     with first:
@@ -287,7 +287,7 @@ def test_the_session_lasts_as_long_as_a_lock_is_held(scene):
 
 
 def test_who_was_taken_for_dead_loses_all_locks_and_begins_anew(scene):
-    first, second = scene.lock(), Lock(lambda: scene.gates[0], "other", ttl="10s")
+    first, second = scene.lock(), Lock(lambda: scene.backends[0], "other", ttl="10s")
     first.acquire()
     second.acquire()
     leases = [first.lease, second.lease]
@@ -311,7 +311,7 @@ def test_a_session_that_ended_unseen_is_noticed_when_the_next_lock_is_taken(scen
     first = scene.lock()
     with pytest.raises(LeaseLost), first as lease:
         scene.store.reclaim(sessions(scene))
-        with Lock(lambda: scene.gates[0], "other", ttl="10s"):
+        with Lock(lambda: scene.backends[0], "other", ttl="10s"):
             assert lease.lost.is_set()
 
 
@@ -319,7 +319,7 @@ def test_closing_frees_what_is_held(scene):
     lock = scene.lock()
     lock.acquire()
     lease = lock.lease
-    scene.gates[0].close()
+    scene.backends[0].close()
     assert lease.lost.is_set()
     assert scene.other().acquire()
     assert [one.guest for one in scene.store.sessions()] == [True]
@@ -333,8 +333,8 @@ def test_an_idle_process_asks_the_store_nothing(scene):
         pass
     scene.clock.advance(timedelta(seconds=5))
     scene.keep()
-    asked = list(scene.gates[0]._host.store.asked)
+    asked = list(scene.backends[0]._host.store.asked)
     assert asked.count("identity") == 1  # so that it notices an emptied store
     scene.clock.advance(timedelta(seconds=30))
     assert scene.keep() > 10
-    assert scene.gates[0]._host.store.asked == asked
+    assert scene.backends[0]._host.store.asked == asked

@@ -12,9 +12,9 @@ import pytest
 from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations import redlock
-from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, MastersSeat, RedlockGate
+from cronsensus.integrations.redlock import AFTER_A_TIE, LOOK_AGAIN, MOST_TIES, RedlockBackend, RedlockWaiter
 from cronsensus.integrations.redlock_client import SLOWEST, Round, Script
-from cronsensus.lock.gate import Trying, Wanted
+from cronsensus.lock.backend import Acquisition, LockRequest
 from cronsensus.lock.lease import Lease
 from cronsensus.membership.liveness import started_at
 
@@ -84,19 +84,19 @@ class Noted:
 class Scene:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.gate = RedlockGate(["redis://a", "redis://b", "redis://c"], clock=self.clock)
+        self.backend = RedlockBackend(["redis://a", "redis://b", "redis://c"], clock=self.clock)
         self.voters = Voters()
         self.watch = Noted()
-        self.gate._masters = self.voters  # type: ignore[assignment]
-        self.gate._monitor = self.watch  # type: ignore[assignment]
+        self.backend._masters = self.voters  # type: ignore[assignment]
+        self.backend._monitor = self.watch  # type: ignore[assignment]
 
-    def wanted(self, *, renew: bool = True) -> Wanted:
-        return Wanted(name="name", ttl=TTL, limit=1, renew=renew, bound=False, trying=Trying())
+    def request(self, *, renew: bool = True) -> LockRequest:
+        return LockRequest(name="name", ttl=TTL, limit=1, renew=renew, bound=False, acquisition=Acquisition())
 
     def takes(self, *votes: Answers, noted: Answers = (1, 1, 1)) -> tuple[Lease | None, list[str]]:
         self.voters.answers = {"take": [*votes], "note": [noted]}
         self.voters.asked.clear()
-        return self.gate.take(self.wanted()), list(self.voters.asked)
+        return self.backend.take(self.request()), list(self.voters.asked)
 
     def held(self) -> Lease:
         lease, _ = self.takes([(1, b"7")] * 3)
@@ -164,7 +164,7 @@ def test_without_an_answer_of_a_majority_nothing_can_be_said(scene, votes):
 
 def test_whoever_has_the_lock_is_counted_by_what_masters_say(scene):
     scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
-    _, holders = scene.gate._try(scene.wanted())
+    _, holders = scene.backend._try(scene.request())
     assert holders == {"elsewhere 1 2": 2}
 
 
@@ -189,24 +189,24 @@ def test_a_value_that_names_no_process_is_not_dead(monkeypatch):
 
 def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypatch):
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
-    seat = scene.gate.seat("name")
-    assert isinstance(seat, MastersSeat)
+    waiter = scene.backend.waiter("name")
+    assert isinstance(waiter, RedlockWaiter)
     tied = [THEIRS, OTHERS, MINE]
     waits = []
     for _ in range(MOST_TIES + 2):
         scene.voters.answers = {"take": [tied]}
-        assert scene.gate.take(scene.wanted(), seat) is None
-        waits.append(seat.at_most)
+        assert scene.backend.take(scene.request(), waiter) is None
+        waits.append(waiter.at_most)
     assert waits == [AFTER_A_TIE[1] * 2**ties for ties in (0, 1, 2, 3, 3, 3)]
     scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
-    assert scene.gate.take(scene.wanted(), seat) is None
-    assert seat.at_most == LOOK_AGAIN
+    assert scene.backend.take(scene.request(), waiter) is None
+    assert waiter.at_most == LOOK_AGAIN
     scene.voters.answers = {"take": [[MINE, MINE, MINE]], "note": [[1, 1, 1]]}
-    seat.at_most = 5.0
-    assert scene.gate.take(scene.wanted(), seat) is not None
-    assert seat.at_most == 5.0
+    waiter.at_most = 5.0
+    assert scene.backend.take(scene.request(), waiter) is not None
+    assert waiter.at_most == 5.0
     scene.voters.answers = {"take": [tied]}
-    assert scene.gate.take(scene.wanted(), None) is None
+    assert scene.backend.take(scene.request(), None) is None
 
 
 # --- holding ----------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypa
 def test_a_majority_decides_and_without_one_nobody_does(scene, answers, says):
     lease = scene.held()
     scene.voters.answers = {"free": [answers], "extend": [answers]}
-    for act in (lambda: scene.gate.free(lease), lambda: scene.gate.extend(lease, TTL)):
+    for act in (lambda: scene.backend.free(lease), lambda: scene.backend.extend(lease, TTL)):
         scene.voters.asked.clear()
         if says is None:
             words = "they do not agree" if 0 in answers and 1 in answers else "nothing can be locked"
@@ -251,13 +251,13 @@ def test_who_holds_it_is_what_a_majority_says(scene):
         ([mine, AWAY, b"x"], False, 0),
     ):
         scene.voters.answers = {"look": [answers]}
-        assert scene.gate.is_held(lease) is held
-        assert scene.gate.holders("name") == somebody
+        assert scene.backend.is_held(lease) is held
+        assert scene.backend.holders("name") == somebody
     scene.voters.answers = {"look": [[mine, AWAY, AWAY]]}
     with pytest.raises(StoreUnavailable):
-        scene.gate.is_held(lease)
+        scene.backend.is_held(lease)
     with pytest.raises(StoreUnavailable):
-        scene.gate.holders("name")
+        scene.backend.holders("name")
 
 
 def test_until_when_is_waited_for_answers(scene):
@@ -267,7 +267,7 @@ def test_until_when_is_waited_for_answers(scene):
         asked = Round(3, lambda _: False)
         for number, answer in enumerate(answers):
             asked.note(number, answer)
-        return bool(scene.gate._decided(bool)(asked))
+        return bool(scene.backend._decided(bool)(asked))
 
     assert [enough(), enough(yes), enough(yes, yes), enough(yes, no), enough(yes, no, yes)] == [False] * 2 + [
         True,
@@ -277,19 +277,19 @@ def test_until_when_is_waited_for_answers(scene):
     assert [enough(no), enough(no, no), enough(AWAY), enough(AWAY, AWAY)] == [False, True, False, True]
     assert [enough(no, AWAY), enough(no, AWAY, no), enough(AWAY, yes), enough(AWAY, yes, yes)] == [False, True] * 2
     lease = scene.held()
-    scene.gate.is_held(lease)
+    scene.backend.is_held(lease)
     asked = Round(3, lambda _: False)
     asked.note(0, str(lease.grant).encode())
     asked.note(1, str(lease.grant).encode())
     assert scene.voters.questions[-1]["enough"](asked)
-    scene.gate.holders("name")
+    scene.backend.holders("name")
     assert not scene.voters.questions[-1]["enough"](asked), "all are asked"
     asked.note(2, b"")
     assert scene.voters.questions[-1]["enough"](asked)
     # Of five masters one has not answered, and it decides.
     scene.voters.quorum = 3
     scene.voters.answers = {"look": [[b"", b"", b""]]}
-    scene.gate.is_held(lease)
+    scene.backend.is_held(lease)
     asked = Round(5, lambda _: False)
     for number, answer in enumerate((str(lease.grant).encode(), str(lease.grant).encode(), b"somebody", AWAY)):
         asked.note(number, answer)
@@ -309,49 +309,49 @@ def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
     assert len(scene.watch.timers) == 2
     lease.lose("somebody has it")
     scene.watch.timers[-1][1]()
-    assert scene.gate._renewals == {}
+    assert scene.backend._renewals == {}
     assert len(scene.watch.timers) == 2
     scene.watch.timers[-1][1]()
     assert len(scene.watch.timers) == 2
-    scene.gate.watch(lease)
-    scene.gate.forget(lease.tended)
+    scene.backend.watch(lease)
+    scene.backend.forget(lease.ref)
     assert scene.watch.told == ["begin", "end"]
     other = scene.held()
-    scene.gate.forget(other.tended)
+    scene.backend.forget(other.ref)
     assert scene.watch.told == ["end", "cancel"]
     scene.watch.timers[-1][1]()
-    assert scene.gate._renewals == {}
+    assert scene.backend._renewals == {}
 
 
 def test_what_is_not_to_be_renewed_is_not(scene):
     scene.voters.answers = {"take": [[MINE] * 3], "note": [[1, 1, 1]]}
-    assert scene.gate.take(scene.wanted(renew=False))
+    assert scene.backend.take(scene.request(renew=False))
     assert scene.watch.timers == []
 
 
-# --- the gate itself --------------------------------------------------------------------------------------------------
+# --- the backend itself -----------------------------------------------------------------------------------------------
 
 
 def test_a_gate_says_who_its_process_is_and_has_a_clock(scene):
-    assert scene.gate.clock is scene.clock
-    gate = RedlockGate(["redis://a", "redis://b", "redis://c"])
-    assert isinstance(gate.clock, SystemClock)
-    assert gate._process.split(" ")[1:] == [str(os.getpid()), str(started_at(os.getpid()))]
-    gate.close()
+    assert scene.backend.clock is scene.clock
+    backend = RedlockBackend(["redis://a", "redis://b", "redis://c"])
+    assert isinstance(backend.clock, SystemClock)
+    assert backend._process.split(" ")[1:] == [str(os.getpid()), str(started_at(os.getpid()))]
+    backend.close()
 
 
 def test_a_process_that_does_not_see_itself_says_so(monkeypatch):
     monkeypatch.setattr(redlock, "started_at", lambda _: None)
-    gate = RedlockGate(["redis://a", "redis://b", "redis://c"])
-    assert gate._process.endswith(f" {os.getpid()} 0")
-    gate.close()
+    backend = RedlockBackend(["redis://a", "redis://b", "redis://c"])
+    assert backend._process.endswith(f" {os.getpid()} 0")
+    backend.close()
 
 
 def test_what_is_closed_is_closed_as_a_whole(scene):
-    rooms: list[str] = []
-    scene.gate._room = SimpleNamespace(close=lambda: rooms.append("close"))
-    scene.gate.close()
-    assert (rooms, scene.watch.told, scene.voters.closed) == (["close"], ["close"], True)
+    queues: list[str] = []
+    scene.backend._queue = SimpleNamespace(close=lambda: queues.append("close"))
+    scene.backend.close()
+    assert (queues, scene.watch.told, scene.voters.closed) == (["close"], ["close"], True)
 
 
 def test_times_are_sent_in_milliseconds_and_answers_waited_for_in_proportion():

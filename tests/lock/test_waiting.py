@@ -9,9 +9,9 @@ import pytest
 from cronsensus import Lock
 from cronsensus.clock import ManualClock, SystemClock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.lock.in_store import StoreGate
-from cronsensus.lock.seat import POLLS, SEEN_FOR, PollingSeat
-from cronsensus.lock.waiting import Room, RoomSeat
+from cronsensus.lock.in_store import StoreLockBackend
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
+from cronsensus.lock.waiter import POLLS, SEEN_FOR, PollingWaiter
 from cronsensus.stores import open_store
 from cronsensus.stores.lines import Line
 from cronsensus.stores.memory import MemoryStore
@@ -75,20 +75,20 @@ def place():
 
 
 @pytest.fixture
-def room(place):
-    made = Room(lambda: place)
+def queue(place):
+    made = LocalQueue(lambda: place)
     yield made
     made.close()
 
 
-def seat(room: Room) -> RoomSeat:
-    return RoomSeat(SystemClock(), room, "name", at_most=PATIENCE)
+def waiter(queue: LocalQueue) -> QueuedWaiter:
+    return QueuedWaiter(SystemClock(), queue, "name", at_most=PATIENCE)
 
 
-def test_who_waits_longest_is_told_and_the_line_is_joined_for_the_next(room, place):
-    first, second = seat(room), seat(room)
-    first.stand()
-    second.stand()
+def test_who_waits_longest_is_told_and_the_line_is_joined_for_the_next(queue, place):
+    first, second = waiter(queue), waiter(queue)
+    first.join()
+    second.join()
     place.tell("name")
     assert first.wait(PATIENCE)
     assert not second.wait(0)
@@ -96,18 +96,18 @@ def test_who_waits_longest_is_told_and_the_line_is_joined_for_the_next(room, pla
     assert second.wait(PATIENCE)
 
 
-def test_who_is_told_in_vain_tells_the_next(room, place):
-    one = seat(room)
-    one.stand()
+def test_who_is_told_in_vain_tells_the_next(queue, place):
+    one = waiter(queue)
+    one.join()
     one.leave()
     place.tell("name")
     place.wait_until(("call next", "name"))
 
 
-def test_who_gives_up_after_it_was_told_passes_it_on_here_and_else_to_the_next_process(room, place):
-    first, second = seat(room), seat(room)
-    first.stand()
-    second.stand()
+def test_who_gives_up_after_it_was_told_passes_it_on_here_and_else_to_the_next_process(queue, place):
+    first, second = waiter(queue), waiter(queue)
+    first.join()
+    second.join()
     place.tell("name")
     assert first.wait(PATIENCE)
     first.give_up()
@@ -117,29 +117,29 @@ def test_who_gives_up_after_it_was_told_passes_it_on_here_and_else_to_the_next_p
     place.wait_until(("call next", "name"))
 
 
-def test_who_has_left_does_not_stand_again_when_a_thread_comes_late_with_it(room, place):
-    """A task was cancelled while a thread of the pool was about to stand in line for it."""
-    gone, one = seat(room), seat(room)
+def test_who_has_left_does_not_stand_again_when_a_thread_comes_late_with_it(queue, place):
+    """A task was cancelled while a thread of the pool was about to join in line for it."""
+    gone, one = waiter(queue), waiter(queue)
     gone.leave()
-    gone.stand()
-    one.stand()
+    gone.join()
+    one.join()
     place.tell("name")
     assert one.wait(PATIENCE)
     assert not gone.wait(0)
 
 
-def test_what_fails_because_the_room_is_closed_is_no_mistake(room, place, caplog):
-    one = seat(room)
-    one.stand()
+def test_what_fails_because_the_room_is_closed_is_no_mistake(queue, place, caplog):
+    one = waiter(queue)
+    one.join()
     place.wait_until(("join", "name"))
 
     def hear(timeout: float) -> list[str]:
-        room.close()
+        queue.close()
         raise AttributeError("'NoneType' object has no attribute 'readline'")
 
     place.hear = hear
     place.tell("other")
-    thread = room._thread
+    thread = queue._thread
     if thread is not None:
         thread.join(PATIENCE)
         assert not thread.is_alive()
@@ -158,31 +158,31 @@ def test_a_redis_handle_that_is_closed_under_the_hands_of_a_verb_says_so(redis_u
         store._link._lend(talk)  # type: ignore[attr-defined]
 
 
-def test_news_is_heard_although_nobody_waits_any_more(room, place):
+def test_news_is_heard_although_nobody_waits_any_more(queue, place):
     """Else the lock would lie there until somebody looks: whoever freed it believes that it has told one."""
-    one = seat(room)
-    one.stand()
+    one = waiter(queue)
+    one.join()
     place.tell("name")
     assert one.wait(PATIENCE)
-    with room._changed:  # the thread, which rests, cannot see that somebody stood here for a moment
-        one.stand()
+    with queue._changed:  # the thread, which rests, cannot see that somebody stood here for a moment
+        one.join()
         one.leave()
     place.tell("name")
     place.wait_until(("call next", "name"))
 
 
-def test_who_was_faster_than_the_news_leaves_the_line(room, place):
-    one = seat(room)
-    one.stand()
-    one.step_out()
+def test_who_was_faster_than_the_news_leaves_the_line(queue, place):
+    one = waiter(queue)
+    one.join()
+    one.has_acquired()
     assert place.done == [("join", "name"), ("leave", "name")]
 
 
-def test_the_line_is_kept_while_others_of_this_process_wait(room, place):
-    one, other = seat(room), seat(room)
-    one.stand()
-    other.stand()
-    one.step_out()
+def test_the_line_is_kept_while_others_of_this_process_wait(queue, place):
+    one, other = waiter(queue), waiter(queue)
+    one.join()
+    other.join()
+    one.has_acquired()
     assert ("leave", "name") not in place.done
     place.tell("name")
     assert other.wait(PATIENCE)
@@ -193,7 +193,7 @@ def test_the_line_is_kept_while_others_of_this_process_wait(room, place):
 
 def test_who_cannot_be_told_looks_soon_and_then_ever_less_often():
     clock = ManualClock()
-    waiting, looks = PollingSeat(clock), []
+    waiting, looks = PollingWaiter(clock), []
     for _ in range(40):
         looks.append(waiting.look_again)
         clock.advance(looks[-1])
@@ -206,7 +206,7 @@ def test_who_cannot_be_told_looks_soon_and_then_ever_less_often():
 def test_who_holds_it_is_not_asked_at_each_try(monkeypatch):
     clock = ManualClock()
     store = open_store("memory://who-holds-it", clock=clock)
-    gates = [StoreGate(store, clock, name=name) for name in ("ours", "theirs")]
+    backends = [StoreLockBackend(store, clock, name=name) for name in ("ours", "theirs")]
     asked = []
     locks = MemoryStore.locks
 
@@ -216,26 +216,26 @@ def test_who_holds_it_is_not_asked_at_each_try(monkeypatch):
 
     monkeypatch.setattr(MemoryStore, "locks", noted)
     try:
-        with Lock(lambda: gates[0], "name", ttl="10s", renew=False):
-            other = Lock(lambda: gates[1], "name", ttl="10s")
-            waiting = gates[1].seat("name")
+        with Lock(lambda: backends[0], "name", ttl="10s", renew=False):
+            other = Lock(lambda: backends[1], "name", ttl="10s")
+            waiting = backends[1].waiter("name")
             for _ in range(10):
-                assert gates[1].take(other._wanted, waiting) is None
+                assert backends[1].take(other._request, waiting) is None
             assert len(asked) == 1
             clock.advance(timedelta(seconds=SEEN_FOR))
-            assert gates[1].take(other._wanted, waiting) is None
+            assert backends[1].take(other._request, waiting) is None
             assert len(asked) == 2
             assert waiting.look_again <= 10
     finally:
-        for gate in gates:
-            gate.close()
+        for backend in backends:
+            backend.close()
 
 
 def test_who_has_waited_long_enough_leaves_the_line_to_those_who_still_wait():
     url = "memory://waited-long-enough"
     held, waits = Lock(url, "name"), Lock(url, "name", blocking_timeout=0.02)
-    gate = held._gate()
-    assert isinstance(gate, StoreGate)
+    backend = held._backend()
+    assert isinstance(backend, StoreLockBackend)
     got: list[bool] = []
     with held:
         thread = threading.Thread(target=lambda: got.append(waits.acquire()))
@@ -243,4 +243,4 @@ def test_who_has_waited_long_enough_leaves_the_line_to_those_who_still_wait():
         thread.join(PATIENCE)
         assert got == [False]
         # News for one who is gone would be lost to the next.
-        assert gate._room._waiting == {}
+        assert backend._queue._waiting == {}

@@ -41,7 +41,7 @@ class Place:
 
     def known(self) -> None:
         """Wait until what locks here knows which store it is in."""
-        until(lambda: self.scheduler._opened.gate()._host._loss.session)
+        until(lambda: self.scheduler._opened.lock_backend()._host._loss.session)
 
     def empty(self) -> None:
         empty(self.store)
@@ -143,7 +143,12 @@ def test_who_waits_for_a_lock_is_refused_when_the_store_is_emptied(place):
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    until(lambda: place.scheduler._opened._gate is not None and place.scheduler._opened._gate._host._loss.session)
+    until(
+        lambda: (
+            place.scheduler._opened._lock_backend is not None
+            and place.scheduler._opened._lock_backend._host._loss.session
+        )
+    )
     place.empty()
     waiter.join(PATIENCE)
     assert len(found) == 1

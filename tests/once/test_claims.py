@@ -158,7 +158,7 @@ def test_what_is_settled_is_held_no_more_and_those_who_wait_are_told(claims, clo
     watched: Any = claims._monitor
     assert watched.told == [("begin", held), ("end", held)]
     number = held.claim.id
-    assert claims.waiters.told == [("ring", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
+    assert claims.waiters.told == [("wake", number), ("tell", number, ("ran_for", 2.0), ("attempt", 1))]
     assert [one.state for one in recorded(claims)] == [State.SUCCEEDED]
 
 

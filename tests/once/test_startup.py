@@ -197,13 +197,13 @@ def elsewhere(request, folder, monkeypatch):
 @pytest.fixture
 def waits(monkeypatch):
     """Is set when a call begins to wait."""
-    seen, sit = threading.Event(), Waiters.sit
+    seen, add = threading.Event(), Waiters.add
 
     def said(self, occurrence):
         seen.set()
-        return sit(self, occurrence)
+        return add(self, occurrence)
 
-    monkeypatch.setattr(Waiters, "sit", said)
+    monkeypatch.setattr(Waiters, "add", said)
     return seen
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cronsensus import Scheduler, StoreUnavailable
-from cronsensus.lock.waiting import RoomSeat
+from cronsensus.lock.local_queue import QueuedWaiter
 from cronsensus.once import winning
 from tests.servers.distance import patience
 
@@ -16,16 +16,16 @@ TOO_LATE = 60.0
 
 
 @pytest.fixture
-def stood(monkeypatch):
+def joined(monkeypatch):
     """Nobody who stands in line looks by himself for the length of a test. Released once by each who stands there."""
     monkeypatch.setattr(winning, "LOOK_AGAIN", TOO_LATE)
-    in_line, stand = threading.Semaphore(0), winning._Wait._stand
+    in_line, join = threading.Semaphore(0), winning._Wait._join
 
     def noted(self):
-        stand(self)
+        join(self)
         in_line.release()
 
-    monkeypatch.setattr(winning._Wait, "_stand", noted)
+    monkeypatch.setattr(winning._Wait, "_join", noted)
     return in_line
 
 
@@ -56,7 +56,7 @@ class Work:
         return self()
 
 
-def test_who_waits_in_another_process_is_told_and_tells_the_next(schedulers, stood):
+def test_who_waits_in_another_process_is_told_and_tells_the_next(schedulers, joined):
     work = Work()
     first, second, third = schedulers
     guarded = [one.once("k", name="w")(work) for one in (first, second)]
@@ -66,12 +66,12 @@ def test_who_waits_in_another_process_is_told_and_tells_the_next(schedulers, sto
         assert work.began.wait(PATIENCE)
         calls += [pool.submit(guarded[1]), pool.submit(guarded[1]), pool.submit(lambda: asyncio.run(other()))]
         for _ in range(3):
-            assert stood.acquire(timeout=PATIENCE)
+            assert joined.acquire(timeout=PATIENCE)
         work.go.set()
         assert [call.result(PATIENCE) for call in calls] == [1] * 4
 
 
-def test_one_who_waits_takes_over_what_has_failed(schedulers, stood):
+def test_one_who_waits_takes_over_what_has_failed(schedulers, joined):
     work = Work(fails=1)
     guarded = [one.once("k", name="w")(work) for one in schedulers]
     with ThreadPoolExecutor(3) as pool:
@@ -79,7 +79,7 @@ def test_one_who_waits_takes_over_what_has_failed(schedulers, stood):
         assert work.began.wait(PATIENCE)
         others = [pool.submit(one) for one in guarded[1:]]
         for _ in others:
-            assert stood.acquire(timeout=PATIENCE)
+            assert joined.acquire(timeout=PATIENCE)
         work.go.set()
         with pytest.raises(ValueError, match="not yet"):
             first.result(PATIENCE)
@@ -89,11 +89,11 @@ def test_one_who_waits_takes_over_what_has_failed(schedulers, stood):
 def test_who_cannot_stand_in_line_looks_by_himself(local, monkeypatch):
     tried = threading.Event()
 
-    def full(_seat: RoomSeat) -> None:
+    def full(_waiter: QueuedWaiter) -> None:
         tried.set()
         raise StoreUnavailable("too many connections")
 
-    monkeypatch.setattr(RoomSeat, "stand", full)
+    monkeypatch.setattr(QueuedWaiter, "join", full)
     work = Work()
     guarded = local.once("k", name="w")(work)
     with ThreadPoolExecutor(2) as pool:
@@ -104,7 +104,7 @@ def test_who_cannot_stand_in_line_looks_by_himself(local, monkeypatch):
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_stopped_scheduler_watches_no_start_up_task(schedulers, stood, is_async):
+def test_a_stopped_scheduler_watches_no_start_up_task(schedulers, joined, is_async):
     """The runner is another worker, and goes on; who only watched has nothing to wait for any more."""
     work = Work()
     runner, watcher, _ = schedulers
@@ -115,7 +115,7 @@ def test_a_stopped_scheduler_watches_no_start_up_task(schedulers, stood, is_asyn
         assert work.began.wait(PATIENCE)
         before = set(threading.enumerate())
         watcher.start()
-        assert stood.acquire(timeout=PATIENCE)
+        assert joined.acquire(timeout=PATIENCE)
         watcher.stop()
         left = [one for one in threading.enumerate() if one not in before and one.name == "cronsensus-startup"]
         assert left == []

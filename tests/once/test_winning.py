@@ -9,14 +9,14 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import ConfigurationError, StoreUnavailable
-from cronsensus.lock.conversing import NAP, Pause
+from cronsensus.lock.drive import NAP, Pause
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once import winning as module
 from cronsensus.once.held import Held, Ticket, Wanted
-from cronsensus.once.waiters import STAND_AFTER
+from cronsensus.once.waiters import JOIN_AFTER
 from cronsensus.once.winning import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Wait, give_back, winning
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
@@ -25,13 +25,13 @@ SPEC = JobSpec(name="once:work", function="work")
 WANTED = Wanted(SPEC, "k")
 
 
-class Seat:
+class Waiter:
     def __init__(self) -> None:
-        self.stood = 0
+        self.joined = 0
         self.error: Exception | None = None
 
-    def stand(self) -> None:
-        self.stood += 1
+    def join(self) -> None:
+        self.joined += 1
         if self.error is not None:
             raise self.error
 
@@ -44,7 +44,7 @@ class Fake:
         self.told: list[tuple[Any, ...]] = []
         self.takes: list[Any] = []
         self.looks: list[Any] = []
-        self.seat = Seat()
+        self.waiter = Waiter()
         self.waiters = self
         self.can_be_told = True
         self.views: list[SessionView | None] = []
@@ -68,11 +68,11 @@ class Fake:
     def waits_no_more(self, chain: Any, name: Any) -> None:
         self.told.append(("waits no more", chain, name))
 
-    def sit(self, occurrence: int) -> Seat:
-        self.told.append(("sit", occurrence))
-        return self.seat
+    def add(self, occurrence: int) -> Waiter:
+        self.told.append(("add", occurrence))
+        return self.waiter
 
-    def get_up(self, seat: Seat, *, pass_on: bool) -> None:
+    def remove(self, waiter: Waiter, *, pass_on: bool) -> None:
         self.told.append(("get up", pass_on))
 
     def holder(self, session: str | None) -> SessionView | None:
@@ -119,12 +119,12 @@ def held() -> Held:
     return object.__new__(Held)
 
 
-def talk(conversation: Any, claims: Fake, *, pauses: list[float] | None = None, told: Callable[[], bool] = bool) -> Any:
-    """Carry a conversation on: do what is to be done, and let time pass where it pauses."""
+def talk(flow: Any, claims: Fake, *, pauses: list[float] | None = None, told: Callable[[], bool] = bool) -> Any:
+    """Carry a flow on: do what is to be done, and let time pass where it pauses."""
     answer: Any = None
     while True:
         try:
-            step = conversation.send(answer)
+            step = flow.send(answer)
         except StopIteration as end:
             return end.value
         if isinstance(step, Pause):
@@ -156,7 +156,7 @@ def test_one_who_waits_is_noted_for_as_long_and_wins_when_it_is_free(claims, run
     assert win(claims, chain=(("job", "a"),)) is mine
     assert claims.told == [
         ("take",),
-        ("sit", running.id),
+        ("add", running.id),
         ("waits", (("job", "a"),), ("once:work", "k")),
         ("holder", "s1"),
         ("bury", "s1"),
@@ -272,16 +272,16 @@ def news(wait: _Wait, claims: Fake, told: Callable[[], bool] = bool) -> list[flo
 def test_it_looks_ever_more_seldom_until_it_stands_in_line(claims, running):
     wait = waiting(claims, running)
     pauses = []
-    while claims.clock.monotonic() < wait._stands_at:
+    while claims.clock.monotonic() < wait._joins_at:
         pauses.append(sum(news(wait, claims)))
     assert pauses[:4] == pytest.approx([FIRST_PAUSE * GROWTH**number for number in range(4)], abs=1e-4)
-    assert claims.seat.stood == 0
+    assert claims.waiter.joined == 0
     assert news(wait, claims) == []
-    assert claims.seat.stood == 1
+    assert claims.waiter.joined == 1
     assert sum(news(wait, claims)) == pytest.approx(LOOK_AGAIN, abs=1e-4)
     assert news(wait, claims, told=lambda: True)
     assert news(wait, claims) == [], "who was told is out of the line, and stands again"
-    assert claims.seat.stood == 2
+    assert claims.waiter.joined == 2
 
 
 def test_where_nobody_can_be_told_it_looks_four_times_a_second(claims, running):
@@ -290,18 +290,18 @@ def test_where_nobody_can_be_told_it_looks_four_times_a_second(claims, running):
     for _ in range(40):
         news(wait, claims)
     assert sum(news(wait, claims)) == pytest.approx(LONGEST_PAUSE, abs=1e-4)
-    assert claims.seat.stood == 0
+    assert claims.waiter.joined == 0
 
 
 def test_it_stands_in_the_very_moment_and_after_an_error_never(claims, running):
     wait = waiting(claims, running)
-    claims.clock.advance(STAND_AFTER)
-    wait._stands_at = claims.clock.monotonic()
-    claims.seat.error = StoreUnavailable("away")
+    claims.clock.advance(JOIN_AFTER)
+    wait._joins_at = claims.clock.monotonic()
+    claims.waiter.error = StoreUnavailable("away")
     assert news(wait, claims) == []
-    assert claims.seat.stood == 1
+    assert claims.waiter.joined == 1
     assert news(wait, claims) == pytest.approx([FIRST_PAUSE])
-    assert claims.seat.stood == 1
+    assert claims.waiter.joined == 1
 
 
 def test_it_waits_no_longer_than_it_has_patience_and_naps_in_between(claims, running):
@@ -311,7 +311,7 @@ def test_it_waits_no_longer_than_it_has_patience_and_naps_in_between(claims, run
     claims.clock.advance(0.9)
     assert sum(news(wait, claims)) == pytest.approx(0.1)
     wait = waiting(claims, running)
-    wait._stands = True
+    wait._has_joined = True
     pauses = news(wait, claims)
     assert sum(pauses) == pytest.approx(LOOK_AGAIN, abs=1e-4)
     assert max(pauses) == pytest.approx(min(NAP, LOOK_AGAIN))
@@ -322,11 +322,11 @@ def test_it_waits_no_longer_than_it_has_patience_and_naps_in_between(claims, run
 def test_it_ends_its_nap_when_there_is_a_reason_to_look(claims, running, why):
     off = [False]
     wait = waiting(claims, running, None, lambda: off[0])
-    wait._stands = True
+    wait._has_joined = True
 
     def happens() -> bool:
         off[0], claims.gone = why == "called off", why == "gone"
         return False
 
     assert len(news(wait, claims, told=happens)) == 1
-    assert wait._stands
+    assert wait._has_joined

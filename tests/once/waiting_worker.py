@@ -5,15 +5,15 @@ import sys
 from cronsensus import Scheduler
 from cronsensus.once.waiters import Waiters
 
-sit = Waiters.sit
+add = Waiters.add
 
 
 def said(self, occurrence):
     print("waiting", flush=True)
-    return sit(self, occurrence)
+    return add(self, occurrence)
 
 
-Waiters.sit = said  # type: ignore[method-assign]
+Waiters.add = said  # type: ignore[method-assign]
 scheduler = Scheduler(sys.argv[1])
 
 

@@ -33,11 +33,11 @@ from typing import Any
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.integrations.redlock_client import SLOWEST, Masters, MastersLine, Round, Script
-from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import RENEWALS, Lease, Tended
-from cronsensus.lock.seat import Seat
-from cronsensus.lock.waiting import Room, RoomSeat
-from cronsensus.lock.working import submit
+from cronsensus.lock.backend import LockBackend, LockRequest
+from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
+from cronsensus.lock.waiter import Waiter
+from cronsensus.lock.worker_pool import submit
 from cronsensus.membership.lease_monitor import LeaseMonitor
 from cronsensus.membership.liveness import is_gone, started_at
 from cronsensus.membership.timer import Deadline
@@ -101,7 +101,7 @@ return 1
 _LOOK = Script("return redis.call('GET', KEYS[1])")
 
 
-class RedlockGate(Gate):
+class RedlockBackend(LockBackend):
     """The locks of one set of masters and namespace."""
 
     def __init__(self, urls: Sequence[str], namespace: str = "default", clock: Clock | None = None) -> None:
@@ -117,39 +117,39 @@ class RedlockGate(Gate):
         self._process = f"{host_identity()} {os.getpid()} {started_at(os.getpid()) or 0}"
         self._numbers = itertools.count(1)
         self._monitor = LeaseMonitor(self.clock)
-        self._renewals: dict[Tended, Deadline] = {}
+        self._renewals: dict[LeaseRef, Deadline] = {}
         self._lines = itertools.count()
-        self._room = Room(lambda: self)
+        self._queue = LocalQueue(lambda: self)
 
     def close(self) -> None:
         """Let go of connections."""
-        self._room.close()
+        self._queue.close()
         self._monitor.close()
         self._masters.close()
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
+    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
         """Try to have the lock at a majority; if it is refused, look whether its holders live."""
-        lease, holders = self._try(wanted)
-        if self._bury(wanted.name, holders):
-            lease, holders = self._try(wanted)
-        if lease is None and isinstance(seat, MastersSeat):
-            seat.at_most = seat.after(tie=max(holders.values(), default=0) < self._masters.quorum)
+        lease, holders = self._try(request)
+        if self._bury(request.name, holders):
+            lease, holders = self._try(request)
+        if lease is None and isinstance(waiter, RedlockWaiter):
+            waiter.at_most = waiter.after(tie=max(holders.values(), default=0) < self._masters.quorum)
         return lease
 
-    def _try(self, wanted: Wanted) -> tuple[Lease | None, Counter[str]]:
+    def _try(self, request: LockRequest) -> tuple[Lease | None, Counter[str]]:
         """Return the lease, or else at how many masters who has the lock instead."""
         me = f"{self._process} {secrets.token_hex(10)}"
         asked_at = self.clock.monotonic()
-        patience = _patience(wanted.ttl)
-        keys, mine = self._keys(wanted.name), me.encode()
+        patience = _patience(request.ttl)
+        keys, mine = self._keys(request.name), me.encode()
         # Who has some masters, and waits for slow ones to have enough, keeps all others from having enough meanwhile.
         taken = self._masters.ask(
             _TAKE,
             keys,
             mine,
-            _millis(wanted.ttl),
+            _millis(request.ttl),
             enough=self._decided(_granted),
             worth_asking_for=patience,
             hurried=True,
@@ -167,32 +167,32 @@ class RedlockGate(Gate):
                 worth_asking_for=patience,
             )
             if self._count(noted, bool) >= self._masters.quorum:
-                lease = self._held(wanted, me, token, asked_at)
+                lease = self._held(request, me, token, asked_at)
                 if lease.trusted:
                     return lease, Counter()
                 lease.end()
-        self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=wanted.ttl.total_seconds())
+        self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=request.ttl.total_seconds())
         self._require_majority(taken)
         return None, Counter(answer[1].decode() for answer in taken.said.values() if not _granted(answer))
 
-    def _held(self, wanted: Wanted, me: str, token: int, asked_at: float) -> Lease:
-        lease = wanted.trying.lease = Lease(
+    def _held(self, request: LockRequest, me: str, token: int, asked_at: float) -> Lease:
+        lease = request.acquisition.lease = Lease(
             self,
-            name=wanted.name,
+            name=request.name,
             holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
             token=token,
-            ttl=wanted.ttl,
+            ttl=request.ttl,
             asked_at=asked_at,
-            renew=wanted.renew,
-            bound=wanted.bound,
+            renew=request.renew,
+            bound=request.bound,
             grant=me,
         )
-        lease.tend(self._monitor.begin)
-        if wanted.renew:
-            lease.tend(lambda tended: self._renew_in(tended, wanted.ttl.total_seconds() / RENEWALS))
+        lease.register(self._monitor.begin)
+        if request.renew:
+            lease.register(lambda ref: self._renew_in(ref, request.ttl.total_seconds() / RENEWALS))
         return lease
 
-    def _renew_in(self, lease: Tended, seconds: float) -> None:
+    def _renew_in(self, lease: LeaseRef, seconds: float) -> None:
         def step() -> None:
             wait = lease.step()
             if lease in self._renewals:
@@ -244,11 +244,11 @@ class RedlockGate(Gate):
         self._masters.ask(_FREE, keys, mine, b"", enough=lambda _: True, worth_asking_for=ttl.total_seconds())
         return False
 
-    def watch(self, lease: Tended) -> None:
+    def watch(self, lease: LeaseRef) -> None:
         """See to it that its end is noticed."""
         self._monitor.begin(lease)
 
-    def forget(self, lease: Tended) -> None:
+    def forget(self, lease: LeaseRef) -> None:
         """Renew and watch this no more."""
         self._monitor.end(lease)
         renewal = self._renewals.pop(lease, None)
@@ -271,9 +271,9 @@ class RedlockGate(Gate):
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def seat(self, name: str) -> Seat:
+    def waiter(self, name: str) -> Waiter:
         """Return a place to wait in."""
-        return MastersSeat(self.clock, self._room, name, at_most=LOOK_AGAIN)
+        return RedlockWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
 
     def line(self) -> Line:
         """Return a way to be told when a lock may be free, by one of the masters; by another one each time."""
@@ -338,7 +338,7 @@ class RedlockGate(Gate):
         )
 
 
-class MastersSeat(RoomSeat):
+class RedlockWaiter(QueuedWaiter):
     """A place of one who waits for a majority."""
 
     _ties = 0

@@ -254,7 +254,7 @@ class MastersLine(Line):
         """Wait to be told.
 
         Raises:
-            StoreUnavailable: the connection broke, so stand in another line.
+            StoreUnavailable: the connection broke, so wait in another queue.
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []

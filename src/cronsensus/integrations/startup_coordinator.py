@@ -19,7 +19,7 @@ from cronsensus.durations import Duration
 from cronsensus.errors import ConfigurationError, InvalidOption, LeaseLost, StoreError, StoreUnavailable
 from cronsensus.lock import Lease, Lock
 from cronsensus.lock.clients import url_of
-from cronsensus.lock.working import on_worker
+from cronsensus.lock.worker_pool import on_worker
 from cronsensus.logger import Logger
 
 _log = Logger("cronsensus.startup")

@@ -1,76 +1,78 @@
-"""How a lock is acquired. To wait for it is written once for threads and for event loops: a conversation."""
+"""Acquire a lock. The wait is one flow, written once for threads and for event loops."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from cronsensus.lock.conversing import NAP, Conversation, Pause, adrive, drive
-from cronsensus.lock.gate import Gate, Wanted
+from cronsensus.lock.backend import LockBackend, LockRequest
+from cronsensus.lock.drive import NAP, Flow, Pause, adrive, drive
 from cronsensus.lock.lease import Lease
-from cronsensus.lock.seat import Seat
-from cronsensus.lock.working import on_worker
+from cronsensus.lock.waiter import Waiter
+from cronsensus.lock.worker_pool import on_worker
 
 
-def acquire(gate: Gate, wanted: Wanted, patience: float | None, what: str, instead: str) -> Lease | None:
-    """Take the lock, waiting up to ``patience`` seconds (``None``: for ever) while others hold it.
+def acquire(
+    backend: LockBackend, request: LockRequest, patience: float | None, what: str, instead: str
+) -> Lease | None:
+    """Take the lock; wait up to ``patience`` seconds (``None``: without end) while it is held elsewhere.
 
     Raises:
-        StoreError: as ``Gate.take``.
+        StoreError: as ``LockBackend.take``.
         ConfigurationError: as ``drive``, which gets the rest.
     """
     waits = patience is None or patience > 0
-    lease = gate.take(wanted, look=not waits)
+    lease = backend.take(request, look=not waits)
     if lease is not None or not waits:
         return lease
-    return drive(_waiting(gate, wanted, patience), what, instead)
+    return drive(_waiting(backend, request, patience), what, instead)
 
 
-async def aacquire(gate: Gate, wanted: Wanted, patience: float | None) -> Lease | None:
+async def aacquire(backend: LockBackend, request: LockRequest, patience: float | None) -> Lease | None:
     """Do what ``acquire`` does without blocking the event loop."""
     waits = patience is None or patience > 0
-    lease = await on_worker(lambda: gate.take(wanted, look=not waits), _give_back)
+    lease = await on_worker(lambda: backend.take(request, look=not waits), _give_back)
     if lease is not None or not waits:
         return lease
-    return await adrive(_waiting(gate, wanted, patience), _give_back)
+    return await adrive(_waiting(backend, request, patience), _give_back)
 
 
-def _waiting(gate: Gate, wanted: Wanted, patience: float | None) -> Conversation[Lease | None]:
-    """Wait for a lock that was refused, and take it."""
+def _waiting(backend: LockBackend, request: LockRequest, patience: float | None) -> Flow[Lease | None]:
+    """Wait for a lock that was refused, and acquire it."""
     lease: Lease | None
-    until = float("inf") if patience is None else gate.clock.monotonic() + patience
-    seat = wanted.trying.seat = gate.seat(wanted.name)
+    until = float("inf") if patience is None else backend.clock.monotonic() + patience
+    waiter = request.acquisition.waiter = backend.waiter(request.name)
     try:
         while True:
-            yield seat.stand
-            lease = yield lambda: _take(gate, wanted, seat)
-            if lease is not None or gate.clock.monotonic() >= until:
+            yield waiter.join
+            lease = yield lambda: _take(backend, request, waiter)
+            if lease is not None or backend.clock.monotonic() >= until:
                 return lease
-            yield from _wait(gate, seat, until)
+            yield from _wait(backend, waiter, until)
     finally:
-        seat.give_up()
+        waiter.give_up()
 
 
-def _take(gate: Gate, wanted: Wanted, seat: Seat) -> Lease | None:
-    news, seat.news = seat.news, False  # the lock is freed again, or somebody has it who tells when it is free
+def _take(backend: LockBackend, request: LockRequest, waiter: Waiter) -> Lease | None:
+    news, waiter.news = waiter.news, False  # a later release sends a new notification
     try:
-        lease = gate.take(wanted, seat)
+        lease = backend.take(request, waiter)
     except BaseException:
-        seat.news = news
+        waiter.news = news
         raise
     if lease is not None:
-        seat.step_out()
+        waiter.has_acquired()
     return lease
 
 
-def _wait(gate: Gate, seat: Seat, until: float) -> Generator[Pause, bool, None]:
-    """Wait until there is a reason to try again: told, a holder dead, time to look, or no time left."""
-    look_at = min(until, gate.clock.monotonic() + seat.look_again)
-    while (left := look_at - gate.clock.monotonic()) > 0:
-        if (yield Pause(seat, min(left, NAP))) or seat.is_abandoned():
+def _wait(backend: LockBackend, waiter: Waiter, until: float) -> Generator[Pause, bool, None]:
+    """Wait for a reason to try again: a notification, a dead holder, the next poll, or the timeout."""
+    look_at = min(until, backend.clock.monotonic() + waiter.look_again)
+    while (left := look_at - backend.clock.monotonic()) > 0:
+        if (yield Pause(waiter, min(left, NAP))) or waiter.is_abandoned():
             return
 
 
 def _give_back(answer: object) -> None:
-    """Free what was acquired for a caller who is gone."""
+    """Release what was acquired for a caller that was cancelled."""
     if isinstance(answer, Lease):
         answer.abandon()

@@ -33,6 +33,6 @@ def url_of(client: Any) -> str:
         )
     scheme = "rediss" if "SSL" in getattr(pool, "connection_class", type(None)).__name__ else "redis"
     user, password = given.get("username"), given.get("password")
-    who = f"{quote(user or '', safe='')}:{quote(password, safe='')}@" if password else ""
+    login = f"{quote(user or '', safe='')}:{quote(password, safe='')}@" if password else ""
     host = f"[{given['host']}]" if ":" in given["host"] else given["host"]
-    return f"{scheme}://{who}{host}:{given.get('port', 6379)}/{given.get('db', 0) or 0}"
+    return f"{scheme}://{login}{host}:{given.get('port', 6379)}/{given.get('db', 0) or 0}"

@@ -28,9 +28,9 @@ from urllib.parse import parse_qsl, unquote
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import InvalidOption, MissingExtra, StoreBusy, StoreUnavailable
 from cronsensus.instants import to_micros
-from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import Lease, Tended
-from cronsensus.lock.seat import Seat
+from cronsensus.lock.backend import LockBackend, LockRequest
+from cronsensus.lock.lease import Lease, LeaseRef
+from cronsensus.lock.waiter import Waiter
 from cronsensus.model.job import check_name, unknown_option
 from cronsensus.stores.base import Store
 from cronsensus.stores.filesystems import is_network, kind_of
@@ -51,7 +51,7 @@ TURN_PATIENCE = 5.0
 SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class FileGate(Gate):
+class FileLockBackend(LockBackend):
     """The locks in one directory and namespace."""
 
     def __init__(self, url: str, namespace: str = "default", clock: Clock | None = None) -> None:
@@ -71,42 +71,42 @@ class FileGate(Gate):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - nobody to look at
+    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - nobody to look at
         """Lock the file of the first place that is free, if no more hold the lock than it and they allow.
 
         Safe when two do so at the same instant: one after the other has its turn.
         """
         with self._errors_explained():
             self._make_ready()
-            with self._turn(wanted.name) as turn:
-                held = self._places(wanted.name)
-                if len(held) >= min([wanted.limit, *(most for most in held.values() if most is not None)]):
+            with self._turn(request.name) as turn:
+                held = self._places(request.name)
+                if len(held) >= min([request.limit, *(most for most in held.values() if most is not None)]):
                     return None
-                place = next(place for place in range(wanted.limit) if place not in held)
+                place = next(place for place in range(request.limit) if place not in held)
                 files: list[int] = []
-                path = self._path(wanted.name, f".{place}.lock")
+                path = self._path(request.name, f".{place}.lock")
                 lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append)
                 try:
                     lock.acquire(blocking=False)
                 except Timeout:  # one of an earlier version, which takes no turns
                     return None
                 try:
-                    os.pwrite(files[0], b"%-15d\n" % wanted.limit, 0)
-                    return self._held(wanted, lock, files[0], self._next_token(turn))
+                    os.pwrite(files[0], b"%-15d\n" % request.limit, 0)
+                    return self._held(request, lock, files[0], self._next_token(turn))
                 except BaseException:
                     lock.release()
                     raise
 
-    def _held(self, wanted: Wanted, lock: FileLock, file: int, token: int) -> Lease:
-        lease = wanted.trying.lease = Lease(
+    def _held(self, request: LockRequest, lock: FileLock, file: int, token: int) -> Lease:
+        lease = request.acquisition.lease = Lease(
             self,
-            name=wanted.name,
+            name=request.name,
             holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
             token=token,
             ttl=None,
             asked_at=self.clock.monotonic(),
             renew=False,
-            bound=wanted.bound,
+            bound=request.bound,
             grant=(lock, os.fstat(file).st_ino),
         )
         return lease
@@ -143,7 +143,7 @@ class FileGate(Gate):
     def _places(self, name: str) -> dict[int, int | None]:
         """Return for each place that is locked how many may hold the lock, as its holder said.
 
-        To be called in one's turn: to look, a file is locked for a moment, and who wanted it then would be refused.
+        To be called in one's turn: to look, a file is locked for a moment, and who request it then would be refused.
         """
         found: dict[int, int | None] = {}
         for path in self._directory.glob(f"{self._stem(name)}.*.lock"):
@@ -171,10 +171,10 @@ class FileGate(Gate):
         """Do nothing: the kernel holds it for as long as the process lives."""
         return self.is_held(lease)
 
-    def watch(self, lease: Tended) -> None:
+    def watch(self, lease: LeaseRef) -> None:
         """Do nothing: it ends when it is released, or with this process."""
 
-    def forget(self, lease: Tended) -> None:
+    def forget(self, lease: LeaseRef) -> None:
         """Do nothing: nothing is renewed."""
 
     def is_held(self, lease: Lease) -> bool:
@@ -192,9 +192,9 @@ class FileGate(Gate):
             with self._turn(name):
                 return len(self._places(name))
 
-    def seat(self, name: str) -> Seat:  # noqa: ARG002 - all alike
+    def waiter(self, name: str) -> Waiter:  # noqa: ARG002 - all alike
         """Return a place to wait in: to try again costs a system call, and no server is asked."""
-        return Seat(self.clock, at_most=LOOK_AGAIN)
+        return Waiter(self.clock, at_most=LOOK_AGAIN)
 
     # --- files --------------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from functools import partial
 
 from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
-from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import RENEWALS, Lease, Tended
-from cronsensus.lock.seat import PollingSeat, Seat
-from cronsensus.lock.waiting import Room, RoomSeat, tells
-from cronsensus.lock.working import submit
+from cronsensus.lock.backend import LockBackend, LockRequest
+from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, tells
+from cronsensus.lock.waiter import PollingWaiter, Waiter
+from cronsensus.lock.worker_pool import submit
 from cronsensus.membership.heartbeat import Heartbeat
 from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.session_host import SessionHost
@@ -29,7 +29,7 @@ LOOK_AGAIN = 0.5
 """Seconds after which a waiter looks by himself where an unlock is told: a hint may be lost, or the holder be dead."""
 
 
-class StoreGate(Gate):
+class StoreLockBackend(LockBackend):
     """The locks of one store and namespace."""
 
     def __init__(
@@ -62,7 +62,7 @@ class StoreGate(Gate):
         self._owned = owned
         self._is_ready = False
         self._host = SessionHost(store, clock, name=self._name, heartbeat=heartbeat, stop=stop)
-        self._room = Room(lambda: store)
+        self._queue = LocalQueue(lambda: store)
         self._tells = tells(store)
 
     @property
@@ -72,32 +72,32 @@ class StoreGate(Gate):
 
     def close(self) -> None:
         """Free all that is held, and let go of connections."""
-        self._room.close()
+        self._queue.close()
         self._host.close()
         if self._owned:
             self._store.close()
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, seat: Seat | None = None, *, look: bool = True) -> Lease | None:
+    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
         """Try to take the lock; if it is refused, look whether its holders live."""
         if not self._is_ready:
             self._store.migrate()
             self._is_ready = True
-        lease = self._try(wanted)
-        if lease is None and look and self._fast_evidence and (seat is None or seat.wants_to_see):
-            holders = self._views(wanted.name)
+        lease = self._try(request)
+        if lease is None and look and self._fast_evidence and (waiter is None or waiter.wants_holders):
+            holders = self._views(request.name)
             if self._bury(holders):
-                lease = self._try(wanted)
-            if seat is not None:
-                seat.see(holders)
+                lease = self._try(request)
+            if waiter is not None:
+                waiter.note_holders(holders)
         return lease
 
-    def _try(self, wanted: Wanted, *, again: bool = True) -> Lease | None:
+    def _try(self, request: LockRequest, *, again: bool = True) -> Lease | None:
         holder = f"{self._name}/{threading.current_thread().name}/{next(self._numbers)}"[-400:]
         asked: list[str] = []
         try:
-            return self._ask(wanted, holder, asked)
+            return self._ask(request, holder, asked)
         except LeaseLost:
             # Somebody has taken this process for dead; it is not, and begins a new session.
             if not again:
@@ -105,20 +105,22 @@ class StoreGate(Gate):
         except StoreError as error:
             self._host.store_failed(error)
             # Most often the connection was cut off while it lay idle, and the store is there.
-            if not (self._undo(wanted.name, holder, asked) and error.retryable and again):
+            if not (self._undo(request.name, holder, asked) and error.retryable and again):
                 raise
         except BaseException:  # out of a signal handler; the store may have granted it
-            self._undo_now(wanted.name, holder, asked)
+            self._undo_now(request.name, holder, asked)
             raise
-        return self._try(wanted, again=False)
+        return self._try(request, again=False)
 
-    def _ask(self, wanted: Wanted, holder: str, asked: list[str]) -> Lease | None:
+    def _ask(self, request: LockRequest, holder: str, asked: list[str]) -> Lease | None:
         session = self._host.pin()
         try:
             asked.append(session.session)
             asked_at = self.clock.monotonic()
-            grant = self._store.lock(wanted.name, holder, ttl=wanted.ttl, session=session.session, limit=wanted.limit)
-            return None if grant is None else self._held(wanted, grant, session.session, asked_at)
+            grant = self._store.lock(
+                request.name, holder, ttl=request.ttl, session=session.session, limit=request.limit
+            )
+            return None if grant is None else self._held(request, grant, session.session, asked_at)
         except LeaseLost:
             self._host.session_ended(session)
             raise
@@ -151,26 +153,26 @@ class StoreGate(Gate):
             submit(partial(self._undo, name, holder, asked))
             raise
 
-    def _held(self, wanted: Wanted, grant: LockGrant, session: str, asked_at: float) -> Lease:
-        lease = wanted.trying.lease = Lease(
+    def _held(self, request: LockRequest, grant: LockGrant, session: str, asked_at: float) -> Lease:
+        lease = request.acquisition.lease = Lease(
             self,
-            name=wanted.name,
+            name=request.name,
             holder=grant.holder,
             token=grant.token,
-            ttl=wanted.ttl,
+            ttl=request.ttl,
             asked_at=asked_at,
-            renew=wanted.renew,
-            bound=wanted.bound,
+            renew=request.renew,
+            bound=request.bound,
             session=session,
             grant=grant,
         )
 
-        def keep(tended: Tended) -> None:
+        def keep(ref: LeaseRef) -> None:
             # Also what is not renewed: it is lost with the session.
-            self._host.add(tended, wanted.ttl.total_seconds() / RENEWALS)
-            self._host.monitor.begin(tended)
+            self._host.add(ref, request.ttl.total_seconds() / RENEWALS)
+            self._host.monitor.begin(ref)
 
-        lease.tend(keep)
+        lease.register(keep)
         return lease
 
     def _bury(self, holders: Sequence[LockView]) -> bool:
@@ -218,12 +220,12 @@ class StoreGate(Gate):
         self._host.store_failed(error)
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
-    def forget(self, lease: Tended) -> None:
+    def forget(self, lease: LeaseRef) -> None:
         """Renew and watch this no more."""
         self._host.discard(lease)
         self._host.monitor.end(lease)
 
-    def watch(self, lease: Tended) -> None:
+    def watch(self, lease: LeaseRef) -> None:
         """See to it that its end is noticed."""
         self._host.monitor.begin(lease)
 
@@ -238,11 +240,15 @@ class StoreGate(Gate):
     def _views(self, name: str) -> list[LockView]:
         return self._store.locks(name=name, limit=10_000)
 
-    def seat(self, name: str) -> Seat:
+    def waiter(self, name: str) -> Waiter:
         """Return a place to wait in."""
-        return RoomSeat(self.clock, self._room, name, at_most=LOOK_AGAIN) if self._tells else PollingSeat(self.clock)
+        return (
+            QueuedWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
+            if self._tells
+            else PollingWaiter(self.clock)
+        )
 
 
 def _grant(lease: Lease) -> LockGrant:
-    assert isinstance(lease.grant, LockGrant)  # noqa: S101 - this gate's own
+    assert isinstance(lease.grant, LockGrant)  # noqa: S101 - this backend's own
     return lease.grant

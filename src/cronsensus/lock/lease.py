@@ -20,7 +20,7 @@ from cronsensus.clock import Clock
 from cronsensus.durations import Duration, parse_duration
 from cronsensus.errors import CronsensusError, LeaseLost, NotTheHolder, StoreError
 from cronsensus.interrupts import Event
-from cronsensus.lock.working import begin_holding, drop, end_holding, on_worker, submit, surely, when_gone
+from cronsensus.lock.worker_pool import begin_holding, drop, end_holding, on_worker, submit, surely, when_gone
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import MARGIN
 from cronsensus.stores.base import Store
@@ -35,7 +35,7 @@ LONG = 3600.0
 """Seconds, where there is nothing to do."""
 
 
-class Place(ABC):
+class LeaseBackend(ABC):
     """What a lease asks of where it is held."""
 
     clock: Clock
@@ -49,11 +49,11 @@ class Place(ABC):
         """Let a lock last ``ttl`` from now on; ``False``: it was not held under this lease any more."""
 
     @abstractmethod
-    def watch(self, lease: Tended) -> None:
+    def watch(self, lease: LeaseRef) -> None:
         """See to it that its end is noticed, which may be sooner than it was. Asks no store."""
 
     @abstractmethod
-    def forget(self, lease: Tended) -> None:
+    def forget(self, lease: LeaseRef) -> None:
         """Renew and watch this no more. Asks no store."""
 
     @abstractmethod
@@ -61,30 +61,30 @@ class Place(ABC):
         """Whether the lock is held under this lease."""
 
 
-class Tended(Gone):
-    """A lease as its place keeps it: for as long as anybody else does, and not longer.
+class LeaseRef(Gone):
+    """A lease as its backend keeps it: for as long as anybody else does, and not longer.
 
     So what nobody can release any more is noticed by Python itself; see ``act``. One object for all of that, and made
     without a call of ``__init__``: there is one for each time that a lock is acquired.
     """
 
-    __slots__ = ("_left", "_of_thread", "_place", "session")
+    __slots__ = ("_backend", "_left", "_of_thread", "session")
 
     _left: dict[str, Any] | None
     """What the lease knows, which is there for a moment longer than it is."""
-    _of_thread: dict[Tended, None] | None
-    _place: Place
+    _of_thread: dict[LeaseRef, None] | None
+    _backend: LeaseBackend
     session: str
 
     @classmethod
-    def begin(cls, lease: Lease, place: Place) -> Tended:
-        """Return what the place is to keep."""
-        tended = cls(lease, when_gone())
-        tended.session, tended._place, tended._left, tended._of_thread = lease.session, place, lease.__dict__, None
-        begin_holding(tended)
-        return tended
+    def begin(cls, lease: Lease, backend: LeaseBackend) -> LeaseRef:
+        """Return what the backend is to keep."""
+        ref = cls(lease, when_gone())
+        ref.session, ref._backend, ref._left, ref._of_thread = lease.session, backend, lease.__dict__, None
+        begin_holding(ref)
+        return ref
 
-    def ends_with(self, thread: dict[Tended, None]) -> None:
+    def ends_with(self, thread: dict[LeaseRef, None]) -> None:
         """Note that the lease is one of those of a thread."""
         self._of_thread = thread
         thread[self] = None
@@ -96,9 +96,9 @@ class Tended(Gone):
             return lease.step(store)
         # A lease that was dropped may end by itself; its session must last until then.
         ends: float = -1.0 if self._left is None else self._left["_ends"]
-        left = ends - self._place.clock.monotonic()
+        left = ends - self._backend.clock.monotonic()
         if left <= 0:
-            self._place.forget(self)
+            self._backend.forget(self)
             return LONG
         return left
 
@@ -147,7 +147,7 @@ class Tended(Gone):
         """Be told that the session is over."""
         if (lease := self()) is not None:
             lease.lose(why)
-        else:  # dropped, and about to be freed: that is done, and the place may be closed by then
+        else:  # dropped, and about to be freed: that is done, and the backend may be closed by then
             self.let_go()
 
     def thread_ended(self) -> None:
@@ -190,7 +190,7 @@ class Lease:
 
     def __init__(
         self,
-        place: Place,
+        backend: LeaseBackend,
         *,
         name: str,
         holder: str,
@@ -202,31 +202,31 @@ class Lease:
         session: str = "",
         grant: object = None,
     ) -> None:
-        """Note what was granted; see ``Gate.take``.
+        """Note what was granted; see ``LockBackend.take``.
 
         Args:
-            place: where it is held.
+            backend: where it is held.
             name: of the lock.
             holder: for people.
             token: for fences.
             ttl: how long it lasts without a renewal; ``None``: until it is released, or the process dies.
-            asked_at: when it was asked for, on the place's clock.
+            asked_at: when it was asked for, on the backend's clock.
             renew: whether it is to be renewed.
             bound: to the thread that is running now.
             session: that it ends with.
-            grant: what the place knows it by.
+            grant: what the backend knows it by.
         """
         self.name, self.holder, self.token = name, holder, token
         self.session, self.grant, self.renew = session, grant, renew
-        self._place = place
-        self._clock: Clock = place.clock
+        self._backend = backend
+        self._clock: Clock = backend.clock
         self._ttl = ttl
         self._pid = this_process.pid
         self._thread = threading.current_thread() if bound else None
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._ends, self._trusted_until = _ends(asked_at, ttl)
-        self.tended: Tended | None = Tended.begin(self, place)
+        self.ref: LeaseRef | None = LeaseRef.begin(self, backend)
         self.released = False  # last: from here on it is freed when it is dropped
 
     # --- trust --------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Lease:
         return self.trusted_at(self._clock.monotonic())
 
     def trusted_at(self, now: float) -> bool:
-        """Whether nobody else can hold the lock at this moment of its place's clock."""
+        """Whether nobody else can hold the lock at this moment of its backend's clock."""
         return not self._why and now < self._trusted_until and self._pid == this_process.pid
 
     @property
@@ -317,7 +317,7 @@ class Lease:
 
     def _free(self) -> None:
         """Free it in the store; once, after ``end``."""
-        freed = self._place.free(self)
+        freed = self._backend.free(self)
         self._freed = True
         if not freed:
             self._why = self._why or "it had run out"
@@ -331,18 +331,18 @@ class Lease:
             self.released = True
         self._forget()
 
-    def tend(self, keep: Callable[[Tended], object]) -> None:
+    def register(self, keep: Callable[[LeaseRef], object]) -> None:
         """Have it kept, unless it was given back meanwhile, as for a caller that was interrupted."""
-        tended = self.tended
-        if tended is not None:
-            keep(tended)
+        ref = self.ref
+        if ref is not None:
+            keep(ref)
 
     def _forget(self) -> None:
-        tended = self.tended
-        if tended is not None:
-            self._place.forget(tended)
-            tended.let_go()
-            self.tended = None  # or Python would still call it when this is collected
+        ref = self.ref
+        if ref is not None:
+            self._backend.forget(ref)
+            ref.let_go()
+            self.ref = None  # or Python would still call it when this is collected
 
     def abandon(self, why: str = "") -> None:
         """Free a lock that nobody will use any more, whatever became of earlier attempts to.
@@ -357,7 +357,7 @@ class Lease:
         self.released = True
         self._forget()
         try:
-            self._place.free(self)
+            self._backend.free(self)
             self._freed = True
         except StoreError as error:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
@@ -433,7 +433,7 @@ class Lease:
         Raises:
             StoreError: it cannot be asked.
         """
-        return not self.released and self.is_ours and self._place.is_held(self)
+        return not self.released and self.is_ours and self._backend.is_held(self)
 
     def _extend(self, ttl: timedelta) -> None:
         with self._asking:  # one at a time, or the answers would not tell which of two the store did last
@@ -447,8 +447,8 @@ class Lease:
         if trusted_until < self._trusted_until:
             # The answer may be lost, and the lease be shorter all the same.
             self._trusted_until = trusted_until
-            self.tend(self._place.watch)
-        if not self._place.extend(self, ttl, by=by):
+            self.register(self._backend.watch)
+        if not self._backend.extend(self, ttl, by=by):
             self.lose("somebody else has it, or it had run out")
             raise self._loss()
         self._ends, self._trusted_until = ends, trusted_until

@@ -13,9 +13,9 @@ from typing import Any, Literal, Never
 from cronsensus.durations import Duration
 from cronsensus.errors import CronsensusError, InvalidOption, LeaseLost, LockHeld, NotTheHolder, StoreError
 from cronsensus.lock.acquiring import aacquire, acquire
-from cronsensus.lock.gate import Gate, Trying, Wanted
+from cronsensus.lock.backend import Acquisition, LockBackend, LockRequest
 from cronsensus.lock.lease import Lease, Lost
-from cronsensus.lock.opening import Where, gates_of
+from cronsensus.lock.opening import Where, backend_of
 from cronsensus.lock.options import OPTIONS, read_limit, read_stop, read_timeout, read_ttl, unknown_here
 from cronsensus.lock.ownership import (
     Holding,
@@ -23,9 +23,9 @@ from cronsensus.lock.ownership import (
     Kind,
     frame_of_caller,
     kind_of_here,
-    refuse_to_wait_for_oneself,
+    refuse_self_wait,
 )
-from cronsensus.lock.working import on_worker
+from cronsensus.lock.worker_pool import on_worker
 from cronsensus.logger import Logger
 from cronsensus.model.job import check_name
 
@@ -57,7 +57,7 @@ class Lock:
     Args:
         where: the URL of a store (``redis://…``, ``postgresql://…``, ``sqlite:///…``) or of a directory
             (``file:///var/lock/app``), an open ``Store``, a client of redis-py (of which only the address is used), or
-            a list of ``redis://`` URLs of independent masters. (Or a function that returns a ``Gate``.)
+            a list of ``redis://`` URLs of independent masters. (Or a function that returns a ``LockBackend``.)
         name: of the lock, within ``namespace``.
         ttl: how long it lasts once nobody renews it any more. (On files: for as long as the process lives.)
         limit: how many may hold it.
@@ -90,12 +90,12 @@ class Lock:
         for option in unknown:
             raise unknown_here(option, OPTIONS, "Lock")
         self.name = check_name(name, what="lock name")
-        self._wanted = Wanted(
+        self._request = LockRequest(
             name=self.name, ttl=read_ttl(ttl, renew=renew), limit=read_limit(limit), renew=renew, bound=True
         )
         self._blocking = blocking
         self._patience = read_timeout(blocking_timeout)
-        self._gate = gates_of(where, namespace, stop=read_stop(on_store_loss))
+        self._backend = backend_of(where, namespace, stop=read_stop(on_store_loss))
         if limit != 1 and isinstance(where, (list, tuple)):
             raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
         self._holdings = Holdings()
@@ -166,22 +166,24 @@ class Lock:
         return self._acquire("thread", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     def _acquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
-        trying = Trying()
-        wanted = self._wanted.by(trying, bound=kind == "thread")
+        acquisition = Acquisition()
+        request = self._request.by(acquisition, bound=kind == "thread")
         try:
             self._holdings.refuse_twice(self.name)
-            gate = self._gate()
+            backend = self._backend()
             if patience is None:
-                refuse_to_wait_for_oneself(gate, wanted)
-            lease = acquire(gate, wanted, patience, *_BLOCKING[kind == "block"])
-            return self._hold(kind, gate, wanted, lease, frame)
+                refuse_self_wait(backend, request)
+            lease = acquire(backend, request, patience, *_BLOCKING[kind == "block"])
+            return self._hold(kind, backend, request, lease, frame)
         except BaseException:  # which may come out of a signal handler, between any two lines
-            trying.give_up(wait=True)
+            acquisition.give_up(wait=True)
             raise
 
-    def _hold(self, kind: Kind, gate: Gate, wanted: Wanted, lease: Lease | None, frame: int) -> Lease | None:
+    def _hold(
+        self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease | None, frame: int
+    ) -> Lease | None:
         if lease is not None:
-            self._holdings.add(Holding(kind, gate, wanted, lease, frame))
+            self._holdings.add(Holding(kind, backend, request, lease, frame))
         elif kind == "block":
             raise self._not_to_be_had()
         return lease
@@ -196,17 +198,17 @@ class Lock:
         return await self._aacquire("object", self._patience_of(blocking, blocking_timeout, unknown)) is not None
 
     async def _aacquire(self, kind: Kind, patience: float | None, frame: int = 0) -> Lease | None:
-        trying = Trying()
-        wanted = self._wanted.by(trying, bound=False)
+        acquisition = Acquisition()
+        request = self._request.by(acquisition, bound=False)
         try:
             self._holdings.refuse_twice(self.name)
-            gate = await on_worker(self._gate)
+            backend = await on_worker(self._backend)
             if patience is None:
-                refuse_to_wait_for_oneself(gate, wanted)
-            lease = await aacquire(gate, wanted, patience)
-            return self._hold(kind, gate, wanted, lease, frame)
+                refuse_self_wait(backend, request)
+            lease = await aacquire(backend, request, patience)
+            return self._hold(kind, backend, request, lease, frame)
         except BaseException:
-            trying.give_up()
+            acquisition.give_up()
             raise
 
     def _patience_of(
@@ -335,7 +337,7 @@ class Lock:
         Raises:
             StoreError: it cannot be asked.
         """
-        return self._gate().holders(self.name) >= self._wanted.limit
+        return self._backend().holders(self.name) >= self._request.limit
 
     async def alocked(self) -> bool:
         """Do what ``locked`` does without blocking the event loop."""

@@ -9,13 +9,13 @@ from functools import partial
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import ConfigurationError, InvalidOption
+from cronsensus.lock.backend import LockBackend
 from cronsensus.lock.clients import Client, is_client, url_of
-from cronsensus.lock.gate import Gate
-from cronsensus.lock.in_store import StoreGate
+from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.base import Store
 
-Where = str | Store | Client | Sequence[str] | Callable[[], Gate]
+Where = str | Store | Client | Sequence[str] | Callable[[], LockBackend]
 
 PARTS = "cronsensus.locks"
 """The group of entry points of optional places for locks, in ``pyproject.toml``: they lie above this module."""
@@ -23,13 +23,13 @@ PARTS = "cronsensus.locks"
 _LONGEST = 100
 
 _guard = threading.Lock()
-_by_url: dict[Hashable, Gate] = {}
-_by_store: dict[tuple[Store, bool], Gate] = {}
+_by_url: dict[Hashable, LockBackend] = {}
+_by_store: dict[tuple[Store, bool], LockBackend] = {}
 _of_the_parent: list[object] = []
 
 
-def gates_of(where: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], Gate]:
-    """Return what gives the gate for ``where``, opened when it is first asked for, and anew in a forked child.
+def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], LockBackend]:
+    """Return what gives the backend for ``where``, opened when it is first asked for, and anew in a forked child.
 
     Args:
         where: see ``Lock``.
@@ -45,7 +45,7 @@ def gates_of(where: Where, namespace: str | None, *, stop: bool = False) -> Call
             raise InvalidOption(f"namespace={namespace!r}: the store is open in {where.namespace!r}; open another one")
         return lambda: _at_store(where, stop)
     if is_client(where):
-        return gates_of(url_of(where), namespace, stop=stop)
+        return backend_of(url_of(where), namespace, stop=stop)
     if stop and not (isinstance(where, str) and not where.startswith("file:")):
         raise InvalidOption(
             "on_store_loss='stop': only a lock in a store finds out that its store was emptied; a lock in files or on "
@@ -70,23 +70,23 @@ def gates_of(where: Where, namespace: str | None, *, stop: bool = False) -> Call
     )
 
 
-def _at_url(url: str, namespace: str, stop: bool) -> Gate:  # noqa: FBT001
-    return _gate((url, namespace, stop), lambda: _open(url, namespace, stop=stop))
+def _at_url(url: str, namespace: str, stop: bool) -> LockBackend:  # noqa: FBT001
+    return _backend((url, namespace, stop), lambda: _open(url, namespace, stop=stop))
 
 
-def _open(url: str, namespace: str, *, stop: bool) -> Gate:
+def _open(url: str, namespace: str, *, stop: bool) -> LockBackend:
     if url.startswith("file:"):
-        from cronsensus.lock.in_files import FileGate
+        from cronsensus.lock.in_files import FileLockBackend
 
-        return FileGate(url, namespace)
-    return StoreGate(open_store(url, namespace=namespace), SystemClock(), owned=True, stop=stop)
-
-
-def _at_masters(urls: tuple[str, ...], namespace: str) -> Gate:
-    return _gate((urls, namespace), lambda: _open_masters(urls, namespace))
+        return FileLockBackend(url, namespace)
+    return StoreLockBackend(open_store(url, namespace=namespace), SystemClock(), owned=True, stop=stop)
 
 
-def _open_masters(urls: tuple[str, ...], namespace: str) -> Gate:
+def _at_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
+    return _backend((urls, namespace), lambda: _open_masters(urls, namespace))
+
+
+def _open_masters(urls: tuple[str, ...], namespace: str) -> LockBackend:
     from importlib.metadata import entry_points
 
     found = entry_points(group=PARTS, name="redlock")
@@ -97,43 +97,43 @@ def _open_masters(urls: tuple[str, ...], namespace: str) -> Gate:
             "scripts/setup in a checkout"
         )
     try:
-        make: Callable[[Sequence[str], str], Gate] = next(iter(found)).load()
+        make: Callable[[Sequence[str], str], LockBackend] = next(iter(found)).load()
     except ImportError as error:
         raise missing_driver(error, "redis", extra="redis") from error
     return make(urls, namespace)
 
 
-def _gate(key: Hashable, make: Callable[[], Gate]) -> Gate:
+def _backend(key: Hashable, make: Callable[[], LockBackend]) -> LockBackend:
     known = _by_url.get(key)
     if known is not None:
         return known
     with _guard:
-        gate = _by_url.get(key)
-        if gate is None:
-            gate = _by_url[key] = make()
-        return gate
+        backend = _by_url.get(key)
+        if backend is None:
+            backend = _by_url[key] = make()
+        return backend
 
 
-def _at_store(store: Store, stop: bool) -> Gate:  # noqa: FBT001
+def _at_store(store: Store, stop: bool) -> LockBackend:  # noqa: FBT001
     with _guard:
-        gate = _by_store.get((store, stop))
-        if gate is None:
-            gate = _by_store[store, stop] = StoreGate(store.sibling(), SystemClock(), owned=True, stop=stop)
-        return gate
+        backend = _by_store.get((store, stop))
+        if backend is None:
+            backend = _by_store[store, stop] = StoreLockBackend(store.sibling(), SystemClock(), owned=True, stop=stop)
+        return backend
 
 
 def close_all() -> None:
     """Free all locks that this process holds, and let go of connections; those who go on begin anew."""
     with _guard:
-        gates = [*_by_url.values(), *_by_store.values()]
+        backends = [*_by_url.values(), *_by_store.values()]
         _by_url.clear()
         _by_store.clear()
-    for gate in gates:
-        gate.close()
+    for backend in backends:
+        backend.close()
 
 
 def _in_child() -> None:
-    """Leave the parent's gates, with what they hold, to the parent."""
+    """Leave the parent's backends, with what they hold, to the parent."""
     global _guard  # noqa: PLW0603 - the parent's thread that may hold it does not exist here
     _guard = threading.Lock()
     _of_the_parent.extend([*_by_url.values(), *_by_store.values()])

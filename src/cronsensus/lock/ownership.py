@@ -8,7 +8,7 @@ acquired by        belongs to                           ends, if it was not rele
 ``aacquire()``     the Lock; inside a run to the run    the Lock object; the run
 ================== ==================================== ==================================================
 
-Whatever it belongs to, a lease ends when neither it nor its ``Lock`` can be reached any more (``Tended.dropped``).
+Whatever it belongs to, a lease ends when neither it nor its ``Lock`` can be reached any more (``LeaseRef.dropped``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from contextvars import ContextVar
 from typing import Literal
 
 from cronsensus.errors import NotTheHolder
-from cronsensus.lock.gate import Gate, Wanted
-from cronsensus.lock.lease import Lease, Tended
-from cronsensus.lock.working import submit
+from cronsensus.lock.backend import LockBackend, LockRequest
+from cronsensus.lock.lease import Lease, LeaseRef
+from cronsensus.lock.worker_pool import submit
 from cronsensus.node.run import Run, current_run
 
 Kind = Literal["block", "thread", "object", "run"]
@@ -38,14 +38,14 @@ class Holding:
         frame: names the frame whose ``with`` statement it is, for as long as that is in the block.
     """
 
-    __slots__ = ("__weakref__", "_by", "_run", "frame", "gate", "kind", "lease", "wanted")
+    __slots__ = ("__weakref__", "_by", "_run", "backend", "frame", "kind", "lease", "request")
 
-    def __init__(self, kind: Kind, gate: Gate, wanted: Wanted, lease: Lease, frame: int) -> None:
+    def __init__(self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease, frame: int) -> None:
         run = None if kind == "block" else current_run()
         if run is not None and run.is_over:  # this code has outlived it
             run = None
         self.kind: Kind = kind if run is None else "run"
-        self.gate, self.wanted, self.lease, self.frame = gate, wanted, lease, frame
+        self.backend, self.request, self.lease, self.frame = backend, request, lease, frame
         self._by = weakref.ref(threading.current_thread() if self.kind == "thread" else here())
         self._run = None if run is None else weakref.ref(run)
         if run is not None:
@@ -151,7 +151,7 @@ class Holdings:
                 )
 
 
-def refuse_to_wait_for_oneself(gate: Gate, wanted: Wanted) -> None:
+def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
     """Raise if all that could be waited for is held by this thread or task, through other ``Lock`` objects.
 
     Raises:
@@ -160,14 +160,14 @@ def refuse_to_wait_for_oneself(gate: Gate, wanted: Wanted) -> None:
     lasting: list[Holding] = []
     for known in _inside.get():
         one = known()
-        if one is None or one.gate is not gate or one.wanted.name != wanted.name:
+        if one is None or one.backend is not backend or one.request.name != request.name:
             continue
         # What is not renewed ends by itself, and is worth waiting for.
         if one.is_live and _is_here(one) and one.lease.ends_with_its_owner:
             lasting.append(one)
-    if lasting and len(lasting) >= min(wanted.limit, *(one.wanted.limit for one in lasting)):
+    if lasting and len(lasting) >= min(request.limit, *(one.request.limit for one in lasting)):
         raise NotTheHolder(
-            f"this {kind_of_here()} holds the lock {wanted.name!r} already, through another Lock object, and would "
+            f"this {kind_of_here()} holds the lock {request.name!r} already, through another Lock object, and would "
             "wait for itself without end: it is not re-entrant. Acquire it once, outside; or pass blocking_timeout="
         )
 
@@ -243,10 +243,10 @@ class _OfThread(threading.local):
 class _Leases:
     def __init__(self) -> None:
         # Of its own, as leases know it: who knew this object would keep it beyond the thread.
-        self._all: dict[Tended, None] = {}
+        self._all: dict[LeaseRef, None] = {}
 
     def begin(self, lease: Lease) -> None:
-        lease.tend(lambda tended: tended.ends_with(self._all))
+        lease.register(lambda ref: ref.ends_with(self._all))
 
     def __del__(self) -> None:
         for one in list(self._all):

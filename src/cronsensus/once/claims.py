@@ -454,7 +454,7 @@ class Claims:
         self._host.discard(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
-        self.waiters.ring(held.claim.id)
+        self.waiters.wake(held.claim.id)
 
     # --- those who hold it --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cronsensus.lock.working import submit
+from cronsensus.lock.worker_pool import submit
 from cronsensus.logger import Logger
 
 _log = Logger("cronsensus.once")

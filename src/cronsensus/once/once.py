@@ -23,8 +23,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async, mark_async
-from cronsensus.lock.conversing import adrive, drive
-from cronsensus.lock.working import on_worker, submit
+from cronsensus.lock.drive import adrive, drive
+from cronsensus.lock.worker_pool import on_worker, submit
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
@@ -207,9 +207,9 @@ class Once(Generic[P, R_co]):
     ) -> Any:
         chain = _chain.get()
         wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
-        conversation = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
+        flow = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
         got = drive(
-            conversation,
+            flow,
             f"{self.name}(), which is being run under the key {wanted.key!r},",
             "make the function `async def` and await it, or call it by `await asyncio.to_thread(…)`",
         )
@@ -259,8 +259,8 @@ class Once(Generic[P, R_co]):
         # Context variables, which the threads of ``on_worker`` do not have.
         outer, chain = current_run(), _chain.get()
         wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
-        conversation = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
-        got = await adrive(conversation, lambda answer: give_back(answer, claims))
+        flow = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
+        got = await adrive(flow, lambda answer: give_back(answer, claims))
         if not isinstance(got, Held):
             return self._answer(wanted, got, how.on_busy)
         try:

@@ -3,7 +3,7 @@
 ::
 
     take ──▶ won, or final: done
-      └──▶ look now and then, ever more seldom ──▶ after a while stand in line, look once more, wait to be told ──▶ look
+      └──▶ poll with backoff ──▶ after a while join the wait queue, look once more, wait for a notification ──▶ look
 
 Whoever waits also sees when the process that has the key is gone, without asking the store, and takes it over.
 """
@@ -15,15 +15,15 @@ from functools import partial
 from typing import TypeGuard
 
 from cronsensus.errors import StoreError
-from cronsensus.lock.conversing import NAP, Conversation, Pause
-from cronsensus.lock.working import submit
+from cronsensus.lock.drive import NAP, Flow, Pause
+from cronsensus.lock.worker_pool import submit
 from cronsensus.logger import Logger
 from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once.claims import Claims
 from cronsensus.once.held import Held, Ticket, Wanted
-from cronsensus.once.waiters import STAND_AFTER
+from cronsensus.once.waiters import JOIN_AFTER
 
 _log = Logger("cronsensus.once")
 
@@ -44,7 +44,7 @@ def winning(  # noqa: PLR0917 - it is one call
     patience: float | None,
     called_off: Callable[[], bool] | None = None,
     chain: tuple[tuple[str, str], ...] = (),
-) -> Conversation[Got]:
+) -> Flow[Got]:
     """Win the occurrence; or return it as it stands: final, or still running after ``patience`` seconds.
 
     ``None``: it lies below what was pruned.
@@ -54,7 +54,7 @@ def winning(  # noqa: PLR0917 - it is one call
         wanted: the occurrence.
         ticket: of the call that it is for.
         patience: seconds; ``None``: for as long as it takes.
-        called_off: whether to wait no longer; asked after each look, and when ``Waiters.ring_all`` is called.
+        called_off: whether to wait no longer; asked after each look, and when ``Waiters.wake_all`` is called.
         chain: names of what the caller itself holds.
     """
     got: Got = yield lambda: claims.take(wanted, ticket)
@@ -106,9 +106,9 @@ class _Wait:
         now = self._clock.monotonic()
         self._until = float("inf") if patience is None else now + patience
         self._called_off = called_off or (lambda: False)
-        self._seat = claims.waiters.sit(seen.id)
-        self._stands_at = now + STAND_AFTER if claims.waiters.can_be_told else float("inf")
-        self._stands = self._has_won = self.is_ended = False
+        self._waiter = claims.waiters.add(seen.id)
+        self._joins_at = now + JOIN_AFTER if claims.waiters.can_be_told else float("inf")
+        self._has_joined = self._has_won = self.is_ended = False
         self._pause = FIRST_PAUSE
         self._holder: SessionView | None = None
         self._of: str | None = None
@@ -133,25 +133,25 @@ class _Wait:
 
     def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
         """Wait until there is a reason to look: told, the holder dead, time to look, or no time left."""
-        if not self._stands and self._clock.monotonic() >= self._stands_at:
-            yield self._stand
+        if not self._has_joined and self._clock.monotonic() >= self._joins_at:
+            yield self._join
             return  # it may have ended before anybody could have told us
-        look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._stands else self._pause))
+        look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._has_joined else self._pause))
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
         while (left := look_at - self._clock.monotonic()) > 0:
-            if (yield Pause(self._seat, min(left, NAP))):
-                self._stands = False  # who was told is out of the line
+            if (yield Pause(self._waiter, min(left, NAP))):
+                self._has_joined = False  # who was told is out of the line
                 return
             if self._called_off() or self._claims.is_gone(self._holder):
                 return
 
-    def _stand(self) -> None:
+    def _join(self) -> None:
         try:
-            self._seat.stand()
-            self._stands = True
+            self._waiter.join()
+            self._has_joined = True
         except StoreError as error:
             _log.debug("nobody can tell this process what it waits for; it looks by itself: %s", error)
-            self._stands_at = float("inf")
+            self._joins_at = float("inf")
 
     def has_won(self) -> None:
         """Be told that what is waited for is the caller's now; the others hear when it ends."""
@@ -160,4 +160,4 @@ class _Wait:
     def end(self) -> None:
         """Wait no more, and pass on what was told to this one only."""
         self.is_ended = True
-        self._claims.waiters.get_up(self._seat, pass_on=not self._has_won)
+        self._claims.waiters.remove(self._waiter, pass_on=not self._has_won)

@@ -178,7 +178,7 @@ class Startups:
         for watcher in watchers:
             watcher.call_off()
         if any(watcher.is_alive() for watcher in watchers):
-            self._guards.claims().waiters.ring_all()
+            self._guards.claims().waiters.wake_all()
         for watcher in watchers:
             watcher.leave()
         # Last: whoever is interrupted in here does it again.
@@ -253,7 +253,7 @@ class _Watcher(threading.Thread):
             _log.exception("%s failed; it was taken over from a worker that failed, or died", self._task.name)
 
     def call_off(self) -> None:
-        """Watch no longer; ring those who wait to have it seen."""
+        """Watch no longer; wake those who wait to have it seen."""
         self._called_off.set()
 
     def leave(self) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    stand ──▶ in line ──▶ try once more ──▶ wait ──▶ told, or time to look ──▶ try ──▶ stand again, or leave
+    join ──▶ in line ──▶ try once more ──▶ wait ──▶ told, or time to look ──▶ try ──▶ join again, or leave
                                               ▲
               unlock elsewhere ──▶ line ──▶ the thread rings the one who has waited longest here
 
@@ -20,8 +20,8 @@ from typing import Protocol
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Condition
-from cronsensus.lock.seat import Seat
-from cronsensus.lock.working import submit
+from cronsensus.lock.waiter import Waiter
+from cronsensus.lock.worker_pool import submit
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
 from cronsensus.stores.lines import Line
@@ -29,7 +29,7 @@ from cronsensus.stores.lines import Line
 _log = Logger("cronsensus.lock")
 
 EMPTY_FOR = 10.0
-"""Seconds after which a room without waiters lets go of its thread and connection."""
+"""Seconds after which a queue without waiters lets go of its thread and connection."""
 AFTER_TROUBLE = 0.5
 
 
@@ -48,7 +48,7 @@ def tells(store: Store) -> bool:
     return store.capabilities.notify or store.capabilities.clock == "process"
 
 
-class Room:
+class LocalQueue:
     """The waiters for one place in this process. Safe to share between threads; not for a forked child."""
 
     def __init__(self, place: Callable[[], Tells]) -> None:
@@ -57,22 +57,22 @@ class Room:
         self._changed = Condition()
         self._moving = threading.Lock()
         """Held while a line elsewhere is joined or left, so that none is left that somebody is just joining."""
-        self._waiting: dict[str, deque[RoomSeat]] = {}
+        self._waiting: dict[str, deque[QueuedWaiter]] = {}
         self._joined: set[str] = set()
         """In which lines elsewhere this process may be: while there are any, the thread hears what comes."""
         self._line: Line | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def stand(self, seat: RoomSeat) -> None:
+    def join(self, waiter: QueuedWaiter) -> None:
         """Take a waiter in, at the end of its line here and, if it is the first, of the line elsewhere."""
         with self._changed:
-            if seat.left:  # its owner was cancelled while another thread came here for it
+            if waiter.left:  # its owner was cancelled while another thread came here for it
                 return
-            waiting = self._waiting.setdefault(seat.name, deque())
-            if seat not in waiting:
-                waiting.append(seat)
-            self._joined.add(seat.name)
+            waiting = self._waiting.setdefault(waiter.name, deque())
+            if waiter not in waiting:
+                waiting.append(waiter)
+            self._joined.add(waiter.name)
             if self._line is None:
                 self._line = self._place().line()
             line = self._line
@@ -81,39 +81,39 @@ class Room:
                 self._thread.start()
             self._changed.notify_all()
         with self._moving:
-            line.join(seat.name)
+            line.join(waiter.name)
 
-    def leave(self, seat: RoomSeat) -> bool:
+    def leave(self, waiter: QueuedWaiter) -> bool:
         """Let a waiter go; return whether he still waited to be told.
 
         The line elsewhere is left to the thread: told in vain, it tells the next.
         """
         with self._changed:
-            seat.left = True
-            waiting = self._waiting.get(seat.name, deque())
-            waited = seat in waiting
+            waiter.left = True
+            waiting = self._waiting.get(waiter.name, deque())
+            waited = waiter in waiting
             if waited:
-                waiting.remove(seat)
+                waiting.remove(waiter)
             if not waiting:
-                self._waiting.pop(seat.name, None)
+                self._waiting.pop(waiter.name, None)
             return waited
 
     def pass_on(self, name: str) -> None:
         """Tell another waiter what was told to one who did not use it. May ask the store; never raises."""
         with self._changed:
-            seat = self._next(name)
+            waiter = self._next(name)
             line = self._line
-        if seat is not None:
-            seat.ring()
+        if waiter is not None:
+            waiter.wake()
         elif line is not None and not line.tells_all:
             self._place().call_next(name)
 
-    def step_out(self, seat: RoomSeat) -> None:
+    def has_acquired(self, waiter: QueuedWaiter) -> None:
         """Let a waiter go who was faster than any news; the line elsewhere too, or the next news would come here."""
-        waited, line = self.leave(seat), self._line
+        waited, line = self.leave(waiter), self._line
         if waited and line is not None:
             with contextlib.suppress(StoreError):
-                self._leave_line(line, seat.name)
+                self._leave_line(line, waiter.name)
 
     def _leave_line(self, line: Line, name: str) -> None:
         """Leave a line elsewhere, unless somebody here waits."""
@@ -155,25 +155,25 @@ class Room:
 
     def _told(self, line: Line, name: str) -> None:
         with self._changed:
-            seat = self._next(name)
+            waiter = self._next(name)
             others = bool(self._waiting.get(name))
-            if seat is not None:
-                seat.told = not line.tells_all  # before he can leave, or he could not know that he has to pass it on
-        if seat is not None:
-            seat.ring()
+            if waiter is not None:
+                waiter.told = not line.tells_all  # before he can leave, or he could not know that he has to pass it on
+        if waiter is not None:
+            waiter.wake()
             if others:
                 with self._moving:
                     line.join(name)
         elif not line.tells_all:
             self._place().call_next(name)
 
-    def _next(self, name: str) -> RoomSeat | None:
+    def _next(self, name: str) -> QueuedWaiter | None:
         """Take out the one who has waited longest, who now has news."""
         waiting = self._waiting.get(name)
-        seat = waiting.popleft() if waiting else None
-        if seat is not None:
-            seat.news = True
-        return seat
+        waiter = waiting.popleft() if waiting else None
+        if waiter is not None:
+            waiter.news = True
+        return waiter
 
     def _left_alone(self) -> list[str]:
         with self._changed:
@@ -205,12 +205,12 @@ class Room:
                 return
             self._line = self._place().line()
             self._joined.clear()
-            waiting = [seat for seats in self._waiting.values() for seat in seats]
-        for seat in waiting:
-            seat.ring()
+            waiting = [waiter for waiters in self._waiting.values() for waiter in waiters]
+        for waiter in waiting:
+            waiter.wake()
 
 
-class RoomSeat(Seat):
+class QueuedWaiter(Waiter):
     """A place of one who is told when the lock may be free.
 
     Attributes:
@@ -218,27 +218,27 @@ class RoomSeat(Seat):
         left: whether he waits no more, for good.
     """
 
-    def __init__(self, clock: Clock, room: Room, name: str, *, at_most: float) -> None:
+    def __init__(self, clock: Clock, queue: LocalQueue, name: str, *, at_most: float) -> None:
         super().__init__(clock, at_most=at_most)
         self.name = name
         self.told = self.left = False
-        self._room = room
+        self._queue = queue
 
-    def stand(self) -> None:
+    def join(self) -> None:
         """Stand in line."""
-        self._room.stand(self)
+        self._queue.join(self)
 
     def leave(self) -> None:
         """Wait no more."""
-        self._room.leave(self)
+        self._queue.leave(self)
 
     def give_up(self) -> None:
         """Wait no more, and pass on what was told."""
-        self._room.leave(self)
+        self._queue.leave(self)
         if self.news:
             self.news = False
-            submit(lambda: self._room.pass_on(self.name))
+            submit(lambda: self._queue.pass_on(self.name))
 
-    def step_out(self) -> None:
+    def has_acquired(self) -> None:
         """Wait no more, because the lock is had."""
-        self._room.step_out(self)
+        self._queue.has_acquired(self)

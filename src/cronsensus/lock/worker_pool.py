@@ -1,7 +1,7 @@
-"""A few threads for the short questions of async code, and for what has to be freed in the background.
+"""A few threads for the store calls of async code, and for releases in the background.
 
-Not the event loop's own: those that wait for a lock in that pool's threads could use up all of them, and the holder of
-the lock would find none to release it in.
+Not the event loop's default pool: calls that wait for a lock could occupy all its threads, and the holder of the lock
+would find none to release it in.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _pool = Background("cronsensus-lock", most=THREADS, log=_log)
 
 
 def submit(act: Act) -> None:
-    """Have something done on a thread of our own."""
+    """Run ``act`` on a thread of this pool."""
     _pool.submit(act)
 
 
 def drop(act: Act) -> None:
-    """Have something done on a thread of our own; for ``__del__``, so without taking a lock or starting a thread."""
+    """Run ``act`` on a thread of this pool; for ``__del__``, so it takes no lock and starts no thread."""
     if not sys.is_finalizing():
         _pool.drop(act)
 
 
 def when_gone() -> Callable[[Gone], None]:
-    """Return the callback of a ``Gone`` whose act is to be done on a thread of our own."""
+    """Return the callback of a ``Gone`` whose act is to run on this pool."""
     return _pool.when_gone
 
 
 def begin_holding(what: Gone) -> None:
-    """Keep this, and see to it that there is a thread for it and for ``drop``."""
+    """Keep a reference to ``what``, and a thread for its act and for ``drop``."""
     _pool.held[what] = None
     _pool.need_one()
 
 
 def end_holding(what: Gone) -> None:
-    """Need it no more."""
+    """Drop the reference to ``what``."""
     _pool.held.pop(what, None)
 
 
@@ -70,10 +70,9 @@ def _ask(ask: Callable[[], Answer]) -> Future[Answer]:
 
 
 async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], object] | None = None) -> Answer:
-    """Call ``ask`` on a thread of our own; if the caller is cancelled, its answer goes to ``in_vain`` there.
+    """Call ``ask`` on a thread of this pool; if the caller is cancelled, the answer goes to ``in_vain`` there.
 
-    A caller that is cancelled before a thread has begun with ``ask`` withdraws it: for questions, not for what has to
-    be done. See ``surely``.
+    A cancellation before a thread has begun with ``ask`` withdraws it. ``surely`` is for what has to be done.
     """
     asked = _ask(ask)
     try:
@@ -85,9 +84,9 @@ async def on_worker(ask: Callable[[], Answer], in_vain: Callable[[Answer], objec
 
 
 async def surely(act: Callable[[], Answer]) -> Answer:
-    """Call ``act`` on a thread of our own, also if the caller is cancelled: that waits until it is done.
+    """Call ``act`` on a thread of this pool. A cancelled caller waits until it is done.
 
-    A second cancellation ends the waiting, and ``act`` goes on by itself.
+    A second cancellation ends the wait, and ``act`` goes on by itself.
     """
     done = asyncio.wrap_future(_ask(act))
     try:

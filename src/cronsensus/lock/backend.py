@@ -1,0 +1,85 @@
+"""The backend of a ``Lock``: a store, a majority of Redis servers, or files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from cronsensus.lock.lease import Lease, LeaseBackend
+from cronsensus.lock.waiter import Waiter
+from cronsensus.lock.worker_pool import submit
+
+
+class Acquisition:
+    """The state of one acquire, so that an exception in the middle can undo it."""
+
+    __slots__ = ("lease", "waiter")
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.waiter: Waiter | None = None
+
+    def give_up(self, *, wait: bool = False) -> None:
+        """Release what was acquired and stop waiting, for an interrupted caller; without ``wait`` in the background."""
+        if self.waiter is not None:
+            self.waiter.give_up()
+        if self.lease is None:
+            return
+        if wait:
+            self.lease.abandon_now()
+        else:
+            submit(self.lease.abandon)
+
+
+@dataclass(slots=True, kw_only=True)  # not frozen: each acquire makes one, and a frozen one takes four times as long
+class LockRequest:
+    """Which lock to acquire, and how. Treat as immutable.
+
+    Attributes:
+        ttl: how long it lasts without a renewal.
+        limit: how many may hold it.
+        renew: renew it for as long as this process lives.
+        bound: to the thread that asks.
+        acquisition: the state of this acquire.
+    """
+
+    name: str
+    ttl: timedelta
+    limit: int
+    renew: bool
+    bound: bool
+    acquisition: Acquisition = field(default_factory=Acquisition, compare=False)
+
+    def by(self, acquisition: Acquisition, *, bound: bool) -> LockRequest:
+        """Return a copy for one caller; ``dataclasses.replace`` takes five times as long."""
+        return LockRequest(
+            name=self.name, ttl=self.ttl, limit=self.limit, renew=self.renew, bound=bound, acquisition=acquisition
+        )
+
+
+class LockBackend(LeaseBackend):
+    """Where locks are held. Safe to share between threads; its clock is that of this process."""
+
+    @abstractmethod
+    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:
+        """Try once to take the lock; ``None``: it is held elsewhere, and ``waiter`` learns by which sessions.
+
+        A lock of a dead process is free. With ``look``, holders on this host are checked at once; a caller that tries
+        again soon need not check on its first try.
+
+        Raises:
+            StoreError: it cannot be asked.
+        """
+
+    @abstractmethod
+    def holders(self, name: str) -> int:
+        """Return how many hold the lock."""
+
+    @abstractmethod
+    def waiter(self, name: str) -> Waiter:
+        """Return a waiter, which is woken when the lock may be free."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all that is held and close connections. Idempotent."""

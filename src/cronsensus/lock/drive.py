@@ -1,0 +1,76 @@
+"""Run code that asks a store and waits, written once, on a thread or on an event loop.
+
+A flow is a generator. It yields a call to make or a pause, and is sent the answer. ``drive`` runs it on the caller's
+thread, ``adrive`` on an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cronsensus.lock.waiter import Waiter
+from cronsensus.lock.worker_pool import on_worker
+from cronsensus.node.loops import refuse_to_block
+
+NAP = 0.1
+"""Seconds between two checks whether a holder's process is dead; they ask no store."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait; the answer is whether ``waiter`` was woken."""
+
+    waiter: Waiter
+    seconds: float
+
+
+Ask = Callable[[], Any]
+Flow = Generator[Ask | Pause, Any, Found]
+
+
+def drive(flow: Flow[Found], what: str, instead: str) -> Found:
+    """Run the flow on this thread.
+
+    Args:
+        flow: it may have to wait.
+        what: names the call in the error for a wait that would block an event loop on which jobs run.
+        instead: what to write there.
+
+    Raises:
+        ConfigurationError: it has to wait, and would block an event loop.
+    """
+    answer: Any = None
+    try:
+        while True:
+            step = flow.send(answer)
+            if isinstance(step, Pause):
+                refuse_to_block(what, instead)
+                answer = step.waiter.wait(step.seconds)
+            else:
+                answer = step()
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    finally:
+        flow.close()
+
+
+async def adrive(flow: Flow[Found], in_vain: Callable[[Any], object]) -> Found:
+    """Run the flow on an event loop. An answer that comes after a cancellation goes to ``in_vain``."""
+    answer: Any = None
+    try:
+        while True:
+            step = flow.send(answer)
+            if isinstance(step, Pause):
+                answer = await step.waiter.await_(step.seconds)
+            else:
+                answer = await on_worker(step, in_vain)
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+    finally:
+        flow.close()
