@@ -49,7 +49,7 @@ def bench(places: Places, options: Options) -> list[Table]:
             far = open_store(network.by_way(url))
             trips, seconds = zip(*_measured(network, prepare(far, beside), times), strict=True)
             far.close()
-            most = MOST[places.kind][name in {"fire_and_claim", "step"}]
+            most = MOST[places.kind][name == "step"]
             warm = quantile(list(trips[PREPARING:]), 0.5)
             spent = quantile(list(seconds[PREPARING:]), 0.5)
             lines.append((name, f"{max(trips[:PREPARING])}", f"{warm:.0f}", f"≤ {most}", f"{spent * 1e6:.0f} µs"))
@@ -116,13 +116,6 @@ def _plan(beside: Store, ended: int = 0) -> Plan:
     )
 
 
-def _fire_and_claim(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
-    far.now()
-    while True:
-        plan = _plan(beside)
-        yield lambda plan=plan: far.fire_and_claim([plan], "node", 20, FUNCTIONS, lease=LEASE)  # type: ignore[misc]
-
-
 def _step(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
     held: Sequence[Claim] = beside.claim("node", 20, FUNCTIONS, lease=LEASE)
@@ -164,7 +157,6 @@ VERBS: dict[str, Callable[[Store, Store], Iterator[Callable[[], object]]]] = {
     "enqueue": _enqueue,
     "claim": _claim,
     "finish": _finish,
-    "fire_and_claim": _fire_and_claim,
     "step": _step,
     "lock": _lock,
     "unlock": _unlock,

@@ -94,7 +94,6 @@ SAFETY: dict[str, list[str]] = {
             "verbs/define",
             "verbs/enqueue",
             "verbs/extend",
-            "verbs/fire_and_claim",
             "verbs/lock",
             "verbs/open_session",
             "verbs/prune",
@@ -169,8 +168,8 @@ ARGUED: dict[str, str] = {
     ),
     "stores/redis/lua/verbs/acquire.lua: if time and time⟨⟩ > tonumber(row.watermark) and (not row.next_due or "
     "tonumber(row.next_due) > time) then: > → >=": "the same number is written again",
-    "stores/redis/lua/verbs/fire_and_claim.lua: return answer({ won, NOW, start(choose(session, limit, left_out, til), "
-    "session, lease, ahead⟨⟩ > 0) }): > → >=": "where none is taken ahead, nothing that is taken is due later than now",
+    "stores/redis/lua/verbs/step.lua: taken, specs = start(choose(session, limit, left_out, til), session, lease, "
+    "ahead⟨⟩ > 0): > → >=": "where none is taken ahead, nothing that is taken is due later than now",
     "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
         "two equal times"
     ),

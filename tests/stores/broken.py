@@ -21,7 +21,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
-from cronsensus.stores.values import AT_ONCE, Share, View
+from cronsensus.stores.values import Share, View
 
 
 class BrokenStore(MemoryStore):
@@ -144,26 +144,6 @@ class FiresInTwoSteps(BrokenStore):
         with self._changed:
             self._move_watermark(plan, job)
         return True
-
-
-class FiresForTheDead(BrokenStore):
-    """``fire_and_claim`` is two steps, and the second finds out too late that the session is dead."""
-
-    rejected_by = "test_a_dead_session_that_would_fire_and_claim_does_neither"
-
-    def fire_and_claim(
-        self,
-        plans: Sequence[Plan],
-        session: str,
-        limit: int,
-        functions: Collection[str],
-        *,
-        lease: timedelta,
-        ahead: timedelta = AT_ONCE,
-    ) -> tuple[list[bool], list[Claim]]:
-        until = self._now() + ahead
-        fired = [self._fire_one(plan, until) for plan in plans]
-        return fired, self._take_due(session, limit, functions, lease, until) if any(fired) else []
 
 
 class FiresTooEarly(BrokenStore):

@@ -92,7 +92,6 @@ def calls_on(store: Store) -> Calls:
         "extend": lambda: store.extend(GRANT, ttl=LEASE),
         "finish": lambda: store.finish([Outcome(id=1, token=1, state=State.SUCCEEDED)]),
         "fire": lambda: store.fire([PLAN]),
-        "fire_and_claim": lambda: store.fire_and_claim([PLAN], "s", 1, ["f"], lease=LEASE),
         "forget": lambda: store.forget("job", "k", **WHO),
         "history": lambda: store.history("job"),
         "identity": store.identity,
@@ -161,7 +160,6 @@ def test_no_store_overrides_a_public_verb(store):
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
     assert store.fire([]) == store.finish([]) == store.release([]) == store.note([]) == store.enqueue([]) == []
-    assert store.fire_and_claim([], "s", 1, ["f"], lease=LEASE) == ([], [])
     assert store.step("s", Step()) == Done()
     assert (store.runs(), store.pending_of([])) == ([], {})
     assert entered == []
@@ -170,7 +168,6 @@ def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
 def test_an_argument_that_is_refused_enters_no_span(store, entered):
     refused: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: store.put_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
-        (lambda: store.fire_and_claim([], "s", 1, [], lease=LEASE, ahead=2 * MOST_AHEAD), InvalidOption),
         (lambda: store.step("s", Step(want=TOO_FAR)), InvalidOption),
         (lambda: store.step("s", Step(outcomes=(MISSED,))), InvalidTransition),
         (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),

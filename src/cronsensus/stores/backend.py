@@ -80,17 +80,6 @@ class Backend(ABC):
     @abstractmethod
     def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]: ...
     @abstractmethod
-    def _fire_and_claim(
-        self,
-        plans: Sequence[Plan],
-        session: str,
-        limit: int,
-        functions: Collection[str],
-        *,
-        lease: timedelta,
-        ahead: timedelta,
-    ) -> tuple[list[bool], list[Claim]]: ...
-    @abstractmethod
     def _acquire(
         self, session: str, job: str, wanted: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None: ...

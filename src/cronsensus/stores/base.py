@@ -201,8 +201,11 @@ class Store(Backend):
         - Plans are carried out as ``fire`` tells. They are compared with what is there after the parts before them:
           what those end is not active any more.
         - Up to ``want.limit`` due occurrences are claimed as ``claim`` tells. Among them are those that this step's
-          plans made, that its outcomes put back, and for which its outcomes made room. ``want.ahead`` lets plans and
-          claims look further than now, as ``fire_and_claim`` tells.
+          plans made, that its outcomes put back, and for which its outcomes made room.
+        - ``want.ahead`` lets both look that much further than the store's now: a plan whose ``not_before``, and an
+          occurrence whose ``due_at``, comes within it counts as due. The commit then lies before the due time, not
+          after it. An attempt that is claimed so counts as started when it is due; ``claimed_at`` tells when it was
+          claimed, so that the caller can tell how long to wait.
         - If there are plans or a wish, and ``session`` is not alive, ``Done.lost`` says so: the results stand, no plan
           was carried out, nothing was claimed.
 
@@ -212,7 +215,8 @@ class Store(Backend):
         Idempotent: outcomes and claims given back by their tokens, plans by their watermark. Claims are not: those
         whose answer was lost stand, and ``renew`` lists them. So a step whose answer was lost can be said again; lines
         of its notes may then stand twice.
-        Not prevented: plans or claims that fail each time (a row that cannot be read, a lock timeout, a full store).
+        Not prevented: a caller that starts a run before its due time; the store cannot see that. Plans or claims that
+        fail each time (a row that cannot be read, a lock timeout, a full store).
         After an error any part of the step may stand. So the caller says the results again by themselves, at once, and
         then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
 
@@ -258,37 +262,6 @@ class Store(Backend):
             LeaseLost: the session is not alive; judged in the same step, so nothing is ever claimed for a dead session.
         """
         return self._within("claim", self._claim, session, limit, functions, lease)
-
-    def fire_and_claim(
-        self,
-        plans: Sequence[Plan],
-        session: str,
-        limit: int,
-        functions: Collection[str],
-        *,
-        lease: timedelta,
-        ahead: timedelta = AT_ONCE,
-    ) -> tuple[list[bool], list[Claim]]:
-        """Do ``fire`` and, if any of the plans was carried out, ``claim``: what lies between a due time and its run.
-
-        ``ahead`` lets both look that much further than the store's now: a plan whose ``not_before``, and an occurrence
-        whose ``due_at``, comes within it counts as due. The commit then lies before the due time, not after it. The
-        caller starts nothing of that before its ``due_at``, and the attempt counts as started then; ``claimed_at``
-        tells when it really was claimed, so that the caller can tell how long to wait.
-
-        Atomic: both in one step, which is one commit less to wait for than the two verbs.
-        Not prevented: a caller that starts a run before its due time; the store cannot see that.
-
-        Raises:
-            LeaseLost: the session is not alive although a plan could be carried out; then none was.
-            InvalidOption: ``ahead`` is negative or more than ``MOST_AHEAD``.
-        """
-        check_ahead(ahead)
-        if not plans:
-            return [], []
-        return self._within(
-            "fire_and_claim", self._fire_and_claim, plans, session, limit, functions, lease=lease, ahead=ahead
-        )
 
     def acquire(
         self,

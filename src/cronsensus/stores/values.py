@@ -16,7 +16,7 @@ REMEMBERED = timedelta(days=366)
 HISTORY_KEPT = timedelta(days=1)
 """For how long at least ``prune`` leaves eras and pauses that are over, however short the job's ``keep`` is."""
 MOST_AHEAD = timedelta(seconds=1)
-"""The furthest that ``fire_and_claim`` looks ahead. What comes back is due when it was, and within this at the latest,
+"""The furthest that a step looks ahead. What comes back is due when it was, and within this at the latest,
 where the clock was set back meanwhile."""
 
 

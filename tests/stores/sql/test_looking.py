@@ -8,6 +8,7 @@ import pytest
 
 from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
+from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.sql import looking
 from cronsensus.stores.sql.mysql import MysqlStore
@@ -48,7 +49,8 @@ def fire_between(monkeypatch: pytest.MonkeyPatch, other: SqlStore, clock: Manual
             left[0] -= 1
             monkeypatch.setattr(Transaction, "rows", rows)
             seen = other.look().jobs
-            other.fire_and_claim([plan(job, clock.now()) for job in seen], "s2", 10, ["f"], lease=LEASE)
+            plans = tuple(plan(job, clock.now()) for job in seen)
+            other.step("s2", Step(plans=plans, want=Want(limit=10, functions=["f"], lease=LEASE)))
             monkeypatch.setattr(Transaction, "rows", meanwhile)
         return rows(self, statement, **parameters)
 

@@ -189,25 +189,6 @@ class RoundVerbs(Handle):
             self._set_lease(holder, lease, now)
         return claims
 
-    @writes
-    def _fire_and_claim(
-        self,
-        plans: Sequence[Plan],
-        session: str,
-        limit: int,
-        functions: Collection[str],
-        *,
-        lease: timedelta,
-        ahead: timedelta,
-    ) -> tuple[list[bool], list[Claim]]:
-        """Carry plans out and take work under one lock; whether the session lives is asked before any write."""
-        until = self._now() + ahead
-        jobs = self._space.jobs_by_id
-        if any(plan.job_id in jobs and self._still_holds(plan, jobs[plan.job_id], until) for plan in plans):
-            self._live_session(session)
-        fired = [self._fire_one(plan, until) for plan in plans]
-        return fired, self._take_due(session, limit, functions, lease, until) if any(fired) else []
-
     def _choose(self, limit: int, functions: frozenset[str], until: datetime) -> list[OccurrenceRow]:
         """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
         chosen: list[OccurrenceRow] = []

@@ -152,21 +152,6 @@ class RoundVerbs(Handle):
         taken = self._take("claim", (), Wanted(session, limit, functions, lease))
         return self._claims(session, taken)
 
-    def _fire_and_claim(
-        self,
-        plans: Sequence[Plan],
-        session: str,
-        limit: int,
-        functions: Collection[str],
-        *,
-        lease: timedelta,
-        ahead: timedelta,
-    ) -> tuple[list[bool], list[Claim]]:
-        """Carry plans out and take work in one script; whether the session lives is asked before any write."""
-        wanted = Wanted(session, limit, functions, lease)
-        won, *taken = self._take("fire_and_claim", (length(ahead), self._plans(plans)), wanted)
-        return won, self._claims(session, taken)
-
     def _acquire(
         self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None:

@@ -185,29 +185,6 @@ class SqlStore(SqlHandle):
             taken = claiming.claim(tx, session, limit, functions, lease)
         return [] if taken is None else taken.claims()
 
-    @repeated
-    def _fire_and_claim(
-        self,
-        plans: Sequence[Plan],
-        session: str,
-        limit: int,
-        functions: Collection[str],
-        *,
-        lease: timedelta,
-        ahead: timedelta,
-    ) -> tuple[list[bool], list[Claim]]:
-        further = ahead // timedelta(microseconds=1)
-        try:
-            with self._writing(queued=True) as tx:
-                fired = firing.fire(tx, plans, further)
-                found = claiming.look(tx, session, limit, functions, lease, ahead=further) if any(fired) else None
-                taken = None if found is None else claiming.take(tx, found, holds_jobs=True)
-        except Exception as error:
-            if not is_of_values(error):
-                raise
-            return self._fire(plans), []
-        return fired, [] if taken is None else taken.claims()
-
     _acquire = writes(acquiring.acquire)
     _finish_all = sends(finishing.finish)
 

@@ -34,6 +34,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "acquiring",
+            "ahead",
             "claiming",
             "defining",
             "enqueuing",
@@ -57,6 +58,7 @@ pytest.register_assert_rewrite(
 )
 
 from cronsensus.testing.conformance.acquiring import Acquiring  # noqa: E402
+from cronsensus.testing.conformance.ahead import Ahead  # noqa: E402
 from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
 from cronsensus.testing.conformance.defining import Defining  # noqa: E402
 from cronsensus.testing.conformance.edges import Edges  # noqa: E402
@@ -79,6 +81,7 @@ from cronsensus.testing.conformance.transacting import Transacting  # noqa: E402
 
 __all__ = [
     "Acquiring",
+    "Ahead",
     "Claiming",
     "Defining",
     "Edges",
@@ -110,6 +113,7 @@ class StoreConformance(
     Looking,
     Stepping,
     Firing,
+    Ahead,
     Claiming,
     Limiting,
     Acquiring,

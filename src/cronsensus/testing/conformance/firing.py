@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from cronsensus.errors import InvalidOption, LeaseLost
+from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobState
-from cronsensus.model.occurrence import Claim, OccurrenceFilter, scheduled_key
-from cronsensus.model.plan import Plan, VerdictRange
+from cronsensus.model.occurrence import OccurrenceFilter, scheduled_key
+from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Share
+from cronsensus.stores.values import Share
 from cronsensus.testing.conformance.scene import (
     DAY,
     EVERY_MINUTE,
@@ -229,176 +229,6 @@ class Firing(Scene):
         assert [False] == self.store.fire(asleep)
         assert before == self.snapshot()
         assert [minute(number) for number in range(1, 61)] == self.nominal()
-
-    # --- firing and claiming in one step ----------------------------------------------------------------------------
-
-    def fire_and_claim(
-        self, *plans: Plan, session: str = "s1", limit: int = 10, ahead: timedelta = AT_ONCE
-    ) -> tuple[list[bool], list[Claim]]:
-        """Fire and claim as a node does at a due time, or ``ahead`` of it."""
-        return self.store.fire_and_claim(plans, session, limit, self._functions, lease=LEASE, ahead=ahead)
-
-    def test_what_was_fired_is_claimed_in_the_same_step(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.clock.advance(minute(2) - START)
-        self.session()
-        won, claims = self.fire_and_claim(self.plan(minute(1), minute(2)))
-        assert [True] == won
-        assert [minute(1), minute(2)] == [claim.scheduled_for for claim in claims]
-        assert [State.RUNNING, State.RUNNING] == [one.state for one in self.all()]
-        assert [1, 1] == [one.attempt for one in self.all()]
-        assert minute(2) == self.view().watermark
-
-    def test_a_lost_race_claims_nothing(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.clock.advance(minute(1) - START)
-        self.session()
-        plan = self.plan(minute(1))
-        assert [True] == self.store.fire([plan])
-        assert ([False], []) == self.fire_and_claim(plan)
-        assert [State.PENDING] == [one.state for one in self.all()]
-        assert ([], []) == self.fire_and_claim()
-
-    def test_no_more_is_claimed_than_asked_for_of_what_was_fired(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.clock.advance(minute(3) - START)
-        self.session()
-        won, claims = self.fire_and_claim(self.plan(minute(1), minute(2), minute(3)), limit=2)
-        assert [True] == won
-        assert [minute(1), minute(2)] == [claim.scheduled_for for claim in claims]
-        assert [minute(1), minute(2), minute(3)] == self.nominal()
-
-    def test_what_waited_before_is_claimed_before_what_was_fired(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.fire(minute(1))
-        self.clock.advance(minute(2) - START)
-        self.session()
-        _, claims = self.fire_and_claim(self.plan(minute(2)), limit=1)
-        assert [minute(1)] == [claim.scheduled_for for claim in claims]
-
-    def test_a_dead_session_that_would_fire_and_claim_does_neither(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.clock.advance(minute(1) - START)
-        self.session()
-        plan = self.plan(minute(1))
-        self.lease_out()
-        before = self.snapshot()
-        with pytest.raises(LeaseLost):
-            self.fire_and_claim(plan)
-        assert before == self.snapshot()
-        assert START == self.view().watermark
-
-    def test_firing_and_claiming_makes_the_lease_that_of_a_working_node(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.clock.advance(minute(1) - START)
-        self.session(lease=HOUR)
-        self.fire_and_claim(self.plan(minute(1)))
-        [session] = self.store.sessions()
-        assert LEASE == session.expires_in
-
-    # --- ahead of the due time --------------------------------------------------------------------------------------
-
-    def before(self, time: datetime, by: timedelta = SHORTLY) -> None:
-        """Open a session, and let the clock come ``by`` before ``time``."""
-        self.session(lease=HOUR)
-        self.clock.advance(time - by - self.clock.now())
-
-    def plan_ahead(self, time: datetime) -> Plan:
-        """Plan a job for ``time``, as a node does before it."""
-        return replace(plan_of(self.ahead(time)[0], time), not_before=time)
-
-    def test_what_is_due_within_a_moment_is_fired_and_claimed_ahead(self) -> None:
-        self.define()
-        self.before(minute(1))
-        won, [claim] = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert [True] == won
-        assert (minute(1), minute(1)) == (claim.scheduled_for, claim.due_at)
-        assert minute(1) == self.view().watermark
-        assert [State.RUNNING] == [one.state for one in self.all()]
-
-    def test_what_was_claimed_ahead_starts_when_it_is_due_and_tells_when_it_was_claimed(self) -> None:
-        self.define()
-        self.before(minute(1))
-        _, [claim] = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert self.clock.now() == claim.claimed_at == minute(1) - SHORTLY
-        [one] = self.all()
-        [run] = self.store.runs(one.id)
-        assert (minute(1), minute(1)) == (one.started_at, run.started_at)
-
-    def test_nothing_is_fired_or_claimed_further_ahead_than_asked(self) -> None:
-        self.define()
-        self.before(minute(1), SHORTLY + MICROSECOND)
-        assert ([False], []) == self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert [] == self.all()
-        self.clock.advance(MICROSECOND)
-        won, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert ([True], 1) == (won, len(claims))
-
-    def test_what_was_fired_ahead_and_not_taken_waits_until_it_is_due(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.before(minute(1))
-        self.enqueue(key="by hand", job="job")
-        won, [claim] = self.fire_and_claim(self.plan_ahead(minute(1)), limit=1, ahead=SHORTLY)
-        assert ([True], "by hand") == (won, claim.key)
-        assert [] == self.claim()
-        self.clock.advance(SHORTLY)
-        assert [minute(1)] == [claim.scheduled_for for claim in self.claim()]
-
-    def test_what_waits_and_is_due_within_the_moment_is_taken_too(self) -> None:
-        self.define(self.job(overlap="allow"))
-        self.before(minute(1))
-        self.enqueue(key="in time", job="job", delay=SHORTLY)
-        self.enqueue(key="later", job="job", delay=SHORTLY + MICROSECOND)
-        _, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert {"in time", scheduled_key(minute(1))} == {claim.key for claim in claims}
-
-    def test_a_lost_race_ahead_claims_nothing(self) -> None:
-        self.define()
-        self.before(minute(1))
-        plan = self.plan_ahead(minute(1))
-        self.fire_and_claim(plan, ahead=SHORTLY)
-        assert ([False], []) == self.fire_and_claim(plan, ahead=SHORTLY)
-
-    def test_a_run_claimed_ahead_can_be_given_back_before_it_is_due(self) -> None:
-        self.define()
-        self.before(minute(1))
-        _, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert [True] == self.store.release(claims)
-        [one] = self.all()
-        assert (State.PENDING, 0) == (one.state, one.attempt)
-
-    def test_what_was_claimed_ahead_and_comes_back_is_not_run_early(self) -> None:
-        self.define(self.job("released"), self.job("taken over"))
-        self.before(minute(1))
-        plans = [replace(plan_of(job, minute(1)), not_before=minute(1)) for job in self.ahead(minute(1))]
-        _, claims = self.fire_and_claim(*plans, ahead=SHORTLY)
-        self.store.release([claim for claim in claims if claim.job == "released"])
-        self.store.reclaim(["s1"])
-        self.session("s2")
-        assert [] == self.claim("s2")
-        self.clock.advance(SHORTLY)
-        assert [minute(1), minute(1)] == [claim.due_at for claim in self.claim("s2")]
-
-    def test_what_comes_back_after_the_clock_was_set_back_does_not_wait_for_it(self) -> None:
-        self.define(self.job("released"), self.job("taken over"))
-        self.clock.advance(MINUTE)
-        self.session(lease=DAY)
-        self.fire(minute(1), job="released")
-        self.fire(minute(1), job="taken over")
-        claims = self.claim()
-        self.clock.step(-HOUR.total_seconds())
-        self.store.release([claim for claim in claims if claim.job == "released"])
-        self.store.reclaim(["s1"])
-        self.session("s2", lease=DAY)
-        self.clock.advance(MOST_AHEAD)
-        assert {"released", "taken over"} == {claim.job for claim in self.claim("s2")}
-
-    @pytest.mark.parametrize("ahead", [-MICROSECOND, MOST_AHEAD + MICROSECOND])
-    def test_a_step_ahead_is_short_and_not_backwards(self, ahead: timedelta) -> None:
-        self.define()
-        self.session()
-        with pytest.raises(InvalidOption, match="at most 1 s before its due time"):
-            self.fire_and_claim(ahead=ahead)
 
     # --- occurrences that stand already -----------------------------------------------------------------------------
 

@@ -5,16 +5,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.stores.redis.scripts.by_hand import (
-    NOW,
     Case,
     J,
     K,
     Place,
-    Refused,
     Scores,
     State,
     at,
-    by_name,
     check,
     final,
     job,
@@ -22,7 +19,6 @@ from tests.stores.redis.scripts.by_hand import (
     meta,
     occurrence_id,
     pending,
-    renewed,
     running,
     session,
     world,
@@ -150,74 +146,3 @@ def test_what_was_planned_before_is_cancelled_or_asked_to_stop(place: Place) -> 
         session(),
     )
     check(place, "fire", Case("", BASE, ([cancels],), [True], after))
-
-
-# --- and claim ------------------------------------------------------------------------------------------------------
-
-
-def told(*plans: list[Any], ahead: int = 0, digest: str = "digest", session: str = "s1") -> tuple[Any, ...]:
-    return ahead, list(plans), session, 10, digest, None, {}, 500
-
-
-ALONE = merged(meta(occurrence="2"), job(next_due=at(5)), {"due": Scores({J: at(5)})}, session())
-SOON = plan(
-    active_seen=0,
-    verdicts=[],
-    not_before=at(5),
-    watermark=at(5),
-    occurrences=[[at(5), "new", at(5), None]],
-    next_due=None,
-)
-MISSED = plan(name="other")
-TAKEN = merged(
-    meta(occurrence="3", token=at(0)),
-    job(watermark=at(5)),
-    session(),
-    renewed(),
-    {"holding": Scores(s1=1), "prunable": Scores({J: at(1000)})},
-    running(
-        3, origin="schedule", key="new", nominal=at(5), due=at(5), created=at(0), payload="", token=at(0), started=at(5)
-    ),
-)
-CLAIM = [occurrence_id(3), J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0]
-BOTH = [
-    Case(
-        "what was fired ahead begins when it is due",
-        ALONE,
-        told(SOON, ahead=5),
-        [[True], at(0), [CLAIM], [[J, "spec of job"]]],
-        TAKEN,
-    ),
-    Case(
-        "one of two holds",
-        ALONE,
-        told(MISSED, SOON, ahead=5),
-        [[False, True], at(0), [CLAIM], [[J, "spec of job"]]],
-        TAKEN,
-    ),
-    Case(
-        "one of two holds, the first",
-        ALONE,
-        told(SOON, MISSED, ahead=5),
-        [[True, False], at(0), [CLAIM], [[J, "spec of job"]]],
-        TAKEN,
-    ),
-    Case("not so far ahead", ALONE, told(SOON, ahead=4), [[False], at(0), [], []]),
-    Case("a plan that falls brings no work", world(ALONE, pending(1)), told(MISSED), [[False], at(0), [], []]),
-    Case("of a session that is dead", merged(ALONE, session(until=0)), told(SOON, ahead=5), Refused("LEASELOST")),
-    Case("a session that is dead and a plan that falls", ALONE, told(MISSED, session="s2"), [[False], at(0), [], []]),
-    Case("other functions, and not told", ALONE, told(SOON, ahead=5, digest="new"), False),
-    Case("other functions, and a plan that falls", ALONE, told(MISSED, digest="new"), [[False], at(0), [], []]),
-]
-
-
-@pytest.mark.parametrize("case", BOTH, ids=by_name)
-def test_a_session_takes_what_it_fires(case: Case, place: Place) -> None:
-    check(place, "fire_and_claim", case)
-
-
-def test_a_session_takes_also_what_waited_before(place: Place) -> None:
-    place.put(world(ALONE, pending(1)))
-    won, now, claims, _ = place.run("fire_and_claim", *told(SOON, ahead=5))
-    assert (won, now) == ([True], str(NOW))
-    assert [one[0] for one in claims] == [occurrence_id(1), occurrence_id(3)]

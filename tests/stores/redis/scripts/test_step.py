@@ -33,6 +33,7 @@ NOTE = [ONE, "7", None, ["line"], None]
 PLAN = [
     J, "job", "1", at(-100), 0, at(5), None, at(5), False, [[at(5), "new", at(5), None]], [], f"d:1:{at(-100)}",
 ]  # fmt: skip
+OTHER = [J, "other", *PLAN[2:]]
 FIRED = [*PLAN[:7], None, *PLAN[8:]]
 SETTLED = [True, "succeeded"]
 CLAIM = [TWO, J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0]
@@ -46,11 +47,12 @@ def told(
     back: tuple[Any, ...] = (),
     digest: str = "digest",
     functions: tuple[str, ...] | None = None,
+    ahead: int = 5,
     wants: bool = True,
 ) -> tuple[Any, ...]:
-    """Return what a step says: five microseconds ahead, of the session s1."""
+    """Return what a step of the session s1 says."""
     want: tuple[Any, ...] = (10, digest, functions, {}, 500)
-    return notes, outcomes, back, plans, 5, "s1", *(want if wants else ())
+    return notes, outcomes, back, plans, ahead, "s1", *(want if wants else ())
 
 
 def done(
@@ -90,6 +92,27 @@ STEPS = [
         told(PLAN, notes=(NOTE,), outcomes=(OUTCOME,)),
         done(True, noted=(True,), settled=(SETTLED,), taken=[at(0), [CLAIM], [[J, "spec of job"]]]),
         merged(TAKEN, LINE),
+    ),
+    Case(
+        "of two plans the second holds",
+        RUNS,
+        told(OTHER, PLAN, outcomes=(OUTCOME,)),
+        done(False, True, settled=(SETTLED,), taken=[at(0), [CLAIM], [[J, "spec of job"]]]),
+        TAKEN,
+    ),
+    Case(
+        "of two plans the first holds",
+        RUNS,
+        told(PLAN, OTHER, outcomes=(OUTCOME,)),
+        done(True, False, settled=(SETTLED,), taken=[at(0), [CLAIM], [[J, "spec of job"]]]),
+        TAKEN,
+    ),
+    Case(
+        "a plan that is not due so far ahead",
+        RUNS,
+        told(PLAN, outcomes=(OUTCOME,), ahead=4),
+        done(False, settled=(SETTLED,)),
+        over(AROUND),
     ),
     Case(
         "functions that were not known are remembered",
@@ -144,3 +167,9 @@ STEPS = [
 @pytest.mark.parametrize("case", STEPS, ids=by_name)
 def test_step_writes_results_in_any_case_and_the_rest_for_the_living(case: Case, place: Place) -> None:
     check(place, "step", case)
+
+
+def test_step_takes_what_waited_before_and_what_it_fires(place: Place) -> None:
+    place.put(world(AROUND, pending(2), meta(occurrence="2")))
+    *_, claims, _ = place.run("step", *told(PLAN))
+    assert [one[0] for one in claims] == [TWO, occurrence_id(3)]
