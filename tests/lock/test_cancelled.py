@@ -12,7 +12,7 @@ from types import FrameType
 import pytest
 
 from cronsensus import Lock
-from cronsensus.lock import opening, working
+from cronsensus.lock import opening, worker_pool
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
 from tests.lock.places import lock_at
 from tests.servers.distance import patience
@@ -117,7 +117,9 @@ def test_a_cancelled_release_waits_until_the_lock_is_free(where):
         lock = lock_at(where, name, ttl=TTL)
         await lock.aacquire()
         go_on = threading.Event()
-        busy = [asyncio.create_task(working.on_worker(lambda: go_on.wait(PATIENCE))) for _ in range(working.THREADS)]
+        busy = [
+            asyncio.create_task(worker_pool.on_worker(lambda: go_on.wait(PATIENCE))) for _ in range(worker_pool.THREADS)
+        ]
         await asyncio.sleep(0)
         leaving = asyncio.create_task(lock.arelease())
         await asyncio.sleep(0)
