@@ -317,6 +317,27 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(view=view(*jobs(2)), memory={"set_aside": ((0, 1, HERE),)}),
         {"fires": ["job-0", "job-1"], "want": 4, "sleep": 30 - LEAD},
     ),
+    "a notification came": (Situation(facts={"notified": True}), {"want": 4}),
+    "a notification came, and results wait for the store": (
+        Situation(facts={"notified": True, "unsettled": True}),
+        {"settle": True, "want": 4},
+    ),
+    "a notification came, and the last step with results failed": (
+        Situation(facts={"notified": True, "unsettled": True}, memory={"alone": True}),
+        {"settle": True},
+    ),
+    "a notification came, and no slot is free": (
+        Situation(facts={"notified": True, "free": 0}, view=view(backlog=True)),
+        {"sleep": POLL},
+    ),
+    "a notification came, and the answer of a step was lost": (
+        Situation(facts={"notified": True, "in_doubt": True}),
+        {"adopt": True},
+    ),
+    "a notification came, and the node drains": (
+        Situation(facts={"notified": True, "draining": True}),
+        {"sleep": WATCH},
+    ),
     "a long queue, and no slot is free": (
         Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE + 0.2}, facts={"free": 0}),
         {"sleep": 0.2},

@@ -123,13 +123,14 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
 def _without_look(memory: Memory, facts: Facts, now: float) -> int:
     """Return how many runs to claim without looking.
 
-    In a long queue a claim that came back full is followed by the next one, but for what is due to be fired. In a
-    partition, what was created and waits is started before more is fired, in the order of due times.
+    A notification mostly tells of work, and that waits for its start; the look comes afterwards. In a long queue a
+    claim that came back full is followed by the next one, but for what is due to be fired. In a partition, what was
+    created and waits is started before more is fired, in the order of due times.
     """
     if facts.in_doubt or facts.draining or memory.idle is not None:
         return 0
     waits = memory.share is not None and memory.waits
-    return facts.room if waits or (memory.full and _needs_no_look(memory, facts, now)) else 0
+    return facts.room if facts.notified or waits or (memory.full and _needs_no_look(memory, facts, now)) else 0
 
 
 def _needs_no_look(memory: Memory, facts: Facts, now: float) -> bool:

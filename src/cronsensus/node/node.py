@@ -362,6 +362,7 @@ class Node:
         self._renewer.ask()
 
     def _on_hint(self) -> None:
+        self.round.notified = True
         self.wake()
         self._renewer.hint()
 

@@ -65,6 +65,7 @@ class Round:
         holding: what the node runs; for executors and the heartbeat too.
         reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
+        notified: whether a notification came since the last round began; set by the listener.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Round:
         self._on_work = on_work
         self._evidence = evidence
         self.tally = Tally()
-        self.draining = False
+        self.draining = self.notified = False
         self._telling = Telling(self.tally)
         self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
         self.holding = Holding(
@@ -193,11 +194,13 @@ class Round:
     def _before_look(self, lease: SessionLease) -> Todo:
         """Return what to ask the store, or how long to sleep, after claims that need no look."""
         claimed: int | None = None
+        notified, self.notified = self.notified, False
         self.holding.collect()
         while True:
             now = self._clock.monotonic()
             gone = self._gone(decide.neighbours_to_check(self._memory, now))
-            todo, self._memory = decide.before_look(self._memory, self._facts(lease, gone), now, claimed=claimed)
+            facts = self._facts(lease, gone, notified=notified and claimed is None)
+            todo, self._memory = decide.before_look(self._memory, facts, now, claimed=claimed)
             if todo.adopt:
                 self._claiming.adopt_lost(lease)
             elif todo.settle or todo.want:
@@ -312,7 +315,7 @@ class Round:
         """End the sleep in idle mode."""
         self._memory = replace(self._memory, idle=None)
 
-    def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset()) -> Facts:
+    def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False) -> Facts:
         holding, capabilities, trusted = self.holding, self._store.capabilities, lease.trusted
         return Facts(
             session=lease.session,
@@ -322,6 +325,7 @@ class Round:
             in_doubt=holding.in_doubt,
             draining=self.draining,
             unsettled=holding.unsettled,
+            notified=notified,
             notes_in=holding.notes.wanted_in,
             begins_in=holding.begins_in,
             given_up=holding.given_up > 0,

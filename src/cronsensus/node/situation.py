@@ -29,6 +29,7 @@ class Facts:
         in_doubt: the answer to a claim was lost, so the session may hold runs that are not known here.
         draining: the node takes nothing new.
         unsettled: results or claims that go back wait for the store.
+        notified: a notification came since the last round.
         notes_in: seconds until progress and log lines want to be written; ``None``: there are none.
         begins_in: seconds until a run that was claimed ahead starts; ``None``: none waits.
         given_up: attempts are over and still take their slots; they tell nobody when they return.
@@ -46,6 +47,7 @@ class Facts:
     in_doubt: bool = False
     draining: bool = False
     unsettled: bool = False
+    notified: bool = False
     notes_in: float | None = None
     begins_in: float | None = None
     given_up: bool = False
