@@ -13,13 +13,13 @@ from cronsensus.lock.in_store import StoreLockBackend
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
 from cronsensus.lock.waiter import POLLS, SEEN_FOR, PollingWaiter
 from cronsensus.stores import open_store
-from cronsensus.stores.lines import Line
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.stores.wait_queues import WaitQueues
 
 PATIENCE = 60.0
 
 
-class Place(Line):
+class Place(WaitQueues):
     """A place where this test tells who waits; and its only line."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Place(Line):
         self.hears = False
         self.done: list[tuple[str, str]] = []
 
-    def line(self) -> Line:
+    def wait_queues(self) -> WaitQueues:
         return self
 
     def _note(self, what: str, name: str) -> None:
@@ -43,10 +43,10 @@ class Place(Line):
     def leave(self, name: str) -> None:
         self._note("leave", name)
 
-    def call_next(self, name: str) -> None:
+    def wake_next(self, name: str) -> None:
         self._note("call next", name)
 
-    def hear(self, timeout: float) -> list[str]:
+    def receive(self, timeout: float) -> list[str]:
         with self.changed:
             self.hears = True
             self.changed.wait_for(lambda: self.told or self._closed.is_set(), timeout)
@@ -133,11 +133,11 @@ def test_what_fails_because_the_room_is_closed_is_no_mistake(queue, place, caplo
     one.join()
     place.wait_until(("join", "name"))
 
-    def hear(timeout: float) -> list[str]:
+    def receive(timeout: float) -> list[str]:
         queue.close()
         raise AttributeError("'NoneType' object has no attribute 'readline'")
 
-    place.hear = hear
+    place.receive = receive
     place.tell("other")
     thread = queue._thread
     if thread is not None:

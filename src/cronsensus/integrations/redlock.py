@@ -32,7 +32,7 @@ from typing import Any
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreUnavailable
-from cronsensus.integrations.redlock_client import SLOWEST, Masters, MastersLine, Round, Script
+from cronsensus.integrations.redlock_client import SLOWEST, Masters, RedlockQueues, Round, Script
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
 from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter
@@ -44,19 +44,19 @@ from cronsensus.membership.timer import Deadline
 from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store
 from cronsensus.stores.boot import host_identity
-from cronsensus.stores.lines import Line
+from cronsensus.stores.wait_queues import WaitQueues
 
 LOOK_AGAIN = 0.25
-"""Seconds after which a waiter looks by himself: a hint may be lost, or the holder be dead."""
+"""Seconds after which a waiter tries without a notification: one may be lost, or the holder be dead."""
 AFTER_A_TIE = (0.003, 0.03)
-"""Seconds of which a random number passes before the next try when several had some masters each and nobody enough.
-The second doubles with each tie, or those who met would meet again."""
+"""Bounds of the random seconds before the next try after a tie: several had some masters each, and none a majority.
+The upper one doubles with each tie, so that the same processes do not collide again."""
 MOST_TIES = 4
 TOKEN_KEPT = timedelta(days=7)
-"""How long a server keeps the last token of a lock that nobody takes any more; then its clock stands in."""
+"""How long a server keeps the last token of an unused lock; then its clock stands in."""
 _MILLISECOND = timedelta(milliseconds=1)
 
-# KEYS: the lock, its last token, its channel. A lock's value is who holds it.
+# KEYS: the lock, its last token, its channel. A lock's value names its holder.
 _TAKE = Script("""
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
@@ -139,12 +139,12 @@ class RedlockBackend(LockBackend):
         return lease
 
     def _try(self, request: LockRequest) -> tuple[Lease | None, Counter[str]]:
-        """Return the lease, or else at how many masters who has the lock instead."""
+        """Return the lease, or else the other holders, each with the number of its masters."""
         me = f"{self._process} {secrets.token_hex(10)}"
         asked_at = self.clock.monotonic()
         patience = _patience(request.ttl)
         keys, mine = self._keys(request.name), me.encode()
-        # Who has some masters, and waits for slow ones to have enough, keeps all others from having enough meanwhile.
+        # A process with some masters that waits for slow ones keeps all others from a majority, so it hurries.
         taken = self._masters.ask(
             _TAKE,
             keys,
@@ -201,11 +201,11 @@ class RedlockBackend(LockBackend):
                 else:
                     self._renew_in(lease, wait)
 
-        # The watch must not wait for servers, so it only says that it is time.
+        # The timer's thread must not wait for servers, so the renewal runs on the worker pool.
         self._renewals[lease] = self._monitor.timer.after(seconds, lambda: submit(step))
 
     def _bury(self, name: str, holders: Counter[str]) -> bool:
-        """Free what processes of this host held that are gone; ``True``: there was one."""
+        """Free the locks of processes of this host that are gone; ``True``: there was one."""
         dead = [holder for holder in holders if _is_dead(holder)]
         for holder in dead:
             self._masters.ask(_FREE, self._keys(name), holder.encode(), b"", enough=self._decided(lambda _: True))
@@ -272,16 +272,16 @@ class RedlockBackend(LockBackend):
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def waiter(self, name: str) -> Waiter:
-        """Return a place to wait in."""
+        """Return a waiter."""
         return RedlockWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
 
-    def line(self) -> Line:
-        """Return a way to be told when a lock may be free, by one of the masters; by another one each time."""
+    def wait_queues(self) -> WaitQueues:
+        """Return the wait queues, on one of the masters; on another one each time."""
         urls, first = self._masters.urls, next(self._lines)
-        return MastersLine([urls[(first + number) % len(urls)] for number in range(len(urls))], self._keys("")[2])
+        return RedlockQueues([urls[(first + number) % len(urls)] for number in range(len(urls))], self._keys("")[2])
 
-    def call_next(self, name: str) -> None:
-        """Do nothing: everybody was told."""
+    def wake_next(self, name: str) -> None:
+        """Do nothing: an unlock notifies all waiters."""
 
     # --- majorities ---------------------------------------------------------------------------------------------------
 
@@ -339,12 +339,12 @@ class RedlockBackend(LockBackend):
 
 
 class RedlockWaiter(QueuedWaiter):
-    """A place of one who waits for a majority."""
+    """A waiter for a majority."""
 
     _ties = 0
 
     def after(self, *, tie: bool) -> float:
-        """Return the seconds until the next try: after a ``tie`` soon, but at another time than the others."""
+        """Return the seconds until the next try: after a ``tie`` soon, and random, unlike those of other waiters."""
         self._ties = min(self._ties + 1, MOST_TIES) if tie else 0
         return random.uniform(AFTER_A_TIE[0], AFTER_A_TIE[1] * 2 ** (self._ties - 1)) if tie else LOOK_AGAIN
 

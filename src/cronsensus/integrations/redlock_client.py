@@ -1,4 +1,4 @@
-"""Independent Redis servers, asked all at once; one that is dead or slow keeps nobody waiting."""
+"""Independent Redis servers, asked all at once; a dead or slow one delays no call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cronsensus.clock import Clock
 from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.interrupts import Condition, Event
 from cronsensus.logger import Logger
-from cronsensus.stores.lines import Line
 from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.routes import Route, Wire, options
 from cronsensus.stores.redis.url import RedisUrl, read_url
+from cronsensus.stores.wait_queues import WaitQueues
 
 _log = Logger("cronsensus.lock")
 
@@ -41,7 +41,7 @@ class Script:
 class Round:
     """One question to all, and the answers so far: by server, what it said, or why it did not.
 
-    Once the wait is over it changes no more: whoever answers later is not heard.
+    Once the wait is over it changes no more: later answers are dropped.
     """
 
     masters: int
@@ -216,10 +216,10 @@ class Masters:
             master.close()
 
 
-class MastersLine(Line):
-    """Hears who frees a lock from the first of the masters that can be listened to."""
+class RedlockQueues(WaitQueues):
+    """Receives unlocks from the first master that accepts a subscription."""
 
-    tells_all = True
+    notifies_all = True
 
     def __init__(self, urls: Sequence[RedisUrl], channel: bytes) -> None:
         """Listen to ``channel``; nothing is connected before the first ``join``."""
@@ -232,7 +232,7 @@ class MastersLine(Line):
         self._begun = Event()
 
     def join(self, name: str) -> None:
-        """Stand in line. Where no master can be listened to, it hears nothing, and waiters look by themselves."""
+        """Join the queue. Where no master can be listened to, nothing is received, and waiters poll."""
         with self._lock:
             self._joined.add(name)
             while self._ear is None and self._urls and not self._closed.is_set():
@@ -246,15 +246,15 @@ class MastersLine(Line):
         self._begun.set()
 
     def leave(self, name: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         with self._lock:
             self._joined.discard(name)
 
-    def hear(self, timeout: float) -> list[str]:
-        """Wait to be told.
+    def receive(self, timeout: float) -> list[str]:
+        """Wait for notifications.
 
         Raises:
-            StoreUnavailable: the connection broke, so wait in another queue.
+            StoreUnavailable: the connection broke; open another one and join again.
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []
@@ -269,7 +269,7 @@ class MastersLine(Line):
         return told
 
     def close(self) -> None:
-        """Leave all lines."""
+        """Leave all queues."""
         self._closed.set()
         self._begun.set()
         with self._lock:

@@ -3,10 +3,10 @@
 ::
 
     /var/lock/app/  reindex-5c1f….0.lock   one for each place, with its holder's limit; locked while it is held
-                    reindex-5c1f….token    the last token that was given; locked by whoever takes the lock, or looks
+                    reindex-5c1f….token    the last token; locked for each acquire and each read of the holders
 
-The library filelock does the locking: it lets go in a forked child without taking the lock from the parent, and looks
-whether the file that it has locked is still the one under that name.
+The library filelock does the locking: it lets go in a forked child without taking the lock from the parent, and checks
+that the file that it has locked is still the one under that name.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ except ImportError as error:
 _OPTIONS = {"allow_network_fs"}
 _CANNOT_LOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 LOOK_AGAIN = 0.01
-"""Seconds between two tries of one who waits."""
+"""Seconds between two tries of a waiter."""
 TURN_PATIENCE = 5.0
-"""Seconds to wait for others who take this lock, or look who has it; each has its turn for microseconds."""
+"""Seconds to wait for the token file; each user of it keeps it for microseconds."""
 SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -71,10 +71,10 @@ class FileLockBackend(LockBackend):
 
     # --- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - nobody to look at
+    def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - the kernel frees it
         """Lock the file of the first place that is free, if no more hold the lock than it and they allow.
 
-        Safe when two do so at the same instant: one after the other has its turn.
+        Safe when two do so at the same instant: the token file is locked, so one follows the other.
         """
         with self._errors_explained():
             self._make_ready()
@@ -113,7 +113,7 @@ class FileLockBackend(LockBackend):
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[int]:
-        """Have this lock's files to oneself, those who only look included; gives the file with the last token."""
+        """Lock the token file, which excludes all other users of this lock's files; gives its descriptor."""
         path = self._path(name, ".token")
         files: list[int] = []
         lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=files.append, poll_interval=0.001)
@@ -130,10 +130,10 @@ class FileLockBackend(LockBackend):
             lock.release()
 
     def _next_token(self, turn: int) -> int:
-        """Take a token: higher than the last, and than the time, should somebody have removed the file.
+        """Take a token: higher than the last, and than the time, in case the file was removed.
 
-        Safe when two do so at the same instant: it is done in one's turn. A process that dies in between leaves the
-        old number or the new, which fit into one write.
+        Safe when two do so at the same instant: the token file is locked. A process that dies in between leaves the
+        old number or the new one, because a number is one write.
         """
         last = os.pread(turn, 32, 0).strip(b"\0\n ")
         token = max(int(last) + 1 if last.isdigit() else 1, to_micros(self.clock.now()))
@@ -141,9 +141,9 @@ class FileLockBackend(LockBackend):
         return token
 
     def _places(self, name: str) -> dict[int, int | None]:
-        """Return for each place that is locked how many may hold the lock, as its holder said.
+        """Return for each locked place the limit that its holder has written.
 
-        To be called in one's turn: to look, a file is locked for a moment, and who request it then would be refused.
+        Call it inside ``_turn``: a check locks a file for a moment, and an acquire in that moment would be refused.
         """
         found: dict[int, int | None] = {}
         for path in self._directory.glob(f"{self._stem(name)}.*.lock"):
@@ -193,7 +193,7 @@ class FileLockBackend(LockBackend):
                 return len(self._places(name))
 
     def waiter(self, name: str) -> Waiter:  # noqa: ARG002 - all alike
-        """Return a place to wait in: to try again costs a system call, and no server is asked."""
+        """Return a waiter that polls: a try costs a system call, and no server is asked."""
         return Waiter(self.clock, at_most=LOOK_AGAIN)
 
     # --- files --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from cronsensus.clock import Clock
 from cronsensus.errors import LeaseLost, StoreError
 from cronsensus.lock.backend import LockBackend, LockRequest
 from cronsensus.lock.lease import RENEWALS, Lease, LeaseRef
-from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, tells
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, notifies
 from cronsensus.lock.waiter import PollingWaiter, Waiter
 from cronsensus.lock.worker_pool import submit
 from cronsensus.membership.heartbeat import Heartbeat
@@ -24,9 +24,9 @@ from cronsensus.model.session import LockGrant, LockView
 from cronsensus.stores.base import Store
 
 AGAIN_WITHIN = 3.0
-"""Seconds after which what was not answered is not asked again at once: the caller has waited long enough."""
+"""Seconds without an answer after which the call is not repeated at once: the caller has waited long enough."""
 LOOK_AGAIN = 0.5
-"""Seconds after which a waiter looks by himself where an unlock is told: a hint may be lost, or the holder be dead."""
+"""Seconds after which a waiter tries without a notification: one may be lost, or the holder be dead."""
 
 
 class StoreLockBackend(LockBackend):
@@ -51,7 +51,7 @@ class StoreLockBackend(LockBackend):
             name: of this process, for people; host name and pid if none is given.
             heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
             owned: close ``store`` in the end; else that is the caller's, after ``close``.
-            fast_evidence: take a process of this host for dead as soon as it is gone.
+            fast_evidence: regard a process of this host as dead as soon as it is gone.
             stop: refuse every lock once the store was emptied.
         """
         self.clock = clock
@@ -63,7 +63,7 @@ class StoreLockBackend(LockBackend):
         self._is_ready = False
         self._host = SessionHost(store, clock, name=self._name, heartbeat=heartbeat, stop=stop)
         self._queue = LocalQueue(lambda: store)
-        self._tells = tells(store)
+        self._notifies = notifies(store)
 
     @property
     def idle(self) -> bool:
@@ -99,12 +99,12 @@ class StoreLockBackend(LockBackend):
         try:
             return self._ask(request, holder, asked)
         except LeaseLost:
-            # Somebody has taken this process for dead; it is not, and begins a new session.
+            # The session was declared dead; this process is alive, and begins a new one.
             if not again:
                 raise
         except StoreError as error:
             self._host.store_failed(error)
-            # Most often the connection was cut off while it lay idle, and the store is there.
+            # Most often an idle connection was cut off, and the store is there.
             if not (self._undo(request.name, holder, asked) and error.retryable and again):
                 raise
         except BaseException:  # out of a signal handler; the store may have granted it
@@ -128,9 +128,9 @@ class StoreLockBackend(LockBackend):
             self._host.unpin()
 
     def _undo(self, name: str, holder: str, asked: list[str]) -> bool:
-        """Free what may have been granted although the answer was lost, or all would wait until its TTL ends.
+        """Release a grant whose answer was lost, or all waiters would wait until its TTL ends.
 
-        Only what a session that ``asked`` was granted: processes in two containers may have one host name and pid.
+        Only grants of the sessions in ``asked``: processes in two containers may have one host name and pid.
 
         Returns whether the store could be asked.
         """
@@ -146,7 +146,7 @@ class StoreLockBackend(LockBackend):
         return True
 
     def _undo_now(self, name: str, holder: str, asked: list[str]) -> None:
-        """Do so for a caller that was interrupted; if that is interrupted too, in the background."""
+        """Undo for an interrupted caller; if this is interrupted too, in the background."""
         try:
             self._undo(name, holder, asked)
         except BaseException:
@@ -187,8 +187,8 @@ class StoreLockBackend(LockBackend):
     def free(self, lease: Lease) -> bool:
         """Free a lock.
 
-        An answer may be lost. Asked once more, the store says that the lock is not held under this token any more; it
-        was this process that freed it where nobody else could have taken it by the time it was asked first.
+        An answer may be lost, and the repeated call answers that the lock is not held under this token. It was freed by
+        the first call if the lease was still trusted when that was sent.
         """
         grant, asked_at = _grant(lease), self.clock.monotonic()
         was_held = lease.trusted_at(asked_at)
@@ -200,7 +200,7 @@ class StoreLockBackend(LockBackend):
         return self._store.unlock(grant) or was_held
 
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
-        """Let a lock last longer; asked once more where the answer was lost, as it only sets the time anew."""
+        """Let a lock last longer; repeated once after a lost answer, which only sets the time anew."""
         store, grant, asked_at = by or self._store, _grant(lease), self.clock.monotonic()
         try:
             return self._known(store.extend(grant, ttl=ttl))
@@ -210,13 +210,13 @@ class StoreLockBackend(LockBackend):
         return self._known(store.extend(grant, ttl=ttl))
 
     def _known(self, was_held: bool) -> bool:  # noqa: FBT001 - the answer, which is passed on
-        """Look soon whether this is still the same store where it does not know what is held here."""
+        """Check soon that this is still the same store, if the store does not know a lock that is held here."""
         if not was_held:
             self._host.verify_soon()
         return was_held
 
     def _asks_again(self, error: StoreError, asked_at: float) -> bool:
-        """Whether it is worth to ask a second time at once: where the connection broke, not where nobody answers."""
+        """Whether to repeat the call at once: after a broken connection, not after a timeout."""
         self._host.store_failed(error)
         return error.retryable and self.clock.monotonic() - asked_at < AGAIN_WITHIN
 
@@ -241,10 +241,10 @@ class StoreLockBackend(LockBackend):
         return self._store.locks(name=name, limit=10_000)
 
     def waiter(self, name: str) -> Waiter:
-        """Return a place to wait in."""
+        """Return a waiter."""
         return (
             QueuedWaiter(self.clock, self._queue, name, at_most=LOOK_AGAIN)
-            if self._tells
+            if self._notifies
             else PollingWaiter(self.clock)
         )
 

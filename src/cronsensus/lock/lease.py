@@ -1,9 +1,9 @@
 """A lock that is held: its token, and until when this process may believe in it.
 
-The store (or the majority, or the kernel) decides who holds a lock. A holder cannot ask it all the time, so it trusts
-its lease for a while after each answer, counted from before it asked and by the monotonic clock, less a margin: by the
-time that somebody else can have the lock, ``lost`` is set. A watch that asks no store sees to that, and whoever looks
-at ``lost`` compares the clock himself, also in a process that was frozen a moment ago.
+The store (or the majority, or the kernel) decides which process holds a lock. A holder cannot ask it all the time, so
+it trusts its lease for a while after each answer: counted from before the question, by the monotonic clock, less a
+margin. So ``lost`` is set before another process can acquire the lock. The lease monitor sets it without the store, and
+``lost.is_set()`` compares the clock as well, also in a process that was frozen a moment ago.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from cronsensus.this_process import this_process
 _log = Logger("cronsensus.lock")
 
 RENEWALS = 3
-"""How often a lease could be renewed before it ends: so many answers may be late or lost, less one."""
+"""Renewals that fit into a lease: so many answers, less one, may be late or lost."""
 SOONEST = 0.02
 LONG = 3600.0
-"""Seconds, where there is nothing to do."""
+"""Seconds until the next step when there is nothing to do."""
 
 
 class LeaseBackend(ABC):
-    """What a lease asks of where it is held."""
+    """What a lease asks of its backend."""
 
     clock: Clock
 
@@ -50,11 +50,11 @@ class LeaseBackend(ABC):
 
     @abstractmethod
     def watch(self, lease: LeaseRef) -> None:
-        """See to it that its end is noticed, which may be sooner than it was. Asks no store."""
+        """Have its end noticed, which may have come nearer. Asks no store."""
 
     @abstractmethod
     def forget(self, lease: LeaseRef) -> None:
-        """Renew and watch this no more. Asks no store."""
+        """Stop renewing and watching it. Asks no store."""
 
     @abstractmethod
     def is_held(self, lease: Lease) -> bool:
@@ -62,39 +62,38 @@ class LeaseBackend(ABC):
 
 
 class LeaseRef(Gone):
-    """A lease as its backend keeps it: for as long as anybody else does, and not longer.
+    """A weak reference by which the backend knows a lease, so that an unreachable lease is collected and freed.
 
-    So what nobody can release any more is noticed by Python itself; see ``act``. One object for all of that, and made
-    without a call of ``__init__``: there is one for each time that a lock is acquired.
+    Its act frees the lock. It is one object, made without a call of ``__init__``, because each acquire makes one.
     """
 
     __slots__ = ("_backend", "_left", "_of_thread", "session")
 
     _left: dict[str, Any] | None
-    """What the lease knows, which is there for a moment longer than it is."""
+    """The attributes of the lease, which outlive it for a moment."""
     _of_thread: dict[LeaseRef, None] | None
     _backend: LeaseBackend
     session: str
 
     @classmethod
     def begin(cls, lease: Lease, backend: LeaseBackend) -> LeaseRef:
-        """Return what the backend is to keep."""
+        """Return a reference to ``lease``."""
         ref = cls(lease, when_gone())
         ref.session, ref._backend, ref._left, ref._of_thread = lease.session, backend, lease.__dict__, None
         begin_holding(ref)
         return ref
 
     def ends_with(self, thread: dict[LeaseRef, None]) -> None:
-        """Note that the lease is one of those of a thread."""
+        """Bind the lease to a thread."""
         self._of_thread = thread
         thread[self] = None
 
     def step(self, store: Store | None = None) -> float:
-        """Renew it if it is time to; return the seconds until then. For the heartbeat; never raises."""
+        """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
         lease: Lease | None = self()
         if lease is not None:
             return lease.step(store)
-        # A lease that was dropped may end by itself; its session must last until then.
+        # A dropped lease ends by itself; its session must last until then.
         ends: float = -1.0 if self._left is None else self._left["_ends"]
         left = ends - self._backend.clock.monotonic()
         if left <= 0:
@@ -104,18 +103,18 @@ class LeaseRef(Gone):
 
     @property
     def expires_in(self) -> float:
-        """Return the seconds until it can be trusted no longer."""
+        """Return the seconds for which it can still be trusted."""
         lease: Lease | None = self()
         return LONG if lease is None else lease.expires_in
 
     @property
     def lost(self) -> bool:
-        """Whether there is nothing to renew any more."""
+        """Whether there is nothing left to renew."""
         lease: Lease | None = self()
         return lease is None or lease.released or not lease.trusted
 
     def let_go(self) -> None:
-        """Be told that the lease was given back: that it is gone is no news any more."""
+        """Note that the lease was released: its collection needs no act any more."""
         self._left = None
         self._unhold()
 
@@ -125,7 +124,7 @@ class LeaseRef(Gone):
             self._of_thread.pop(self, None)
 
     def act(self) -> None:
-        """Free what nobody can release any more: both the lease and its ``Lock`` are gone. On a thread of ours."""
+        """Free a lock whose lease and ``Lock`` object are both gone. Runs on the worker pool."""
         left = getattr(self, "_left", None)  # absent: an exception came while this was made
         if left is None:
             return
@@ -139,32 +138,32 @@ class LeaseRef(Gone):
             self._unhold()
 
     def expire(self) -> None:
-        """Be told by the watch that its time is over."""
+        """Pass on that its time is over; for the monitor."""
         if (lease := self()) is not None:
             lease.expire()
 
     def lose(self, why: str) -> None:
-        """Be told that the session is over."""
+        """Pass on that the session is over."""
         if (lease := self()) is not None:
             lease.lose(why)
         else:  # dropped, and about to be freed: that is done, and the backend may be closed by then
             self.let_go()
 
     def thread_ended(self) -> None:
-        """Be told that the thread that it belongs to is over."""
+        """Pass on that the thread ended that it is bound to."""
         if (lease := self()) is not None:
             lease.thread_ended()
 
 
 class Lost(Event):
-    """Set when a lease cannot be trusted any more; for good."""
+    """Set when a lease is lost, and never cleared."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__()
         self._of = lease
 
     def is_set(self) -> bool:
-        """Whether the lease is lost, by the clock of this very moment."""
+        """Whether the lease is lost, by the clock of this moment."""
         return super().is_set() or not self._of.trusted
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -177,10 +176,10 @@ class Lease:
 
     Attributes:
         name: of the lock.
-        holder: who holds it, for people.
-        token: the fencing token: higher than that of every holder before. Hand it to whatever the lock protects, and
-            have that refuse what comes with a lower one than it has seen.
-        released: whether it was given back.
+        holder: the name of the holder, for people.
+        token: the fencing token: higher than that of every holder before. Hand it to what the lock protects, which must
+            refuse a lower token than it has seen.
+        released: whether it was released.
     """
 
     released = True
@@ -202,7 +201,7 @@ class Lease:
         session: str = "",
         grant: object = None,
     ) -> None:
-        """Note what was granted; see ``LockBackend.take``.
+        """Make the lease of a grant; see ``LockBackend.take``.
 
         Args:
             backend: where it is held.
@@ -211,10 +210,10 @@ class Lease:
             token: for fences.
             ttl: how long it lasts without a renewal; ``None``: until it is released, or the process dies.
             asked_at: when it was asked for, on the backend's clock.
-            renew: whether it is to be renewed.
-            bound: to the thread that is running now.
-            session: that it ends with.
-            grant: what the backend knows it by.
+            renew: whether to renew it.
+            bound: to the current thread.
+            session: it ends with this session.
+            grant: how the backend knows it.
         """
         self.name, self.holder, self.token = name, holder, token
         self.session, self.grant, self.renew = session, grant, renew
@@ -233,10 +232,10 @@ class Lease:
 
     @property
     def lost(self) -> Lost:
-        """The event that is set before anybody else can hold the lock."""
+        """The event that is set before another holder can have the lock."""
         with self._lock:
             lost = None if self._lost is None else self._lost()
-            if lost is None:  # made late: most leases are over before anybody asks, and an event costs a lot
+            if lost is None:  # made late: most leases are over before it is asked for, and an event costs a lot
                 lost = Lost(self)
                 self._lost = weakref.ref(lost)  # or the two would keep each other alive
                 if self._why:
@@ -245,25 +244,25 @@ class Lease:
 
     @property
     def trusted(self) -> bool:
-        """Whether nobody else can hold the lock yet."""
+        """Whether no other holder can have the lock yet."""
         return self.trusted_at(self._clock.monotonic())
 
     def trusted_at(self, now: float) -> bool:
-        """Whether nobody else can hold the lock at this moment of its backend's clock."""
+        """Whether no other holder can have the lock at this time of the backend's clock."""
         return not self._why and now < self._trusted_until and self._pid == this_process.pid
 
     @property
     def ttl(self) -> timedelta:
-        """Return how long it lasts without a renewal; a lock without an end says the longest time there is."""
+        """Return how long it lasts without a renewal; ``timedelta.max`` for a lock without an end."""
         return timedelta.max if self._ttl is None else self._ttl
 
     @property
     def expires_in(self) -> float:
-        """Return for how many seconds this process may still trust the lease as it is; zero or less: it is lost."""
+        """Return the seconds for which this process may still trust the lease; zero or less: it is lost."""
         return -1.0 if self._why else self._trusted_until - self._clock.monotonic()
 
     def check(self) -> None:
-        """Raise if the lease is lost: a word for the middle of long work.
+        """Raise if the lease is lost; for the middle of long work.
 
         Raises:
             LeaseLost: another process may hold the lock by now.
@@ -272,12 +271,12 @@ class Lease:
             raise self._loss()
 
     def expire(self) -> None:
-        """Be told by the watch that its time is over."""
+        """Lose the lease because its time is over; for the monitor."""
         if not self.released:
             self.lose("it could not be renewed in time" if self.renew else "its time is over")
 
     def lose(self, why: str) -> None:
-        """Note that it is not ours any more, or may not be."""
+        """Mark the lease as lost: another holder has the lock, or may have it."""
         with self._lock:
             first = not self._why and not self.released
             self._why = self._why or why
@@ -285,7 +284,7 @@ class Lease:
             if lost is not None:
                 lost.set()
         if first and self.renew:
-            # Aside: threads that renew and watch the leases of others come here.
+            # Aside: the threads that renew and watch all leases come here.
             _log.aside.warning("the lock %r, token %d, is lost: %s", self.name, self.token, why)
 
     def _loss(self) -> LeaseLost:
@@ -301,7 +300,7 @@ class Lease:
         """Free the lock.
 
         Raises:
-            LeaseLost: it was not ours any more; whoever holds it now keeps it.
+            LeaseLost: the lock had been lost; its present holder keeps it.
             NotTheHolder: another thread acquired it, or another process, or it is released already.
             StoreError: the store cannot be asked; the lock ends with its TTL.
         """
@@ -324,7 +323,7 @@ class Lease:
             raise self._loss()
 
     def end(self) -> None:
-        """Hold it no more as far as this process goes: nobody renews it, nobody watches it."""
+        """Stop renewing and watching it. The lock itself is not freed yet."""
         with self._lock:
             if self.released:
                 raise NotTheHolder(f"the lock {self.name!r}, token {self.token}, is released already")
@@ -332,7 +331,7 @@ class Lease:
         self._forget()
 
     def register(self, keep: Callable[[LeaseRef], object]) -> None:
-        """Have it kept, unless it was given back meanwhile, as for a caller that was interrupted."""
+        """Have it kept, unless it was released in between, as for an interrupted caller."""
         ref = self.ref
         if ref is not None:
             keep(ref)
@@ -345,10 +344,10 @@ class Lease:
             self.ref = None  # or Python would still call it when this is collected
 
     def abandon(self, why: str = "") -> None:
-        """Free a lock that nobody will use any more, whatever became of earlier attempts to.
+        """Free a lock that is out of use, whatever became of earlier attempts.
 
         Args:
-            why: for people; the log says it if the lock was still held.
+            why: for people; it is logged if the lock was still held.
         """
         if self._freed or not self.is_ours:
             return
@@ -363,7 +362,7 @@ class Lease:
             _log.warning("the lock %r could not be freed, it ends with its TTL: %s", self.name, error)
 
     def abandon_now(self) -> None:
-        """Free it for a caller that was interrupted; if that is interrupted too, in the background."""
+        """Free it for an interrupted caller; if this is interrupted too, in the background."""
         try:
             self.abandon()
         except BaseException:
@@ -376,7 +375,7 @@ class Lease:
         return this_process.pid == self._pid
 
     def unbind(self) -> None:
-        """Let it be released and extended by any thread."""
+        """Allow any thread to release and extend it."""
         self._thread = None
 
     def require_holder(self) -> None:
@@ -436,7 +435,7 @@ class Lease:
         return not self.released and self.is_ours and self._backend.is_held(self)
 
     def _extend(self, ttl: timedelta) -> None:
-        with self._asking:  # one at a time, or the answers would not tell which of two the store did last
+        with self._asking:  # one at a time, or the answers would not show which of two calls came last
             self._extend_alone(ttl)
 
     def _extend_alone(self, ttl: timedelta, *, only_longer: bool = False, by: Store | None = None) -> None:
@@ -445,7 +444,7 @@ class Lease:
         if only_longer and ends <= self._ends:
             return
         if trusted_until < self._trusted_until:
-            # The answer may be lost, and the lease be shorter all the same.
+            # The lease may be shorter although the answer is lost.
             self._trusted_until = trusted_until
             self.register(self._backend.watch)
         if not self._backend.extend(self, ttl, by=by):
@@ -455,16 +454,16 @@ class Lease:
 
     @property
     def ends_with_its_owner(self) -> bool:
-        """Whether it is freed with what it belongs to; one with ``renew=False`` ends after its TTL, and not before."""
+        """Whether it is freed with its owner; a lease with ``renew=False`` ends after its TTL, and not before."""
         return self.renew or self._ttl is None
 
     def thread_ended(self) -> None:
-        """Be told that the thread that it belongs to is over."""
+        """Free it because the thread ended that it is bound to."""
         if not self.released and self.ends_with_its_owner and self.trusted:
             drop(lambda: self.abandon("the thread that acquired it ended without releasing it"))
 
     def step(self, store: Store | None = None) -> float:
-        """Renew it if it is time to; return the seconds until then. For the heartbeat; never raises."""
+        """Renew it when that is due; return the seconds until the next step. For the heartbeat; never raises."""
         if self._ttl is None or self.released or not self.renew:
             return self._ttl.total_seconds() if self._ttl is not None else 3600.0
         length = self._ttl.total_seconds()
@@ -476,7 +475,7 @@ class Lease:
             return length
         again = max(SOONEST, min(1.0, length / 20))
         if not self._asking.acquire(blocking=False):
-            return again  # a caller extends it just now, and may hang in that: other leases are renewed meanwhile
+            return again  # a caller is extending it, and may hang in that; other leases must not wait for it
         try:
             self._extend_alone(self._ttl, only_longer=True, by=store)
         except LeaseLost:

@@ -1,12 +1,12 @@
-"""Those of this process who wait for locks: one thread hears for all of them.
+"""The waiters of this process for the locks of one backend: one thread receives notifications for all of them.
 
 ::
 
-    join ──▶ in line ──▶ try once more ──▶ wait ──▶ told, or time to look ──▶ try ──▶ join again, or leave
-                                              ▲
-              unlock elsewhere ──▶ line ──▶ the thread rings the one who has waited longest here
+    join ──▶ in both queues ──▶ try once more ──▶ wait ──▶ notified, or time to poll ──▶ try ──▶ join again, or leave
+                                                    ▲
+              unlock elsewhere ──▶ WaitQueues ──▶ the thread wakes the first waiter in the local queue
 
-Whoever is told in vain, because nobody here waits any more, tells the next process.
+A notification for a lock that no local waiter wants any more is passed on to the next process.
 """
 
 from __future__ import annotations
@@ -24,69 +24,69 @@ from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import submit
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
-from cronsensus.stores.lines import Line
+from cronsensus.stores.wait_queues import WaitQueues
 
 _log = Logger("cronsensus.lock")
 
 EMPTY_FOR = 10.0
-"""Seconds after which a queue without waiters lets go of its thread and connection."""
+"""Seconds after which a queue without waiters ends its thread and closes its connection."""
 AFTER_TROUBLE = 0.5
 
 
-class Tells(Protocol):
-    """Where an unlock can be heard of; a ``Store`` is such a place."""
+class Notifies(Protocol):
+    """Where unlocks are notified; a ``Store`` is such a place."""
 
-    def line(self) -> Line:
-        """Return a way to be told."""
+    def wait_queues(self) -> WaitQueues:
+        """Return the wait queues of its locks."""
 
-    def call_next(self, name: str) -> None:
-        """Tell one who waits."""
+    def wake_next(self, name: str) -> None:
+        """Notify the next waiter."""
 
 
-def tells(store: Store) -> bool:
-    """Whether a line of ``store`` hears anything."""
+def notifies(store: Store) -> bool:
+    """Whether the wait queues of ``store`` receive anything."""
     return store.capabilities.notify or store.capabilities.clock == "process"
 
 
 class LocalQueue:
-    """The waiters for one place in this process. Safe to share between threads; not for a forked child."""
+    """The waiters of this process for one backend. Safe to share between threads; not for a forked child."""
 
-    def __init__(self, place: Callable[[], Tells]) -> None:
-        """Hear from the line of ``place()``, which is asked for when somebody waits."""
-        self._place = place
+    def __init__(self, notifying: Callable[[], Notifies]) -> None:
+        """Receive from the wait queues of ``notifying()``, which is called at the first ``join``."""
+        self._notifying = notifying
         self._changed = Condition()
         self._moving = threading.Lock()
-        """Held while a line elsewhere is joined or left, so that none is left that somebody is just joining."""
+        """Held while a remote queue is joined or left, so that none is left that a waiter is just joining."""
         self._waiting: dict[str, deque[QueuedWaiter]] = {}
         self._joined: set[str] = set()
-        """In which lines elsewhere this process may be: while there are any, the thread hears what comes."""
-        self._line: Line | None = None
+        """The remote queues in which this process may be. While there are any, the thread receives."""
+        self._remote: WaitQueues | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def join(self, waiter: QueuedWaiter) -> None:
-        """Take a waiter in, at the end of its line here and, if it is the first, of the line elsewhere."""
+        """Put a waiter at the end of the local queue, and this process into the remote one."""
         with self._changed:
-            if waiter.left:  # its owner was cancelled while another thread came here for it
+            if waiter.left:  # its task was cancelled while a thread of the pool came here for it
                 return
             waiting = self._waiting.setdefault(waiter.name, deque())
             if waiter not in waiting:
                 waiting.append(waiter)
             self._joined.add(waiter.name)
-            if self._line is None:
-                self._line = self._place().line()
-            line = self._line
+            if self._remote is None:
+                self._remote = self._notifying().wait_queues()
+            remote = self._remote
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._hear, name="cronsensus-waiting", daemon=True)
+                self._thread = threading.Thread(target=self._receive, name="cronsensus-waiting", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
         with self._moving:
-            line.join(waiter.name)
+            remote.join(waiter.name)
 
     def leave(self, waiter: QueuedWaiter) -> bool:
-        """Let a waiter go; return whether he still waited to be told.
+        """Take a waiter out of the local queue; return whether it was in there.
 
-        The line elsewhere is left to the thread: told in vain, it tells the next.
+        The thread leaves the remote queue later. A notification until then is passed on.
         """
         with self._changed:
             waiter.left = True
@@ -99,88 +99,88 @@ class LocalQueue:
             return waited
 
     def pass_on(self, name: str) -> None:
-        """Tell another waiter what was told to one who did not use it. May ask the store; never raises."""
+        """Pass an unused notification on to another waiter. May ask the store; never raises."""
         with self._changed:
             waiter = self._next(name)
-            line = self._line
+            remote = self._remote
         if waiter is not None:
             waiter.wake()
-        elif line is not None and not line.tells_all:
-            self._place().call_next(name)
+        elif remote is not None and not remote.notifies_all:
+            self._notifying().wake_next(name)
 
     def has_acquired(self, waiter: QueuedWaiter) -> None:
-        """Let a waiter go who was faster than any news; the line elsewhere too, or the next news would come here."""
-        waited, line = self.leave(waiter), self._line
-        if waited and line is not None:
+        """Take a waiter that acquired without a notification out of both queues, so that it gets no later one."""
+        waited, remote = self.leave(waiter), self._remote
+        if waited and remote is not None:
             with contextlib.suppress(StoreError):
-                self._leave_line(line, waiter.name)
+                self._leave_remote(remote, waiter.name)
 
-    def _leave_line(self, line: Line, name: str) -> None:
-        """Leave a line elsewhere, unless somebody here waits."""
+    def _leave_remote(self, remote: WaitQueues, name: str) -> None:
+        """Leave a remote queue, unless a local waiter is in it."""
         with self._moving:
             with self._changed:
                 if name in self._waiting or name not in self._joined:
                     return
                 self._joined.discard(name)
-            line.leave(name)
+            remote.leave(name)
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Leave all queues, and end the thread."""
         with self._changed:
             self._closed = True
-            line, self._line = self._line, None
+            remote, self._remote = self._remote, None
             self._changed.notify_all()
-        if line is not None:
-            line.close()
+        if remote is not None:
+            remote.close()
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
-        while (line := self._next_line()) is not None:
+    def _receive(self) -> None:
+        while (remote := self._next_remote()) is not None:
             try:
-                told = line.hear(EMPTY_FOR)
+                told = remote.receive(EMPTY_FOR)
                 for name in told:
-                    self._told(line, name)
+                    self._deliver(remote, name)
                 if not told:
-                    for name in self._left_alone():
-                        self._leave_line(line, name)
+                    for name in self._unused():
+                        self._leave_remote(remote, name)
             except StoreError as error:
                 _log.debug("no news of locks for now, waiters look by themselves: %s", error)
-                self._begin_again(line)
+                self._reconnect(remote)
             except Exception:  # noqa: BLE001 - logged
-                if self._closed:  # under the hands of whatever waits or joins just now
+                if self._closed:  # ``close`` took the connection away in the middle of a call
                     continue
                 _log.exception("a mistake in cronsensus; please report it. Waiters look by themselves meanwhile")
-                self._begin_again(line)
+                self._reconnect(remote)
 
-    def _told(self, line: Line, name: str) -> None:
+    def _deliver(self, remote: WaitQueues, name: str) -> None:
         with self._changed:
             waiter = self._next(name)
             others = bool(self._waiting.get(name))
             if waiter is not None:
-                waiter.told = not line.tells_all  # before he can leave, or he could not know that he has to pass it on
+                waiter.told = not remote.notifies_all  # before it can leave, so that it knows to pass it on
         if waiter is not None:
             waiter.wake()
             if others:
                 with self._moving:
-                    line.join(name)
-        elif not line.tells_all:
-            self._place().call_next(name)
+                    remote.join(name)
+        elif not remote.notifies_all:
+            self._notifying().wake_next(name)
 
     def _next(self, name: str) -> QueuedWaiter | None:
-        """Take out the one who has waited longest, who now has news."""
+        """Take out the first waiter, which is notified by that."""
         waiting = self._waiting.get(name)
         waiter = waiting.popleft() if waiting else None
         if waiter is not None:
             waiter.news = True
         return waiter
 
-    def _left_alone(self) -> list[str]:
+    def _unused(self) -> list[str]:
         with self._changed:
             return [name for name in self._joined if name not in self._waiting]
 
-    def _next_line(self) -> Line | None:
-        """Return the line to hear from; ``None``: nobody has waited for a while, and the thread is over."""
+    def _next_remote(self) -> WaitQueues | None:
+        """Return the queues to receive from; ``None``: there was no waiter for a while, and the thread ends."""
 
         def is_needed() -> bool:
             return bool(self._waiting or self._joined)
@@ -189,21 +189,21 @@ class LocalQueue:
             if not is_needed() and not self._closed:
                 self._changed.wait_for(lambda: is_needed() or self._closed, EMPTY_FOR)
             if is_needed() and not self._closed:
-                return self._line
+                return self._remote
             self._thread = None
-            line, self._line = self._line, None
-        if line is not None:
-            line.close()
+            remote, self._remote = self._remote, None
+        if remote is not None:
+            remote.close()
         return None
 
-    def _begin_again(self, line: Line) -> None:
-        """Stand in line anew for all who wait, on another connection; what was told meanwhile is lost."""
-        line.close()
+    def _reconnect(self, remote: WaitQueues) -> None:
+        """Join anew for all waiters, on another connection. Notifications in between are lost, so wake them all."""
+        remote.close()
         with self._changed:
             self._changed.wait_for(lambda: self._closed, AFTER_TROUBLE)
             if self._closed:
                 return
-            self._line = self._place().line()
+            self._remote = self._notifying().wait_queues()
             self._joined.clear()
             waiting = [waiter for waiters in self._waiting.values() for waiter in waiters]
         for waiter in waiting:
@@ -211,11 +211,11 @@ class LocalQueue:
 
 
 class QueuedWaiter(Waiter):
-    """A place of one who is told when the lock may be free.
+    """A waiter that is notified when the lock may be free.
 
     Attributes:
-        told: whether news came for him that went to nobody else.
-        left: whether he waits no more, for good.
+        told: whether it got a notification that no other waiter got.
+        left: whether it left for good.
     """
 
     def __init__(self, clock: Clock, queue: LocalQueue, name: str, *, at_most: float) -> None:
@@ -225,20 +225,20 @@ class QueuedWaiter(Waiter):
         self._queue = queue
 
     def join(self) -> None:
-        """Stand in line."""
+        """Join the queue."""
         self._queue.join(self)
 
     def leave(self) -> None:
-        """Wait no more."""
+        """Leave the queue."""
         self._queue.leave(self)
 
     def give_up(self) -> None:
-        """Wait no more, and pass on what was told."""
+        """Leave the queue, and pass an unused notification on."""
         self._queue.leave(self)
         if self.news:
             self.news = False
             submit(lambda: self._queue.pass_on(self.name))
 
     def has_acquired(self) -> None:
-        """Wait no more, because the lock is had."""
+        """Leave both queues."""
         self._queue.has_acquired(self)

@@ -59,7 +59,7 @@ class Lock:
             (``file:///var/lock/app``), an open ``Store``, a client of redis-py (of which only the address is used), or
             a list of ``redis://`` URLs of independent masters. (Or a function that returns a ``LockBackend``.)
         name: of the lock, within ``namespace``.
-        ttl: how long it lasts once nobody renews it any more. (On files: for as long as the process lives.)
+        ttl: how long it lasts after its last renewal. (On files: for as long as the process lives.)
         limit: how many may hold it.
         renew: renew it while it is held, at a third of ``ttl``.
         blocking: whether ``acquire`` waits, unless it is told otherwise.
@@ -119,7 +119,7 @@ class Lock:
 
     @property
     def lost(self) -> Lost:
-        """The event that is set before anybody else can hold what this thread, task or run holds.
+        """The event of the lease of this thread, task or run: set before another holder can have the lock.
 
         Raises:
             NotTheHolder: it holds nothing.
@@ -231,7 +231,7 @@ class Lock:
         return self._acquire("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]  # it raises
 
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
-        # No coroutine itself, which would not see whose block it is.
+        # Not a coroutine itself, which could not see the frame of the block.
         return self._aacquire("block", self._patience_of(), frame_of_caller())  # type: ignore[return-value]
 
     def _not_to_be_had(self) -> LockHeld:
@@ -247,7 +247,7 @@ class Lock:
         """Free what this thread holds.
 
         Raises:
-            LeaseLost: it was not ours any more; whoever holds it now keeps it.
+            LeaseLost: the lock had been lost; its present holder keeps it.
             NotTheHolder: this thread holds nothing.
             StoreError: the store cannot be asked; the lock ends with its TTL.
         """
@@ -349,10 +349,10 @@ class Lock:
 
 @contextmanager
 def _leaving(lease: Lease, *, failed: bool) -> Iterator[None]:
-    """Release at the end of a block without hiding what matters more.
+    """Release at the end of a block; raise no error that would hide a more important one.
 
-    An error of the block's own comes first. And a block that was protected to its end has done its work: that the store
-    cannot be told so now delays others until the TTL ends, and is no reason to do the work again.
+    An error of the block itself comes first. A block that was protected to its end has done its work: a release that
+    fails then delays others until the TTL ends, and is no reason to do the work again.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""From what a user writes to the place where a lock is held; one for all locks of this process there."""
+"""From what a user writes to the backend of a lock: one backend for all locks of this process in one place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _of_the_parent: list[object] = []
 
 
 def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Callable[[], LockBackend]:
-    """Return what gives the backend for ``where``, opened when it is first asked for, and anew in a forked child.
+    """Return a function that gives the backend for ``where``: opened at the first call, and anew in a forked child.
 
     Args:
         where: see ``Lock``.
@@ -37,7 +37,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
         stop: refuse locks once the store was emptied.
 
     Raises:
-        InvalidOption: nothing that a lock could be held at.
+        InvalidOption: a lock cannot be held there.
         UnknownStore, MissingExtra: as ``open_store``.
     """
     if isinstance(where, Store):
@@ -55,7 +55,7 @@ def backend_of(where: Where, namespace: str | None, *, stop: bool = False) -> Ca
         return where
     if isinstance(where, str) and where.strip():
         at_url = partial(_at_url, where, namespace or "default", stop)
-        at_url()  # connects to nothing yet, and says so if nothing answers to that URL
+        at_url()  # connects to nothing yet, and raises for a URL of an unknown kind
         return at_url
     if isinstance(where, (list, tuple)) and where and all(isinstance(url, str) for url in where):
         at_masters = partial(_at_masters, tuple(where), namespace or "default")
@@ -123,7 +123,7 @@ def _at_store(store: Store, stop: bool) -> LockBackend:  # noqa: FBT001
 
 
 def close_all() -> None:
-    """Free all locks that this process holds, and let go of connections; those who go on begin anew."""
+    """Release all locks that this process holds and close connections; a later acquire opens a new backend."""
     with _guard:
         backends = [*_by_url.values(), *_by_store.values()]
         _by_url.clear()
@@ -133,7 +133,7 @@ def close_all() -> None:
 
 
 def _in_child() -> None:
-    """Leave the parent's backends, with what they hold, to the parent."""
+    """Leave the parent's backends, with the locks they hold, to the parent."""
     global _guard  # noqa: PLW0603 - the parent's thread that may hold it does not exist here
     _guard = threading.Lock()
     _of_the_parent.extend([*_by_url.values(), *_by_store.values()])

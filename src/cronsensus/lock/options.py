@@ -1,4 +1,4 @@
-"""What may be asked of a lock, and what to write instead of what may not."""
+"""The options of a lock: their bounds, and what to write instead of an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a lease is: which thread, task, run or block may use it, and with what it ends.
+"""The owner of a lease: which thread, task, run or block may use it, and with what it ends.
 
 ================== ==================================== ==================================================
 acquired by        belongs to                           ends, if it was not released, with
@@ -8,7 +8,7 @@ acquired by        belongs to                           ends, if it was not rele
 ``aacquire()``     the Lock; inside a run to the run    the Lock object; the run
 ================== ==================================== ==================================================
 
-Whatever it belongs to, a lease ends when neither it nor its ``Lock`` can be reached any more (``LeaseRef.dropped``).
+A lease of any owner ends when neither it nor its ``Lock`` can be reached any more (``LeaseRef.act``).
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Here = threading.Thread | asyncio.Task[object]
 
 
 class Holding:
-    """A lease, and whose it is.
+    """A lease and its owner.
 
     Attributes:
-        frame: names the frame whose ``with`` statement it is, for as long as that is in the block.
+        frame: the id of the frame with the ``with`` statement, for as long as that is in the block.
     """
 
     __slots__ = ("__weakref__", "_by", "_run", "backend", "frame", "kind", "lease", "request")
 
     def __init__(self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease, frame: int) -> None:
         run = None if kind == "block" else current_run()
-        if run is not None and run.is_over:  # this code has outlived it
+        if run is not None and run.is_over:  # this code has outlived the run
             run = None
         self.kind: Kind = kind if run is None else "run"
         self.backend, self.request, self.lease, self.frame = backend, request, lease, frame
@@ -77,7 +77,7 @@ class Holding:
 
 
 class Holdings:
-    """What was acquired through one ``Lock`` object. Safe to share between threads: each step is one of a list's."""
+    """The leases acquired through one ``Lock``. Safe to share between threads: each step is one call of a list."""
 
     def __init__(self) -> None:
         self._all: list[Holding] = []
@@ -86,9 +86,9 @@ class Holdings:
         return iter(list(self._all))
 
     def add(self, holding: Holding) -> None:
-        """Hold this."""
+        """Add a lease."""
         for over in self if self._all else ():
-            # A block is taken out where it is left. The rest is of no use to anybody any more.
+            # A block is taken out where it is left. Other leases that are over are of no use.
             if over.kind != "block" and not over.is_live and (over.is_by_nobody or _is_here(over)):
                 self.remove(over)
         self._all.append(holding)
@@ -96,7 +96,7 @@ class Holdings:
         _inside.set((*seen, weakref.ref(holding)))
 
     def find(self) -> Holding | None:
-        """Return what this thread, task or run may use, lost or not; ``None``: it holds nothing."""
+        """Return the lease that this thread, task or run may use, lost or not; ``None``: there is none."""
         if len(self._all) == 1:  # as it mostly is
             one = self._all[0]
             if one.kind == "thread" and not one.lease.released and one.is_by(threading.current_thread()):
@@ -116,9 +116,9 @@ class Holdings:
         return _first(candidates, held)
 
     def leave(self, frame: int, left: list[Holding]) -> None:
-        """Take out the block that is left here, by whichever thread or task, and put it into ``left``.
+        """Move the lease of the block that ends here, in any thread or task, into ``left``.
 
-        It is there before it is nowhere else, as an exception may come out of a signal handler in between.
+        It is appended there first, because a signal handler may raise in between.
         """
         while blocks := [one for one in self._all if one.kind == "block"]:
             left.append(_the_one_that_is_left(blocks, frame))
@@ -128,17 +128,17 @@ class Holdings:
             left.pop()
 
     def remove(self, one: Holding) -> bool:
-        """Hold this no more; ``False``: another thread was faster."""
+        """Remove a lease; ``False``: another thread has removed it."""
         try:
             self._all.remove(one)
         except ValueError:
             return False
         return True
 
-    # --- waiting for oneself ------------------------------------------------------------------------------------------
+    # --- a wait for one's own lease -----------------------------------------------------------------------------------
 
     def refuse_twice(self, name: str) -> None:
-        """Raise if this thread or task holds the lock through this object.
+        """Refuse a second acquire by the thread or task that holds the lock through this object.
 
         Raises:
             NotTheHolder: it would wait for itself.
@@ -152,7 +152,7 @@ class Holdings:
 
 
 def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
-    """Raise if all that could be waited for is held by this thread or task, through other ``Lock`` objects.
+    """Refuse to wait for leases that are all held by this thread or task, through other ``Lock`` objects.
 
     Raises:
         NotTheHolder: it would wait for itself, without end.
@@ -162,7 +162,7 @@ def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
         one = known()
         if one is None or one.backend is not backend or one.request.name != request.name:
             continue
-        # What is not renewed ends by itself, and is worth waiting for.
+        # A lease without renewal ends by itself, so a wait for it ends.
         if one.is_live and _is_here(one) and one.lease.ends_with_its_owner:
             lasting.append(one)
     if lasting and len(lasting) >= min(request.limit, *(one.request.limit for one in lasting)):
@@ -177,12 +177,12 @@ def _is_here(one: Holding) -> bool:
         return one.is_by(threading.current_thread())
     if not one.is_by(here()):
         return False
-    # A thread may have entered a block that another one is in now, as web frameworks do with generators.
+    # Web frameworks run a generator in several threads: one enters a block, and another one is in it now.
     return one.kind != "block" or one in _holdings_inside()
 
 
 _inside: ContextVar[tuple[weakref.ref[Holding], ...]] = ContextVar("cronsensus_locks", default=())
-"""What was acquired in this context, newest last: by this thread or task, or by the one that began this task."""
+"""The leases acquired in this context, newest last: by this thread or task, or by the one that began this task."""
 
 
 def _holdings_inside() -> list[Holding]:
@@ -190,10 +190,10 @@ def _holdings_inside() -> list[Holding]:
 
 
 def frame_of_caller() -> int:
-    """Return what names the frame that called our caller: the one whose ``with`` statement this is.
+    """Return the id of the frame that called our caller: the one with the ``with`` statement.
 
-    A block may be left in another thread or task than it was entered in, and several may be in one lock at a time. The
-    frame tells them apart: it is one object for as long as it is in its block.
+    A block may be left in another thread or task than it was entered in, and several blocks may hold one lock. Their
+    frames differ: each is one object for as long as it is in its block.
     """
     return id(sys._getframe(2))  # noqa: SLF001 - the one way to
 
@@ -211,7 +211,7 @@ def _the_one_that_is_left(blocks: list[Holding], frame: int) -> Holding:
 
 
 def _first(candidates: tuple[Callable[[Holding], bool], ...], among: list[Holding]) -> Holding | None:
-    """Return the newest of those that the first of the candidates fits that fits any."""
+    """Return the newest holding that fits the first candidate, or else the second, and so on."""
     return next((one for fits in candidates for one in reversed(among) if fits(one)), None)
 
 
@@ -234,7 +234,7 @@ def kind_of_here() -> str:
 
 
 class _OfThread(threading.local):
-    """The leases of a thread. Python drops this when the thread ends, whatever made it, and whatever its number is."""
+    """The leases of a thread. Python drops this object when the thread ends, of whatever kind the thread is."""
 
     def __init__(self) -> None:
         self.leases = _Leases()
@@ -242,7 +242,7 @@ class _OfThread(threading.local):
 
 class _Leases:
     def __init__(self) -> None:
-        # Of its own, as leases know it: who knew this object would keep it beyond the thread.
+        # A dictionary of its own: leases refer to it, and a reference to this object would keep it beyond the thread.
         self._all: dict[LeaseRef, None] = {}
 
     def begin(self, lease: Lease) -> None:

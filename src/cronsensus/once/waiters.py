@@ -1,7 +1,7 @@
-"""Those of this process who wait for what somebody else runs, and how they are told of its end.
+"""The calls of this process that wait for an occurrence which runs elsewhere, and how they learn of its end.
 
-A word to other processes costs a statement, and to listen for it a connection. So only those join in line who have
-waited for a while, and only what ran for about as long is told.
+A notification to other processes costs a statement, and to receive them costs a connection. So a call joins the wait
+queue only after a while, and only the end of a run that took about as long is notified.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import threading
 from collections.abc import Callable
 
 from cronsensus.clock import Clock
-from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, tells
+from cronsensus.lock.local_queue import LocalQueue, QueuedWaiter, notifies
 from cronsensus.stores.base import Store
 
 JOIN_AFTER = 0.05
-"""Seconds that a caller waits before he stands in line."""
+"""Seconds that a call waits before it joins the wait queue."""
 TELL_AFTER = JOIN_AFTER / 2
-"""Seconds that a function runs before its end is told: nobody stands in line for what was shorter."""
+"""Seconds that a function runs before its end is notified: no call is in the queue of a shorter one."""
 
 
 class Waiters:
     """The waiters of one store and namespace in this process. Safe to share between threads."""
 
     def __init__(self, clock: Clock, store: Callable[[], Store]) -> None:
-        """Wait by ``clock``; ``store`` gives the handle to tell others by."""
+        """Wait by ``clock``; ``store`` gives the handle to notify other processes by."""
         self._clock = clock
         self._store = store
         self._queue = LocalQueue(store)
@@ -31,24 +31,24 @@ class Waiters:
         self._waiters: dict[int, set[QueuedWaiter]] = {}
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Whether there are any."""
         return bool(self._waiters)
 
     @property
     def can_be_told(self) -> bool:
-        """Whether the store has a way to."""
-        return tells(self._store())
+        """Whether the store has notifications."""
+        return notifies(self._store())
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._queue.close()
 
-    # --- who waits ----------------------------------------------------------------------------------------------------
+    # --- waiting ------------------------------------------------------------------------------------------------------
 
     def add(self, occurrence: int) -> QueuedWaiter:
-        """Return a place to wait in until an occurrence may have ended; give it up by ``remove``.
+        """Return a waiter for the end of an occurrence; take it out by ``remove``.
 
-        It is rung when this process ends it; once its owner stands in line, also when another one does.
+        It is woken when this process ends the occurrence, and once it has joined the queue, when another one does.
         """
         waiter = QueuedWaiter(self._clock, self._queue, _queue_of(occurrence), at_most=0.0)
         with self._lock:
@@ -56,11 +56,11 @@ class Waiters:
         return waiter
 
     def remove(self, waiter: QueuedWaiter, *, pass_on: bool) -> None:
-        """Wait no more.
+        """Take out a waiter.
 
         Args:
             waiter: from ``add``.
-            pass_on: what was told in it: to all who wait here, and elsewhere to the next, if nobody else was told.
+            pass_on: wake all waiters here, and the next process if the notification went to this one alone.
         """
         waiter.leave()
         occurrence = _waited_for(waiter)
@@ -72,25 +72,25 @@ class Waiters:
         if pass_on:
             self.wake(occurrence)
             if waiter.told:
-                self._store().call_next(waiter.name)
+                self._store().wake_next(waiter.name)
 
-    # --- who tells ----------------------------------------------------------------------------------------------------
+    # --- notifying ----------------------------------------------------------------------------------------------------
 
     def tell(self, occurrence: int, *, ran_for: float, attempt: int) -> None:
-        """Tell other processes that an occurrence is over, if anybody can be waiting for that. Never raises."""
-        # Who began to wait for an earlier attempt may have waited for longer than this one ran.
+        """Notify other processes of an occurrence's end, if one of them can be in its queue. Never raises."""
+        # A call that waited for an earlier attempt too may have waited for longer than this one ran.
         if (ran_for > TELL_AFTER or attempt > 1) and self.can_be_told:
-            self._store().call_next(_queue_of(occurrence))
+            self._store().wake_next(_queue_of(occurrence))
 
     def wake(self, occurrence: int) -> None:
-        """Have those who wait here for an occurrence look again."""
+        """Have the calls that wait here for an occurrence look again."""
         with self._lock:
             waiters = list(self._waiters.get(occurrence, ()))
         for waiter in waiters:
             waiter.wake()
 
     def wake_all(self) -> None:
-        """Have all who wait here look again."""
+        """Have all calls that wait here look again."""
         with self._lock:
             occurrences = list(self._waiters)
         for occurrence in occurrences:
@@ -98,7 +98,7 @@ class Waiters:
 
 
 def _queue_of(occurrence: int) -> str:
-    # No lock can have this name.
+    # A lock's name cannot begin with a space.
     return f" once {occurrence}"
 
 

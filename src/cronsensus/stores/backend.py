@@ -32,9 +32,9 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
-from cronsensus.stores.lines import Line
 from cronsensus.stores.transacting import RunTransaction, no_transactions
 from cronsensus.stores.values import PutResult, Share, StoreCapabilities, View
+from cronsensus.stores.wait_queues import WaitQueues
 
 
 class Backend(ABC):
@@ -120,10 +120,10 @@ class Backend(ABC):
     @abstractmethod
     def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]: ...
 
-    def _line(self) -> Line:
-        return Line()
+    def _wait_queues(self) -> WaitQueues:
+        return WaitQueues()
 
-    def _call_next(self, name: str) -> None: ...  # noqa: B027 - most stores cannot
+    def _wake_next(self, name: str) -> None: ...  # noqa: B027 - most stores cannot
 
     # --- people and programs ---------------------------------------------------------------------------------------
 

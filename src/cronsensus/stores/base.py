@@ -44,9 +44,9 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
-from cronsensus.stores.lines import Line
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.values import AT_ONCE, PutResult, Share, View, check_ahead
+from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -466,16 +466,16 @@ class Store(Backend):
         """
         return self._within("break_lock", self._break_lock, name, by=by, why=why)
 
-    def line(self) -> Line:
-        """Return a way to be told when a lock may be free, with connections of its own; the caller closes it.
+    def wait_queues(self) -> WaitQueues:
+        """Return the wait queues of locks, with connections of their own; the caller closes them.
 
-        Stores that can tell nobody give one that hears nothing.
+        Those of a store without notifications receive nothing.
         """
-        return self._within("line", self._line)
+        return self._within("wait_queues", self._wait_queues)
 
-    def call_next(self, name: str) -> None:
-        """Tell one who stands in line for a lock that it may be free. Best effort; never raises."""
-        self._within("call_next", self._call_next, name)
+    def wake_next(self, name: str) -> None:
+        """Notify the next in a lock's queue that the lock may be free. Best effort; never raises."""
+        self._within("wake_next", self._wake_next, name)
 
     # --- people and programs ---------------------------------------------------------------------------------------
 

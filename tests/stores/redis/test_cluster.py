@@ -85,12 +85,12 @@ def test_any_server_of_a_cluster_leads_to_the_one_with_our_slot(
     assert keys_on(cluster[0]) > 5
     assert keys_on(cluster[1]) == 0
     assert not store.wait(0.0)
-    line = store.line()
+    line = store.wait_queues()
     line.join("name")
     grant = store.lock("name", "holder", ttl=LEASE)
     assert grant is not None
     assert store.unlock(grant)
-    assert line.hear(30) == ["name"]
+    assert line.receive(30) == ["name"]
     line.close()
 
 

@@ -10,7 +10,7 @@ import redis
 from cronsensus.errors import LeaseLost, StoreError, StoreUnavailable
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
-from cronsensus.stores.redis.line import QueueLine
+from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import a_session
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
@@ -175,13 +175,13 @@ def test_the_line_of_a_dead_process_is_passed_over(own_server: RedisServer, open
     store = opening(own_server.url)
     grant = store.lock("name", "a", ttl=LEASE)
     assert grant is not None
-    dead, lives = store.line(), store.line()
+    dead, lives = store.wait_queues(), store.wait_queues()
     dead.join("name")
     lives.join("name")
-    assert isinstance(dead, QueueLine)
+    assert isinstance(dead, RedisQueues)
     dead._ear.close()  # as the end of its process would
     assert store.unlock(grant)
-    assert lives.hear(30) == ["name"]
+    assert lives.receive(30) == ["name"]
     with redis.Redis.from_url(own_server.url) as client:
         assert not [key for key in client.scan_iter() if b"queue" in key]
     lives.close()

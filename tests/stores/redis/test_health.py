@@ -189,10 +189,10 @@ def test_the_user_that_the_message_recommends_can_do_everything(own_server: Redi
         assert store.finish([succeeded(claim)])[0].accepted
         assert not store.wait(0.0)
         store.notify()
-        line = store.line()
+        line = store.wait_queues()
         line.join("name")
-        store.call_next("name")
-        assert line.hear(30) == ["name"]
+        store.wake_next("name")
+        assert line.receive(30) == ["name"]
         line.close()
         client.acl_deluser("carol")
 

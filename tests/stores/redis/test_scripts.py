@@ -18,9 +18,9 @@ from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
-from cronsensus.stores.redis.line import QueueLine
 from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
 from cronsensus.triggers import every
 from tests.servers.redis import RedisServer
@@ -113,8 +113,8 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
         return run(one, arguments, **more)
 
     store._link.run = watched  # type: ignore[method-assign, assignment]
-    line = store.line()
-    assert isinstance(line, QueueLine)
+    line = store.wait_queues()
+    assert isinstance(line, RedisQueues)
     line._link.run = watched  # type: ignore[method-assign, assignment]
     store.check()
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
@@ -162,7 +162,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.lock(name, name, ttl=HOUR, session=name)
     store.lock(name, name, ttl=SECOND, limit=2)
     line.join(name)
-    store.call_next(name)
+    store.wake_next(name)
     line.join(name)
     line.leave(name)
     for read in (store.job, store.history, store.ranges):

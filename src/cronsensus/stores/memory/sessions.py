@@ -9,8 +9,8 @@ from cronsensus.errors import LeaseLost
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.stores.memory.handle import Handle, writes
-from cronsensus.stores.memory.line import MemoryLine
 from cronsensus.stores.memory.state import LockRow, OccurrenceRow, SessionRow
+from cronsensus.stores.memory.wait_queues import MemoryQueues
 
 
 class SessionVerbs(Handle):
@@ -137,7 +137,7 @@ class SessionVerbs(Handle):
         if row is None:
             return False
         self._free(row)
-        self._space.call_next(grant.name)
+        self._space.wake_next(grant.name)
         return True
 
     @writes
@@ -146,20 +146,19 @@ class SessionVerbs(Handle):
         held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
         for row in held:
             self._free(row)
-            self._space.call_next(name)
+            self._space.wake_next(name)
         if held:
             self._space.record(self._now(), by, "break", name, why)
         held.sort(key=lambda row: row.place)
         return [LockGrant(name=name, holder=r.holder, token=r.token, place=r.place, session=r.session) for r in held]
 
-    def _line(self) -> MemoryLine:
-        """Return a way to be told when a lock may be free."""
-        return MemoryLine(self._space)
+    def _wait_queues(self) -> MemoryQueues:
+        return MemoryQueues(self._space)
 
-    def _call_next(self, name: str) -> None:
-        """Tell the line that has waited longest."""
+    def _wake_next(self, name: str) -> None:
+        """Notify the handle that has waited longest."""
         with self._changed:
-            self._space.call_next(name)
+            self._space.wake_next(name)
 
     def _lock_under(self, grant: LockGrant) -> LockRow | None:
         """Return the lock if it is held under the grant's token, by its holder."""

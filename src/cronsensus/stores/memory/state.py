@@ -237,8 +237,8 @@ class Space:
         """Those of them that are no guests."""
         self.releases: dict[str, Release] = {}
         self.locks: dict[tuple[str, int], LockRow] = {}
-        self.lines: dict[str, dict[Any, None]] = {}
-        """Who stands in line for a lock, in the order of coming; see ``MemoryLine``."""
+        self.wait_queues: dict[str, dict[Any, None]] = {}
+        """For each lock the ``MemoryQueues`` that wait for it, in the order of joining."""
         self.trail: list[TrailEntry] = []
         self.identity = Identity(uuid.uuid4().hex, world.clock.now())
         self.clock_watch = ClockWatch()
@@ -411,23 +411,23 @@ class Space:
         elif row.finished_at is not None:
             job.final.discard((row.finished_at, row.id))
 
-    # --- lines for locks ----------------------------------------------------------------------------------------------
+    # --- wait queues of locks -----------------------------------------------------------------------------------------
 
-    def call_next(self, name: str) -> None:
-        """Tell the line that has waited longest for a lock, which leaves it by that."""
-        waiting = self.lines.get(name)
+    def wake_next(self, name: str) -> None:
+        """Notify the first in a lock's queue, which leaves the queue by that."""
+        waiting = self.wait_queues.get(name)
         if waiting:
-            line = next(iter(waiting))
-            self.leave_line(line, name)
-            line.told.append(name)
+            first = next(iter(waiting))
+            self.leave_queue(first, name)
+            first.told.append(name)
             self.world.changed.notify_all()
 
-    def leave_line(self, line: Any, name: str) -> None:
-        """Let a line stand no more for a lock."""
-        waiting = self.lines.get(name, {})
-        waiting.pop(line, None)
+    def leave_queue(self, waiter: Any, name: str) -> None:
+        """Take a ``MemoryQueues`` out of a lock's queue."""
+        waiting = self.wait_queues.get(name, {})
+        waiting.pop(waiter, None)
         if not waiting:
-            self.lines.pop(name, None)
+            self.wait_queues.pop(name, None)
 
     # --- the audit trail ----------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from cronsensus.codec import clean
 from cronsensus.errors import StoreError
 from cronsensus.model.session import LockGrant, LockView
 from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.line import QueueLine
 from cronsensus.stores.redis.link import TooFewReplicas
+from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.stores.redis.wire import Row, length, lock_view, unpack
 
 
@@ -57,13 +57,13 @@ class LockVerbs(Handle):
             for place, token, holder, session in rows
         ]
 
-    def _line(self) -> QueueLine:
-        return QueueLine(self._url, self._space)
+    def _wait_queues(self) -> RedisQueues:
+        return RedisQueues(self._url, self._space)
 
-    def _call_next(self, name: str) -> None:
-        """Tell the first in a lock's queue."""
+    def _wake_next(self, name: str) -> None:
+        """Notify the first in a lock's queue."""
         with contextlib.suppress(StoreError):
-            self._write("call_next", name)
+            self._write("wake_next", name)
 
     def _locks(self, name: str | None, limit: int) -> list[LockView]:
         rows: Sequence[Row] = self._read("locks", name, limit)

@@ -284,14 +284,14 @@ class SqlStore(SqlHandle):
         """Free a lock that is still held; once it is free, tell the next."""
         freed = self._unlock_only(grant)
         if freed:
-            self._call_next(grant.name)
+            self._wake_next(grant.name)
         return freed
 
     def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
         """Free a lock whoever holds it, and tell the next."""
         broken = self._break_only(name, by=by, why=why)
         for _ in broken:
-            self._call_next(name)
+            self._wake_next(name)
         return broken
 
     # --- people and programs ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from cronsensus.errors import InvalidOption, LeaseLost
 from cronsensus.instants import to_micros
 from cronsensus.model.session import LockGrant
-from cronsensus.stores.lines import Line
+from cronsensus.stores.wait_queues import WaitQueues
 from cronsensus.testing.conformance.scene import DAY, HOSTILE, HOUR, LEASE, SECOND, START, Scene
 
 
@@ -335,21 +335,21 @@ class Locks(Scene):
         assert not self.store.unlock(replace(grant, name="other"))
         assert self.store.unlock(grant)
 
-    # --- standing in line -------------------------------------------------------------------------------------------
+    # --- wait queues --------------------------------------------------------------------------------------------------
 
-    def line(self) -> Line:
+    def wait_queues(self) -> WaitQueues:
         """Open a way to be told, closed after the test."""
-        line = self.sibling().line()
-        self._lines.append(line)
-        return line
+        queues = self.sibling().wait_queues()
+        self._wait_queues.append(queues)
+        return queues
 
     def setup_method(self) -> None:
         super().setup_method()
-        self._lines: list[Line] = []
+        self._wait_queues: list[WaitQueues] = []
 
     def teardown_method(self) -> None:
-        for line in self._lines:
-            line.close()
+        for queues in self._wait_queues:
+            queues.close()
         super().teardown_method()
 
     @property
@@ -358,102 +358,102 @@ class Locks(Scene):
         return self.store.capabilities.notify or self.store.capabilities.clock == "process"
 
     def test_an_unlock_is_told_to_who_stands_in_line(self) -> None:
-        grant, line = self.lock(), self.line()
-        line.join("name")
-        assert [] == line.hear(0.01)
+        grant, queues = self.lock(), self.wait_queues()
+        queues.join("name")
+        assert [] == queues.receive(0.01)
         assert self.store.unlock(grant)
-        assert line.hear(self.patience if self.tells else 0.01) == ["name"] * self.tells
+        assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
     def test_an_unlock_is_told_to_nobody_who_waits_for_another_lock(self) -> None:
-        grant, line = self.lock(), self.line()
-        line.join("other")
+        grant, queues = self.lock(), self.wait_queues()
+        queues.join("other")
         assert self.store.unlock(grant)
-        assert [] == line.hear(0.05)
+        assert [] == queues.receive(0.05)
 
     def test_who_has_left_the_line_is_not_told(self) -> None:
-        grant, line = self.lock(), self.line()
-        line.join("name")
-        line.leave("name")
+        grant, queues = self.lock(), self.wait_queues()
+        queues.join("name")
+        queues.leave("name")
         assert self.store.unlock(grant)
-        assert [] == line.hear(0.05)
+        assert [] == queues.receive(0.05)
 
     def test_an_unlock_that_freed_nothing_is_told_to_nobody(self) -> None:
-        grant, line = self.lock(), self.line()
+        grant, queues = self.lock(), self.wait_queues()
         self.lease_out()
-        line.join("name")
+        queues.join("name")
         assert not self.store.unlock(grant)
-        assert [] == line.hear(0.05)
+        assert [] == queues.receive(0.05)
 
     def test_who_is_told_may_stand_in_line_again(self) -> None:
-        line = self.line()
+        queues = self.wait_queues()
         for _ in range(3):
             grant = self.lock()
-            line.join("name")
-            line.join("name")
+            queues.join("name")
+            queues.join("name")
             assert self.store.unlock(grant)
-            assert line.hear(self.patience if self.tells else 0.01) == ["name"] * self.tells
+            assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
     def test_every_unlock_is_told_to_somebody(self) -> None:
-        lines = [self.line() for _ in range(3)]
-        for line in lines:
-            line.join("name")
+        waiting = [self.wait_queues() for _ in range(3)]
+        for queues in waiting:
+            queues.join("name")
         told = 0
-        for _ in lines:
+        for _ in waiting:
             grant = self.lock()
             assert self.store.unlock(grant)
             if self.tells:
-                heard = self.who_hears(lines)
+                heard = self.who_receives(waiting)
                 told += len(heard)
-                for line in heard[1:]:
-                    line.join("name")
+                for queues in heard[1:]:
+                    queues.join("name")
         assert told >= 3 * self.tells
 
-    def who_hears(self, lines: list[Line]) -> list[Line]:
+    def who_receives(self, waiting: list[WaitQueues]) -> list[WaitQueues]:
         """Return who was told, as soon as one was."""
-        for _ in range(round(self.patience / 0.05 / len(lines))):
-            if heard := [line for line in lines if line.hear(0.05)]:
+        for _ in range(round(self.patience / 0.05 / len(waiting))):
+            if heard := [queues for queues in waiting if queues.receive(0.05)]:
                 return heard
         raise AssertionError("nobody was told")
 
     def test_who_was_told_in_vain_can_tell_the_next(self) -> None:
-        line = self.line()
-        line.join("name")
-        self.store.call_next("other")
-        assert [] == line.hear(0.01)
-        self.store.call_next("name")
-        assert line.hear(self.patience if self.tells else 0.01) == ["name"] * self.tells
+        queues = self.wait_queues()
+        queues.join("name")
+        self.store.wake_next("other")
+        assert [] == queues.receive(0.01)
+        self.store.wake_next("name")
+        assert queues.receive(self.patience if self.tells else 0.01) == ["name"] * self.tells
 
     def test_lines_of_two_namespaces_are_two(self) -> None:
         self.lock()
-        line = self.open("elsewhere").line()
-        self._lines.append(line)
-        line.join("name")
-        self.store.call_next("name")
-        assert [] == line.hear(0.05)
+        queues = self.open("elsewhere").wait_queues()
+        self._wait_queues.append(queues)
+        queues.join("name")
+        self.store.wake_next("name")
+        assert [] == queues.receive(0.05)
 
     def test_hostile_names_have_lines_of_their_own(self) -> None:
-        line = self.line()
+        queues = self.wait_queues()
         for name in HOSTILE:
-            line.join(name)
+            queues.join(name)
         for name in HOSTILE:
-            self.store.call_next(name)
+            self.store.wake_next(name)
         heard: set[str] = set()
         while self.tells and heard < set(HOSTILE):
-            new = line.hear(self.patience)
+            new = queues.receive(self.patience)
             assert new
             heard |= set(new)
         assert heard == (set(HOSTILE) if self.tells else set())
 
     def test_closing_a_line_ends_its_wait(self) -> None:
         self.lock()
-        line = self.line()
-        line.join("name")
-        thread = threading.Thread(target=line.hear, args=(self.patience,), daemon=True)
+        queues = self.wait_queues()
+        queues.join("name")
+        thread = threading.Thread(target=queues.receive, args=(self.patience,), daemon=True)
         thread.start()
-        line.close()
+        queues.close()
         thread.join(30)
         assert not thread.is_alive()
-        line.close()
+        queues.close()
         assert self.store.unlock(self.lock("other"))
 
     # --- reading ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@
 --   sessions (by number), open (by end of lease), ended (by end), holding (by number)   zsets; guests, turning (sets)
 --   releases    hash   release → when it became known; of earlier versions: its place in the order
 --   lock:P:N    hash   place P of lock N; locks (zset: places), leases (zset: place → end, if it has no session)
---   queue:N     zset   who stands in line for lock N; queues (zset: lock → when somebody last joined)
+--   queue:N     zset   the waiters for lock N; queues (zset: lock → when a waiter last joined)
 --   sign:S      channel to which the process of session S listens, so that it is seen to live
 --   trail       zset   entries by id; trail:T (zset: ids of a target)
 

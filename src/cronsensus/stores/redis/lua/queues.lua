@@ -1,4 +1,4 @@
--- Who stands in line for a lock: a queue of waiters by name, each with a channel of its own.
+-- Wait queues of locks: a queue of waiters for each lock, a channel for each waiter.
 
 local QUEUES = SPACE .. 'queues'
 
@@ -13,8 +13,8 @@ local function leave_queue(name, waiter)
   end
 end
 
--- Tell the first who still listens; who is told is out of the queue, and so is who no longer listens.
-local function call_next(name)
+-- Notify the first waiter that is subscribed. It leaves the queue by that, and so do those before it.
+local function wake_next(name)
   local waiter = call('ZRANGE', queue_key(name), 0, 0)[1]
   while waiter do
     leave_queue(name, waiter)

@@ -15,7 +15,6 @@ from sqlalchemy.pool import NullPool
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.model.session import LockGrant
-from cronsensus.stores.lines import Line
 from cronsensus.stores.sql import locks
 from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.dialect import TryAgain
@@ -23,13 +22,14 @@ from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.postgres import locks as one_statement
 from cronsensus.stores.sql.postgres.dialect import PostgresDialect, driver_of
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, open_connection
-from cronsensus.stores.sql.postgres.line import NotificationLine, channel_of, tell
 from cronsensus.stores.sql.postgres.presence import present, show
 from cronsensus.stores.sql.postgres.url import read_url
+from cronsensus.stores.sql.postgres.wait_queues import NotificationQueues, channel_of, tell
 from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.presence import PresentStore
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sessions import not_alive
+from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
 _TOUCH = update(counters).where(counters.c.name == "token").values(value=counters.c.value)
@@ -164,7 +164,7 @@ class PostgresStore(PresentStore):
             cut = error
             freed = self._run(self._statements.free, *given).rowcount == 1
         if freed or cut is not None:
-            self._call_next(grant.name)
+            self._wake_next(grant.name)
         if not freed and cut is not None:
             raise StoreUnavailable(
                 f"{self._where}: the connection was lost while the lock {grant.name!r} was freed; it is not held under "
@@ -191,14 +191,13 @@ class PostgresStore(PresentStore):
     def _statements(self) -> one_statement.Statements:
         return one_statement.statements_of(self._url.schema, injected=self._given[1] is not None)
 
-    def _line(self) -> Line:
-        """Return a way to be told when a lock may be free; through a pooler nobody can be told."""
-        if self._postgres.pooled:
-            return Line()
-        return NotificationLine(self._open, channel_of(*self._place), explained=self._errors_explained)
+    def _wait_queues(self) -> WaitQueues:
+        if self._postgres.pooled:  # a pooler passes no notification on
+            return WaitQueues()
+        return NotificationQueues(self._open, channel_of(*self._place), explained=self._errors_explained)
 
-    def _call_next(self, name: str) -> None:
-        """Tell all who wait for a lock, wherever they are."""
+    def _wake_next(self, name: str) -> None:
+        """Notify all waiters of a lock."""
         if not self._postgres.pooled:
             self._tell(lambda driver: tell(driver, channel_of(*self._place), name))
 

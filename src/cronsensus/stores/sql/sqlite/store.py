@@ -16,15 +16,15 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.stores.filesystems import is_network, kind_of
-from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.dialect import BETWEEN_TRIES, PATIENCE, SqliteDialect
 from cronsensus.stores.sql.sqlite.epoch import turn
-from cronsensus.stores.sql.sqlite.line import PipeLine, call_next
 from cronsensus.stores.sql.sqlite.url import read_url
+from cronsensus.stores.sql.sqlite.wait_queues import PipeQueues, wake_next
 from cronsensus.stores.sql.sqlite.wake import Wake
 from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.wait_queues import WaitQueues
 
 _WAL_LIMIT = 64 * 1024 * 1024
 _OLDEST_SQLITE = (3, 24, 0)
@@ -101,13 +101,12 @@ class SqliteStore(SqlStore):
         """Wake the other handles of this namespace on this host."""
         self._wake.notify()
 
-    def _line(self) -> Line:
-        """Return a way to be told when a lock may be free."""
-        return PipeLine(self._url.path, self.namespace)
+    def _wait_queues(self) -> WaitQueues:
+        return PipeQueues(self._url.path, self.namespace)
 
-    def _call_next(self, name: str) -> None:
-        """Tell the process on this host that has waited longest for a lock."""
-        call_next(self._url.path, self.namespace, name)
+    def _wake_next(self, name: str) -> None:
+        """Notify the process on this host that has waited longest for a lock."""
+        wake_next(self._url.path, self.namespace, name)
 
     def _check_writable(self) -> None:
         """Try to begin a write: a read-only file or directory is found now rather than by the first job."""

@@ -7,7 +7,7 @@ for _, text in ipairs(call('ZRANGEBYLEX', SPACE .. 'locks', '[' .. name .. '\0',
   if is_held(row) then
     broken[#broken + 1] = { place, row.token, row.holder, row.session or '' }
     free_lock(name, place, row.session)
-    call_next(name)
+    wake_next(name)
   end
 end
 if #broken > 0 then

@@ -5,5 +5,5 @@ if not row then
   return answer(false)
 end
 free_lock(name, place, row.session)
-call_next(name)
+wake_next(name)
 return answer(true)

@@ -1,7 +1,7 @@
-"""Standing in line for locks by LISTEN and NOTIFY, on a connection of its own.
+"""Wait queues of locks by LISTEN and NOTIFY, on a connection of its own.
 
-A notification reaches all who listen, so everybody who waits for the lock is told, and the fastest has it. They all
-listen to one channel for a namespace, and the notification says which lock it is.
+There is one channel for a namespace, and a notification names the lock. It reaches all processes that listen, so all
+waiters of the lock try, and the fastest acquires it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from contextlib import AbstractContextManager
 
 import psycopg
 
-from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
+from cronsensus.stores.wait_queues import WaitQueues
 
 _TELL = "SELECT pg_notify($1, $2)"
 
 
-class NotificationLine(Line):
-    """One process's places in the lines for the locks of a namespace."""
+class NotificationQueues(WaitQueues):
+    """One process's places in the wait queues of a namespace."""
 
-    tells_all = True
+    notifies_all = True
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class NotificationLine(Line):
         self._hears = False
 
     def join(self, name: str) -> None:
-        """Stand in line; from here on, an unlock is heard of."""
+        """Join the queue; from here on, unlocks are received."""
         with self._explained(), self._lock:
             self._joined.add(name)
             if self._driver is None and not self._closed.is_set():
@@ -64,20 +64,20 @@ class NotificationLine(Line):
                 self._wake()
 
     def leave(self, name: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         with self._lock:
             self._joined.discard(name)
 
-    def hear(self, timeout: float) -> list[str]:
-        """Wait to be told.
+    def receive(self, timeout: float) -> list[str]:
+        """Wait for notifications.
 
         Raises:
-            StoreUnavailable: the connection broke. What was told meanwhile is lost, so stand in another line.
+            StoreUnavailable: the connection broke. Notifications since then are lost; open another one and join again.
         """
         with self._explained():
-            return self._hear(timeout)
+            return self._receive(timeout)
 
-    def _hear(self, timeout: float) -> list[str]:
+    def _receive(self, timeout: float) -> list[str]:
         until = PATIENCE.monotonic() + max(0.0, timeout)
         with self._lock:
             if self._closed.is_set():
@@ -101,7 +101,7 @@ class NotificationLine(Line):
                     self._let_go()
 
     def _heard(self, driver: BoundedConnection) -> list[str]:
-        """Take what came in; return the locks among it that are waited for here."""
+        """Take the notifications that came in; return the locks among them that are waited for here."""
         driver.pgconn.consume_input()
         while (told := driver.pgconn.notifies()) is not None:
             self._told.append(told.extra.decode())
@@ -112,7 +112,7 @@ class NotificationLine(Line):
         return mine
 
     def close(self) -> None:
-        """Leave all lines."""
+        """Leave all queues."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -135,7 +135,7 @@ class NotificationLine(Line):
 
 
 def channel_of(schema: str, namespace: str) -> str:
-    """Return the channel on which those who free locks are heard."""
+    """Return the channel of the locks of a namespace."""
     return "cronsensus_lock_" + hashlib.sha256(f"{schema}\0{namespace}".encode()).hexdigest()[:32]
 
 

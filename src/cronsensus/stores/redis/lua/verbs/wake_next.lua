@@ -1,3 +1,3 @@
 -- needs: queues
-call_next(args[1])
+wake_next(args[1])
 return answer(true)

@@ -1,11 +1,11 @@
-"""Standing in line for locks, between processes on one host: a named pipe for each lock that is waited for.
+"""Wait queues of locks, between processes on one host: a named pipe for each process and lock.
 
 ::
 
     jobs.db-wake/  q3f9c…-00000041c7a2f3b0-4711-5f0e…   lock, since when (the host's steady clock), pid
 
-The pipe is the place in the line: whoever frees the lock writes to the oldest, and takes it away by that. One that
-nobody reads was left behind by a dead process, so the next one is told.
+The pipe is the place in the queue. An unlock renames the oldest pipe, which takes it out of the queue, and writes to
+it. A pipe without a reader was left by a dead process, so the next one is written to.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import weakref
 from pathlib import Path
 
 from cronsensus.stores.boot import HostClock
-from cronsensus.stores.lines import Line
 from cronsensus.stores.sql.sqlite.pipes import NAMELESS, SUPPORTED, directory_of, make_pipe, open_to_listen, tell
+from cronsensus.stores.wait_queues import WaitQueues
 
 _STEADY = HostClock()
-_all: weakref.WeakSet[PipeLine] = weakref.WeakSet()
+_all: weakref.WeakSet[PipeQueues] = weakref.WeakSet()
 
 
-class PipeLine(Line):
-    """One process's places. Without named pipes it hears nothing."""
+class PipeQueues(WaitQueues):
+    """One process's places in the wait queues. Without named pipes it receives nothing."""
 
     def __init__(self, database: Path, namespace: str) -> None:
         """Wait for locks of a namespace; nothing is made before the first ``join``."""
@@ -42,21 +42,21 @@ class PipeLine(Line):
         _all.add(self)
 
     def join(self, name: str) -> None:
-        """Stand in line."""
+        """Join the queue."""
         with self._lock:
-            if self._closed.is_set() or not SUPPORTED or self._is_in_line(name):
+            if self._closed.is_set() or not SUPPORTED or self._is_queued(name):
                 return
             self._forget(name)
-            with contextlib.suppress(OSError):  # then a waiter finds out by looking
+            with contextlib.suppress(OSError):  # then the waiter polls
                 self._places[name] = self._make(name)
                 self._wake()
 
     def leave(self, name: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         with self._lock:
             self._forget(name)
 
-    def hear(self, timeout: float) -> list[str]:
+    def receive(self, timeout: float) -> list[str]:
         """Wait until a pipe is written to."""
         with self._lock:
             if self._closed.is_set() or not SUPPORTED:
@@ -84,7 +84,7 @@ class PipeLine(Line):
             return told
 
     def close(self) -> None:
-        """Leave all lines."""
+        """Leave all queues."""
         with self._lock:
             self._closed.set()
             for name in list(self._places):
@@ -96,7 +96,7 @@ class PipeLine(Line):
     def _make(self, name: str) -> tuple[Path, int]:
         since = round(_STEADY.monotonic() * 1_000_000)
         place = f"{prefix_of(self._namespace, name)}{since:016x}-{os.getpid()}-{secrets.token_hex(4)}"
-        # Nameless until it is open, or who frees the lock would take it for one that was left behind.
+        # Nameless until it is open, or an unlock would take it for one without a reader.
         path = make_pipe(self._database, NAMELESS + place)
         try:
             pipe = open_to_listen(path)
@@ -105,8 +105,8 @@ class PipeLine(Line):
             path.unlink(missing_ok=True)
             raise
 
-    def _is_in_line(self, name: str) -> bool:
-        """Whether the place is there, and nobody has written to it yet: who was told has taken the name away."""
+    def _is_queued(self, name: str) -> bool:
+        """Whether the place is there and was not notified yet: a notification takes its name away."""
         return name in self._places and self._places[name][0].exists()
 
     def _holds(self, name: str, pipe: int) -> bool:
@@ -120,7 +120,7 @@ class PipeLine(Line):
                 path.unlink(missing_ok=True)
 
     def _wake(self) -> None:
-        """End the wait of the thread that hears, which waits for other pipes than there are now."""
+        """End the poll of the thread in ``receive``, which has another set of pipes than there is now."""
         if self._poke is not None:
             with contextlib.suppress(OSError):
                 os.write(self._poke[1], b"!")
@@ -139,10 +139,10 @@ class PipeLine(Line):
         self._let_go()
 
 
-def call_next(database: Path, namespace: str, name: str) -> None:
-    """Tell the process that has waited longest for a lock. Never raises, never waits.
+def wake_next(database: Path, namespace: str, name: str) -> None:
+    """Notify the process that has waited longest for a lock. Never raises, never waits.
 
-    Safe when two do so at the same instant: only the one that takes the pipe's name away has told it.
+    Safe when two do so at the same instant: only one of them can rename a pipe, and it alone writes to it.
     """
     if not SUPPORTED:
         return
@@ -159,8 +159,8 @@ def call_next(database: Path, namespace: str, name: str) -> None:
 
 
 def _in_child() -> None:
-    for line in list(_all):
-        line._forked()  # noqa: SLF001 - of this module
+    for queues in list(_all):
+        queues._forked()  # noqa: SLF001 - of this module
 
 
 if hasattr(os, "register_at_fork"):

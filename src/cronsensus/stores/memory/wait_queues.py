@@ -1,13 +1,13 @@
-"""Standing in line for locks within one process."""
+"""Wait queues of locks within one process."""
 
 from __future__ import annotations
 
-from cronsensus.stores.lines import Line
 from cronsensus.stores.memory.state import Space
+from cronsensus.stores.wait_queues import WaitQueues
 
 
-class MemoryLine(Line):
-    """A place in the lines of one namespace."""
+class MemoryQueues(WaitQueues):
+    """One handle's places in the wait queues of a namespace."""
 
     def __init__(self, space: Space) -> None:
         super().__init__()
@@ -16,27 +16,27 @@ class MemoryLine(Line):
         self.told: list[str] = []
 
     def join(self, name: str) -> None:
-        """Stand in line."""
+        """Join the queue."""
         with self._changed:
             if not self._closed.is_set():
-                self._space.lines.setdefault(name, {}).setdefault(self)
+                self._space.wait_queues.setdefault(name, {}).setdefault(self)
 
     def leave(self, name: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         with self._changed:
-            self._space.leave_line(self, name)
+            self._space.leave_queue(self, name)
 
-    def hear(self, timeout: float) -> list[str]:
-        """Wait to be told."""
+    def receive(self, timeout: float) -> list[str]:
+        """Wait for notifications."""
         with self._changed:
             self._changed.wait_for(lambda: self.told or self._closed.is_set(), max(0.0, timeout))
             told, self.told = self.told, []
             return told
 
     def close(self) -> None:
-        """Leave all lines."""
+        """Leave all queues."""
         with self._changed:
             self._closed.set()
-            for name in [name for name, waiting in self._space.lines.items() if self in waiting]:
-                self._space.leave_line(self, name)
+            for name in [name for name, waiting in self._space.wait_queues.items() if self in waiting]:
+                self._space.leave_queue(self, name)
             self._changed.notify_all()

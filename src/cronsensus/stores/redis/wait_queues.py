@@ -1,7 +1,7 @@
-"""Standing in line for locks: a queue for each lock in the server, a channel for each who waits.
+"""Wait queues of locks: a queue for each lock in the server, a channel for each waiting process.
 
-Whoever frees a lock takes the first in its queue who still listens, and publishes the lock's name on that one's
-channel, in the same script: the server says how many heard it, so the dead are passed over. See ``queues.lua``.
+The script that frees a lock publishes the lock's name on the channel of the first in its queue. The server answers how
+many subscribers received it, so processes that are gone are passed over. See ``queues.lua``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import threading
 
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
-from cronsensus.stores.lines import Line
 from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import Link
 from cronsensus.stores.redis.routes import route
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import RedisUrl
+from cronsensus.stores.wait_queues import WaitQueues
 
 
-class QueueLine(Line, Handle):
-    """One process's places, over connections of its own."""
+class RedisQueues(WaitQueues, Handle):
+    """One process's places in the wait queues of a namespace, over connections of its own."""
 
     def __init__(self, url: RedisUrl, space: Space) -> None:
         """Wait for locks of a namespace; nothing is opened before the first ``join``."""
@@ -38,26 +38,26 @@ class QueueLine(Line, Handle):
         self._begun = Event()
 
     def join(self, name: str) -> None:
-        """Stand in line: listen first, then enter the queue."""
+        """Subscribe first, then join the queue."""
         if self._closed.is_set():
             return
         with self._lock:
             self._ear.listen()
             self._joined.add(name)
         self._begun.set()
-        self._write("join_line", name, self._id)
+        self._write("join_queue", name, self._id)
 
     def leave(self, name: str) -> None:
-        """Stand in line no more."""
+        """Leave the queue."""
         with self._lock:
             self._joined.discard(name)
-        self._write("leave_lines", [name], self._id)
+        self._write("leave_queues", [name], self._id)
 
-    def hear(self, timeout: float) -> list[str]:
-        """Wait to be told.
+    def receive(self, timeout: float) -> list[str]:
+        """Wait for notifications.
 
         Raises:
-            StoreUnavailable: the connection broke. What was told meanwhile is lost, so stand in another line.
+            StoreUnavailable: the connection broke. Notifications since then are lost; open another one and join again.
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []
@@ -67,13 +67,13 @@ class QueueLine(Line, Handle):
         return told
 
     def close(self) -> None:
-        """Leave all lines."""
+        """Leave all queues."""
         self._closed.set()
         self._begun.set()
         self._ear.close()
         with self._lock:
             left, self._joined = sorted(self._joined), set()
         if left:
-            with contextlib.suppress(StoreError):  # nobody hears it any more, so it is passed over
-                self._write("leave_lines", left, self._id)
+            with contextlib.suppress(StoreError):  # without a subscriber this waiter is passed over
+                self._write("leave_queues", left, self._id)
         self._link.close()
