@@ -68,11 +68,11 @@ class Acts:
     def define(self, specs: Sequence[JobSpec], by: str | None) -> None:
         """Put definitions into the store, and hint at them."""
         store = self.opened.ready()
-        store.put_jobs(specs, release=self._setup.release, by=self.who(by))
+        store.put_jobs(specs, release=self._setup.release, by=self.operator(by))
         store.notify()
 
-    def who(self, by: str | None) -> str:
-        """Return who acts: this node, if nobody is named."""
+    def operator(self, by: str | None) -> str:
+        """Return the name for the trail: ``by``, or else this node's."""
         return by or self._setup.node_name
 
     def handle(self, made: Enqueued) -> Handle[Any]:
@@ -97,7 +97,7 @@ def name_of(job: str | Named) -> str:
 
 
 def unknown_job(job: str) -> str:
-    """Return the message for a job that nobody knows."""
+    """Return the message for an unknown job."""
     return f"no job is called {job!r}, neither here nor in the store; `cronsensus jobs list` shows those in the store"
 
 

@@ -146,7 +146,7 @@ class Definitions:
             name: unique in the namespace.
             args: JSON values that each run passes by position, unless it was enqueued with others.
             kwargs: likewise, by name.
-            by: who; defaults to this node's name.
+            by: the operator, for the trail; defaults to this node's name.
             policies: as for ``job``.
 
         Raises:
@@ -240,7 +240,7 @@ class Definitions:
         if self._acts.opened.ready().job(name) is None:
             raise UnknownJob(f"no job is called {name!r}; `cronsensus jobs list` shows those in the store")
         self._declared.added.pop(name, None)
-        return self._acts.act((), lambda store: store.retire(name, by=self._acts.who(by), why=reason))
+        return self._acts.act((), lambda store: store.retire(name, by=self._acts.operator(by), why=reason))
 
     aremove_job = twin(remove_job)
 

@@ -11,7 +11,7 @@
     │   ├── UnknownJob               no job of that name here or in the store
     │   ├── UnsupportedFunction      a function that this executor or a store cannot carry
     │   ├── UnsupportedTransaction   a run's transaction that cannot be had here, or not like this
-    │   ├── NotTheHolder             a lock released or extended by somebody who did not acquire it
+    │   ├── NotTheHolder             a lock released or extended where it was not acquired
     │   ├── InvalidPayload           arguments or a result that are not JSON, or too large
     │   ├── UnknownStore             a URL scheme that nothing answers to
     │   └── MissingExtra             a driver that is not installed: says the exact ``pip install``
@@ -38,7 +38,7 @@
         ├── Skip                     nothing to do this time
         └── Cancel                   stop here, and do not retry
 
-Losing a race is never an exception: the verbs return who won. The class docstring is the default message.
+Losing a race is never an exception: the verbs return the winner. The class docstring is the default message.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CronsensusError(Exception):
 
 
 def default_message(kind: type[CronsensusError]) -> str:
-    """Return what an exception says whose ``raise`` said nothing: the first line of its class, or its name.
+    """Return the message of an exception that was raised without one: the first line of its class, or its name.
 
     A subclass of the user's has no docstring of its own, and under ``python -OO`` ours have none either.
     """

@@ -202,6 +202,6 @@ class Handle(Generic[R_co]):
     def _late(self, timeout: Duration | None) -> TimeoutError:
         state = self.look().state
         sessions = self._opened.store.sessions()
-        nobody = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
-        hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if nobody else ""
+        no_node = not any(one.ended_at is None and one.expires_in > timedelta(0) for one in sessions)
+        hint = ", and no node is alive: scheduler.start(), or cronsensus run MODULE:ATTR" if no_node else ""
         return TimeoutError(f"occurrence {self.id} of {self.job!r} is not final after {timeout}: it is {state}{hint}")

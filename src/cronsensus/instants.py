@@ -50,7 +50,7 @@ def as_utc(instant: datetime, *, what: str = "instant") -> datetime:
     """Return ``instant`` in UTC.
 
     Raises:
-        InvalidOption: ``instant`` is naive, so nobody can say which moment it means; or it leaves the calendar in UTC.
+        InvalidOption: ``instant`` is naive, so its moment is unknown; or it leaves the calendar in UTC.
     """
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise InvalidOption(f"{what}={instant!r} has no time zone; write datetime(…, tzinfo=UTC) or a ZoneInfo")

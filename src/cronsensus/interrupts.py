@@ -56,7 +56,7 @@ class Event(threading.Event):
 
 
 class Condition(threading.Condition):
-    """A condition whose lock is held for as long as its block, and no longer. Wait while it is held once, not twice."""
+    """A condition that holds its lock exactly as long as its block. Wait while it is held once, not twice."""
 
     if not TYPE_CHECKING:
         # The lock's own methods, which are called without a look for signals before the block has begun. They are got

@@ -144,7 +144,7 @@ class Job(Generic[P, R_co]):
 if TYPE_CHECKING:
 
     class RunJob(Job[P, R_co]):
-        """A job whose function takes the ``Run`` first: its caller passes it, who enqueues it does not."""
+        """A job of a function that takes the ``Run`` first: a call passes it, ``enqueue`` does not."""
 
         def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> R_co:  # type: ignore[override]
             """Call the function."""

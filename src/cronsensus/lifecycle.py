@@ -73,7 +73,7 @@ class Lifecycle:
                 self._pause.wait(pause)
                 with tries:
                     self.part.start(None, start=start)
-        except BaseException:  # out of a signal handler, too: whoever catches it must not have a node that runs on
+        except BaseException:  # out of a signal handler, too: no node may run on behind it
             self.part.undo(start)
             raise
 
@@ -146,8 +146,8 @@ class Lifecycle:
             NodeFailed: the node could not go on.
         """
         if not logging.getLogger().handlers:
-            # This is the whole of a program, and nobody has said what becomes of its log: without this, a failing job
-            # would be the only thing that one ever hears of it.
+            # This is a whole program, and logging is not configured: without this, a failing job would be the only
+            # output that one ever sees.
             logging.basicConfig(
                 level=self._setup.settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
             )

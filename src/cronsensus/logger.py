@@ -133,7 +133,7 @@ def say_aloud(text: str) -> None:
         if stream is not None:
             stream.write(f"cronsensus: {text}\n")
             stream.flush()
-    except Exception:  # noqa: BLE001, S110 - there is nobody left to tell
+    except Exception:  # noqa: BLE001, S110 - there is no further place to report it
         pass
 
 

@@ -120,7 +120,7 @@ class Operations:
         Args:
             job: a job, or its name.
             reason: shown beside the job until it is resumed.
-            by: who; defaults to this node's name.
+            by: the operator, for the trail; defaults to this node's name.
 
         Raises:
             UnknownJob: neither this process nor the store has such a job.
@@ -129,8 +129,8 @@ class Operations:
         """
         if not reason.strip():
             raise InvalidOption('a pause needs a reason, for whoever finds the job paused; write reason="…"')
-        name, who = name_of(job), self._acts.who(by)
-        return self._acts.act({name}, lambda store: store.pause(name, by=who, why=reason))
+        name, operator = name_of(job), self._acts.operator(by)
+        return self._acts.act({name}, lambda store: store.pause(name, by=operator, why=reason))
 
     apause = twin(pause)
 
@@ -140,8 +140,8 @@ class Operations:
         Raises:
             UnknownJob, StoreError: as ``pause``.
         """
-        name, who = name_of(job), self._acts.who(by)
-        return self._acts.act({name}, lambda store: store.resume(name, by=who, why=reason))
+        name, operator = name_of(job), self._acts.operator(by)
+        return self._acts.act({name}, lambda store: store.resume(name, by=operator, why=reason))
 
     aresume = twin(resume)
 
@@ -152,12 +152,12 @@ class Operations:
             UnknownJob, StoreError: as ``pause``.
             InvalidOption: its function needs arguments that the job does not have; ``enqueue`` it with them.
         """
-        name, who = name_of(job), self._acts.who(by)
+        name, operator = name_of(job), self._acts.operator(by)
         refuse_while_loading("triggers")
         function, spec = self._acts.declared.function_of(name), self._acts.declared.spec(name)
         if function is not None and spec is not None:
             function.bind(spec.args, spec.kwargs, hint="; the job has none of its own: enqueue it with them")
-        return self._acts.handle(self._acts.act({name}, lambda store: store.trigger(name, by=who, why=reason)))
+        return self._acts.handle(self._acts.act({name}, lambda store: store.trigger(name, by=operator, why=reason)))
 
     atrigger = twin(trigger)
 
@@ -197,7 +197,9 @@ class Operations:
                 )
             times = nominal_times(name, _trigger_of(store, name), since, until)
             chunks = [times[index : index + MOST_AT_ONCE] for index in range(0, len(times), MOST_AT_ONCE)]
-            return [one for chunk in chunks for one in store.backfill(name, chunk, by=self._acts.who(by), why=reason)]
+            return [
+                one for chunk in chunks for one in store.backfill(name, chunk, by=self._acts.operator(by), why=reason)
+            ]
 
         return [self._acts.handle(one) for one in self._acts.act({name}, carry_out)]
 
@@ -211,19 +213,21 @@ class Operations:
         Args:
             occurrence: a handle, or its id.
             reason: kept with the occurrence.
-            by: who; defaults to this node's name.
+            by: the operator, for the trail; defaults to this node's name.
 
         Raises:
             InvalidTransition: it is final.
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        return self._acts.act((), lambda store: store.cancel(_id_of(occurrence), by=self._acts.who(by), why=reason))
+        return self._acts.act(
+            (), lambda store: store.cancel(_id_of(occurrence), by=self._acts.operator(by), why=reason)
+        )
 
     acancel = twin(cancel)
 
     def break_lock(self, name: str, *, reason: str, by: str | None = None) -> int:
-        """Free a lock whoever holds it, and return how many held it: when a holder hangs and keeps everybody waiting.
+        """Free a lock in place of its holders, and return how many there were; for a holder that hangs.
 
         A former holder notices at its next renewal, within a third of the lock's TTL (``lease.lost``), and may work on
         until then. What the lock protects can refuse it by the token, which is higher for the next holder.
@@ -231,12 +235,12 @@ class Operations:
         Args:
             name: of the lock.
             reason: kept in the audit trail.
-            by: who; defaults to this node's name.
+            by: the operator, for the trail; defaults to this node's name.
 
         Raises:
             StoreError: the store could not do it.
         """
-        return len(self._acts.act((), lambda store: store.break_lock(name, by=self._acts.who(by), why=reason)))
+        return len(self._acts.act((), lambda store: store.break_lock(name, by=self._acts.operator(by), why=reason)))
 
     abreak_lock = twin(break_lock)
 
@@ -248,9 +252,9 @@ class Operations:
             LookupError: there is none.
             StoreError: the store could not do it.
         """
-        number, who = _id_of(occurrence), self._acts.who(by)
+        number, operator = _id_of(occurrence), self._acts.operator(by)
         refuse_while_loading("retries")
-        return self._acts.handle(self._acts.act((), lambda store: store.retry(number, by=who, why=reason)))
+        return self._acts.handle(self._acts.act((), lambda store: store.retry(number, by=operator, why=reason)))
 
     aretry = twin(retry)
 

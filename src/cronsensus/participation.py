@@ -5,7 +5,7 @@
     start ──▶ node turns ──▶ signal, operator's drain, or stop() ──▶ drain ──▶ session closed
       │          │
       │          ├── the node cannot go on: it is stopped, run() raises
-      │          ├── interpreter exit: runs are given back, the session is closed, nobody waits
+      │          ├── interpreter exit: runs are given back, the session is closed, without a wait
       │          └── fork: the node stays the parent's; the child has no threads and must not touch the session
       └── interrupted or cancelled: what was begun is stopped
 
@@ -96,7 +96,7 @@ class Participation:
     ) -> bool:
         """Start a node; ``False`` in a process that only runs a job of another, where its module is imported once more.
 
-        Whoever may be interrupted or cancelled passes a ``start``, and gives that up then.
+        A caller that may be interrupted or cancelled passes a ``start``, and gives that up then.
 
         Raises:
             ConfigurationError: there is one already, here or in the parent of this forked process.
@@ -194,8 +194,8 @@ class Participation:
         try:
             await asyncio.shield(begin_on_a_thread(self.start, asyncio.get_running_loop(), None, start))
         except (asyncio.CancelledError, GeneratorExit) as error:
-            # The thread cannot be recalled; a node that nobody knows of must not stay behind, however often the task
-            # is cancelled, or dropped.
+            # The thread cannot be recalled; it must not leave a running node behind, however often the task is
+            # cancelled, or dropped.
             start.give_up()
             undo = Whole(lambda: self.undo(start, None), "cronsensus-stop")
             undo.begin()
@@ -271,7 +271,7 @@ class Participation:
         try:
             stopping.ended = stopping.node.stop(drain)
             _log.info("left, %s", "and everything had ended" if stopping.ended else "giving back what still ran")
-        except BaseException as error:  # noqa: BLE001 - raised by those who wait
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting callers
             stopping.error = error
         finally:
             atexit.unregister(self._at_exit)

@@ -2,7 +2,7 @@
 
 ``plan(job, now)`` looks at the nominal times after the watermark and up to ``now``, and gives each its verdict:
 create an occurrence, or skipped / missed with a reason. The new watermark is the last nominal time decided. A store
-carries the plan out in one step, if nobody was faster.
+carries the plan out in one step, unless another node was faster.
 
 The rules, in the order in which they apply to a nominal time t that lies ``age = now - t`` back:
 
@@ -21,7 +21,7 @@ The rules, in the order in which they apply to a nominal time t that lies ``age 
 A job may begin with the only nominal time that its trigger has left, in the past (a one-off ``at``). It was declared
 so that it runs now: of the rules on lateness only ``grace`` is for it.
 
-Neighbours with the same verdict are written as one range; in a long gap nobody walks a million nominal times. Plans
+Neighbours with the same verdict are written as one range, so a long gap is not walked time by time. Plans
 are bounded: at most ``MOST_OCCURRENCES`` are looked at one by one, then the watermark stops and the job stays due.
 """
 

@@ -1,4 +1,4 @@
-"""One start of a node, and the tries of one whose store is not there yet.
+"""One start of a node, and its tries while the store is not there yet.
 
 A server may start beside the application, or be replaced just now. A start is tried again only after an error that says
 that later may help; any other ends it at once.

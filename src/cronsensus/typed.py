@@ -36,7 +36,7 @@ _MORE = (
     shapes.TimeType, shapes.TimeDeltaType, shapes.UUIDType, shapes.DecimalType, shapes.EnumType, shapes.SetType,
     shapes.FrozenSetType, shapes.TupleType, shapes.VarTupleType,
 )  # fmt: skip
-"""Types whose values are not what JSON gives."""
+"""Types with values that JSON cannot give."""
 _LONGEST = 80
 _RESULT = "the result"
 

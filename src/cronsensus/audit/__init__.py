@@ -15,8 +15,8 @@ while it does.
                         ▼
                      report    counts, lateness, findings
 
-What is judged: each job's nominal times in the asked stretch that lie above the job's pruned horizon (below it nobody
-can say), and every occurrence that belongs to them or was created in that stretch.
+What is judged: each job's nominal times in the asked stretch that lie above the job's pruned horizon (below it the
+record is gone), and every occurrence that belongs to them or was created in that stretch.
 
 What it cannot see: whether a job's effects happened. A run that was cut off and taken over may have done half of its
 work twice; only a count that the jobs keep themselves tells that, which is why the demo and the chaos tests keep one.

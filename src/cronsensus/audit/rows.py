@@ -56,7 +56,7 @@ class Row:
 
 
 def tally(report: JobReport, state: State, number: int) -> None:
-    """Count ``number`` nominal times whose verdict is ``state``."""
+    """Count ``number`` nominal times with the verdict ``state``."""
     report.expected += number
     name = _COUNTERS[state]
     setattr(report, name, getattr(report, name) + number)

@@ -38,7 +38,7 @@ RECORDED = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 
 
 class Sessions:
-    """Who lives and who is dead, read once, when the first running occurrence is met."""
+    """The live and the dead sessions, read once, when the first running occurrence is met."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Sessions:
         self._more = False
 
     def dead_for(self, session: str | None, since: datetime) -> tuple[timedelta, str] | None:
-        """Return for how long a session has been dead, and in which way; ``None``: alive, or nobody can say.
+        """Return for how long a session has been dead, and in which way; ``None``: alive, or unknown.
 
         ``since``: when the run in question began, which is the best guess for a session that is not known any more.
         """
@@ -207,7 +207,7 @@ class Runs:
 
     @staticmethod
     def _stale(occurrence: Occurrence, runs: Sequence[RunView]) -> str | None:
-        """Return what is wrong with the tokens and with who wrote the result."""
+        """Return what is wrong with the tokens and with the writer of the result."""
         for first, second in pairwise(runs):
             # A release gives the attempt back, so the next run has the same number.
             if second.token == first.token or second.attempt < first.attempt + (first.end != "released"):
@@ -227,7 +227,7 @@ class Runs:
         return None
 
     def _due(self, occurrence: Occurrence) -> datetime | None:
-        """Return when the first run might start, by the trigger; ``None`` when nobody can say any more."""
+        """Return when the first run might start, by the trigger; ``None``: its definition is gone."""
         at = occurrence.scheduled_for
         if at is not None:
             by_trigger = _by_schedule(occurrence) and not self._nominals.kept_elsewhere(at)

@@ -245,7 +245,7 @@ class Verdicts:
         again = self._store.job(self._name)
         horizon = None if again is None else again.horizon
         if horizon is not None and gap.first <= horizon:
-            # Pruned while we read: nobody can say any more.
+            # Pruned while we read: the record is gone.
             pruned = self._number(gap.first - MICROSECOND, min(gap.last, horizon))
             self._report.expected -= pruned
             self._report.missed -= pruned

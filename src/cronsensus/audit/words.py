@@ -85,7 +85,7 @@ class Words:
         )
 
     def undecided(self, first: datetime, count: int, watermark: datetime) -> Finding:
-        """Nominal times above the watermark that nobody decided in time."""
+        """Nominal times above the watermark that no node decided in time."""
         return Finding(
             kind="missing",
             job=self._job,
@@ -180,7 +180,7 @@ class Words:
         )
 
     def stuck(self, occurrence: Occurrence, why: str, ago: timedelta) -> Finding:
-        """A run whose node is dead, and nobody took it over."""
+        """A run of a dead node that was not taken over."""
         since = format_duration(timedelta(seconds=round(ago.total_seconds())))
         return self._about(
             occurrence, "stuck", f"runs under session {occurrence.session}, {why} {since} ago, and nobody took it over"

@@ -2,7 +2,7 @@
 
 An application is named by ``--app``, ``CRONSENSUS_APP`` or ``[tool.cronsensus] app``; else the first of ``jobs.py``,
 ``tasks.py``, ``app.py`` and ``main.py`` in this folder that holds exactly one Scheduler is taken, and we say so. A
-command that needs only a store takes ``--url``, and then imports nobody's code.
+command that needs only a store takes ``--url``, and then imports no application.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def opened_store(*, check: bool = True, writable: bool = False) -> Iterator[Stor
         writable: refuse a store that can only be read, such as a backup or a standby, too.
 
     Raises:
-        CommandError: nobody said which store.
+        CommandError: no store was named.
         StoreError: it cannot be used.
     """
     store, ours = _store()

@@ -59,15 +59,15 @@ def audit(names: tuple[str, ...], since: str | None, until: str | None, toleranc
             until=None if until is None else read_time(until, now, what="--to"),
             tolerance=tolerance,
         )
-        nobody = bool(report.pending) and not alive(store)
+        no_node = bool(report.pending) and not alive(store)
     if output.as_json:
         output.line(json.dumps(report.to_json()))
     else:
-        show(output, report, nobody=nobody)
+        show(output, report, no_node=no_node)
     return OK if report.ok else FAILED
 
 
-def show(output: Output, report: Report, *, nobody: bool = False) -> None:
+def show(output: Output, report: Report, *, no_node: bool = False) -> None:
     """Print a report as a table, its findings, and one sentence."""
     # Verdicts add up to what was expected; then what is counted beside them. Of all but the first and those that one
     # looks for, a column without a number tells nothing.
@@ -97,7 +97,7 @@ def show(output: Output, report: Report, *, nobody: bool = False) -> None:
         message(f"{report.found - SHOWN:,} more findings; -o json shows the first {len(report.findings):,}")
     for note in report.notes[:SHOWN]:
         message(f"note: {note}")
-    output.line(verdict(report, nobody=nobody))
+    output.line(verdict(report, no_node=no_node))
 
 
 def number(name: str, value: int) -> Cell:
@@ -106,8 +106,8 @@ def number(name: str, value: int) -> Cell:
     return Cell(f"{value:,}", style if value else "")
 
 
-def verdict(report: Report, *, nobody: bool = False) -> Cell:
-    """Return the closing sentence; ``nobody``: no node is alive to decide what is not decided yet."""
+def verdict(report: Report, *, no_node: bool = False) -> Cell:
+    """Return the closing sentence; ``no_node``: none is alive to decide what is pending."""
     until = "" if report.until is None else f" up to {exact(report.until.replace(microsecond=0))}"
     if report.ok:
         allowed = "all allowed" if not report.left_open else f"{report.left_open:,} left open (see the notes)"
@@ -116,7 +116,7 @@ def verdict(report: Report, *, nobody: bool = False) -> Cell:
             times = f"{counted(report.expected, 'nominal time')}{until}"
             return Cell(f"ok: {times}, each with exactly one verdict; {attempts}", "bold green")
         done = f"{report.expected - report.pending:,} of {counted(report.expected, 'nominal time')}{until}"
-        rest = f"{report.pending:,} pending" + (", and no node is alive" if nobody else "")
+        rest = f"{report.pending:,} pending" + (", and no node is alive" if no_node else "")
         return Cell(f"ok so far: {done} have exactly one verdict, {rest}; {attempts}", "bold yellow")
     what = "finding" if report.found == 1 else "findings"
     return Cell(f"not ok: {report.found:,} {what} among {report.expected:,} nominal times{until}", "bold red")

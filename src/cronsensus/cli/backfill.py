@@ -91,7 +91,7 @@ def _ask(question: str) -> None:
     """Return if somebody says yes.
 
     Raises:
-        CommandError: the answer was no, or there is nobody to ask.
+        CommandError: the answer was no, or there is no terminal to ask on.
     """
     if not _somebody_is_there():
         raise CommandError(

@@ -330,7 +330,7 @@ def _failing(store: Store) -> Iterator[Check]:
 
 
 def _waiting(store: Store) -> Iterator[Check]:
-    """Look at the oldest runs that wait: who could run them?"""
+    """Look at the oldest pending runs: which nodes could run them?"""
     now = store.now()
     said: set[str] = set()
     for one in store.occurrences(OccurrenceFilter(states=(State.PENDING,)), limit=_LOOKED_AT, newest_first=False):

@@ -19,7 +19,7 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 STOPPED = 130
 """What a shell expects of a program that was stopped with Ctrl-C."""
 PIPE_CLOSED = 141
-"""What a shell expects of a program whose reader went away, such as head: nothing failed, and nothing is ok either."""
+"""What a shell expects when the reader of the output, such as head, ended: nothing failed, and nothing is ok either."""
 
 
 class CommandError(click.ClickException):

@@ -129,7 +129,7 @@ OTHER_WORDS = {
     "settings": "config", "show": "jobs show", "start": "run", "status": "jobs list", "trigger": "jobs trigger",
     "up": "run", "upgrade": "db upgrade", "verify": "audit", "worker": "run", "workers": "nodes",
 }  # fmt: skip
-"""What people type who know another program, or who forgot the group."""
+"""Commands of other programs, or without their group, and what they are called here."""
 _REMOVED = (
     "take it out of the application's code, and the next release retires it; one that was made at run time: "
     "scheduler.remove_job(NAME); to stop it for a while: cronsensus jobs pause NAME --reason TEXT"
@@ -162,7 +162,7 @@ def _keep_examples(text: str | None) -> str | None:
 
 
 class Command(click.Command):
-    """A command whose help keeps indented examples as they are, and lists the global options apart from its own."""
+    """A command. Its help keeps indented examples as they are, and lists the global options apart from its own."""
 
     def __init__(self, name: str | None, help: str | None = None, **settings: Any) -> None:  # noqa: A002 - click's word
         super().__init__(name, help=_keep_examples(help), **settings)

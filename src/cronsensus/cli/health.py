@@ -42,8 +42,8 @@ def health(node: str | None) -> int:
     elif ok:
         output.line(Cell(f"ok: the store answers, {counted(len(found), 'live node')}", "green"))
     else:
-        who = "no node is alive" if node is None else f"node {node!r} is not alive"
-        output.line(Cell(f"fail: the store answers, but {who}", "bold red"))
+        what = "no node is alive" if node is None else f"node {node!r} is not alive"
+        output.line(Cell(f"fail: the store answers, but {what}", "bold red"))
     return OK if ok else FAILED
 
 

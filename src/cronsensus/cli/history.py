@@ -112,7 +112,7 @@ def _expand(one: LedgerRange, nominals: Nominals, since: datetime, until: dateti
 def _without_verdict(
     nominals: Nominals, lines: list[Line], begin: datetime, until: datetime, watermark: datetime
 ) -> list[Line]:
-    """Return lines for nominal times in (begin, until] that nobody has decided: not yet, or, as a fault, never."""
+    """Return lines for undecided nominal times in (begin, until]: not yet decided, or, as a fault, never."""
     times = nominals.between(begin, until, MOST_WALKED + 1)
     if len(times) > MOST_WALKED:
         # Too many to look at each; those above the watermark still say that work waits.

@@ -1,4 +1,4 @@
-"""``cronsensus locks``: who holds what, and an end to that."""
+"""``cronsensus locks``: list the held locks, and break one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _ABOUT = ("job", "run", "key", "attempt", "token")
 
 
 def start_logging(style: str, level: str, *, node: str) -> None:
-    """Send log records of ``level`` and above to stderr; whoever configured logging before keeps their handlers."""
+    """Send log records of ``level`` and above to stderr; handlers that are configured already stay."""
     root = logging.getLogger()
     root.setLevel(level.upper())
     if root.handlers:

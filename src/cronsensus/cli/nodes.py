@@ -1,4 +1,4 @@
-"""``cronsensus nodes``: who takes part."""
+"""``cronsensus nodes``: list and drain nodes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class DurationType(click.ParamType["timedelta"]):
 
 
 def whoami() -> str:
-    """Return who acts, for the audit trail: user@host."""
+    """Return the operator's name for the audit trail: user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):

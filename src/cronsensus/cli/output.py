@@ -56,7 +56,7 @@ Row = Sequence[str | Cell | None]
 _GAP = 3
 """Characters between two columns in a terminal."""
 _PROSE = 16
-"""Least width of a column whose words are wrapped."""
+"""Least width of a column with wrapped words."""
 _SQUEEZED = 9
 """Least width of a column that is cut in the middle, in a terminal that is too narrow."""
 REFRESH = 2.0
@@ -173,7 +173,7 @@ class Output:
                 message(empty)
             return
         cells = [[_cell(value) for value in row] for row in rows]
-        # A column that nobody filled tells nothing.
+        # Leave out empty columns.
         used = [index for index in range(len(columns)) if any(row[index].text for row in cells)]
         columns = [columns[index] for index in used]
         cells = [[row[index] for index in used] for row in cells]

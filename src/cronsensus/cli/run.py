@@ -61,7 +61,7 @@ def run(name: str | None, **flags: Any) -> None:
 
 
 def _greet(name: str, scheduler: Scheduler, *, new: bool) -> None:
-    """Say who runs what where, with how many others, and when it first will: a node that seems idle tells why."""
+    """Say what this node runs, beside how many others, and when first: so that an idle node says why."""
     from cronsensus.clock import SystemClock
 
     known, now = scheduler.settings, SystemClock().now()

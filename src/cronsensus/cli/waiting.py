@@ -1,4 +1,4 @@
-"""Why something that is due does not start: who is there, and who is in the way. Prints nothing."""
+"""Why something that is due does not start: which nodes there are, and what is in the way. Prints nothing."""
 
 from __future__ import annotations
 

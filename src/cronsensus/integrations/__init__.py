@@ -1,1 +1,1 @@
-"""Optional parts for those who need them; the core finds them by entry points, and imports none."""
+"""Optional parts; the core finds them by entry points, and imports none."""

@@ -1,4 +1,4 @@
-"""``StartupCoordinator``: named locks for programs that decide at their start who does what.
+"""``StartupCoordinator``: named locks for programs that share out tasks at their start.
 
 On one host it is two locks in one: on a file, which the kernel frees when its process dies, and in the store. So the
 guarantee never depends on the store there, also while some workers can reach it and others cannot.
@@ -32,7 +32,7 @@ _YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 class StartupCoordinator:
     """Gives a name to one worker at a time, until that releases it or dies.
 
-    It remembers nothing: who comes after the release gets the name again. What is to be done once is for
+    It remembers nothing: a worker that asks after the release gets the name again. What is to be done once is for
     ``Scheduler.startup``.
 
     Nothing is ever cleared by deleting keys. What a dead process of this host held is free at once, because its process
@@ -158,7 +158,7 @@ class StartupCoordinator:
         locks = self._held.pop(name, None)
         if not locks:
             return False
-        # Nobody remembers them from here on, so they are released also when the caller is cancelled.
+        # They are no longer referred to elsewhere, so they are released also when the caller is cancelled.
         releasing = asyncio.ensure_future(on_worker(partial(_release_all, locks)))
         try:
             await asyncio.shield(releasing)

@@ -31,7 +31,7 @@ class Policies:
         overlap: what to do when a nominal time comes and an earlier occurrence is still active, a backfilled one too:
             ``"skip"`` this time; ``"queue_one"``: let one wait, skip the others; ``"queue"``: let all wait, one after
             another; ``"cancel_previous"``: ask the earlier one to stop, then run; ``"allow"``: run beside it.
-        catch_up: which of the nominal times to run that passed while nobody was there: ``"none"``, the ``"latest"``
+        catch_up: which of the nominal times to run that passed while no node was alive: ``"none"``, the ``"latest"``
             (the others are skipped as coalesced), or ``"all"``, one after another.
         catch_up_window: nominal times older than this are missed, whatever ``catch_up`` says.
         grace: an occurrence that cannot start within this time after its due time is missed; ``None``: never too late.
@@ -162,7 +162,7 @@ _ELSEWHERE = {
 
 
 def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
-    """Return the error for an option that nobody knows, with the nearest one that somebody does."""
+    """Return the error for an unknown option, with the nearest known one."""
     return InvalidOption(unknown(name, known, where=where, elsewhere=_ELSEWHERE if where == "a job" else {}))
 
 

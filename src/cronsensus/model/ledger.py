@@ -74,7 +74,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class TrailEntry:
-    """One act of an operator, or of the system in an operator's place: who, what, to what, and why.
+    """One act of an operator, or of the system in its place: by which name, what, to what, and why.
 
     Attributes:
         action: the store's verb: ``pause``, ``resume``, ``trigger``, ``cancel``, ``retry``, ``backfill``, ``retire``,

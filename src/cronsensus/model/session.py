@@ -9,7 +9,7 @@ from cronsensus.errors import InvalidOption
 from cronsensus.model.job import check_name
 
 _LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50}
-"""Most characters of what says whose session it is."""
+"""Most characters of the names in a session."""
 LONGEST_HOLDER = 400
 LONGEST_LEASE = timedelta(days=36_525)
 """Of a lock; a lease that is to last for ever is one of a hundred years."""
@@ -33,7 +33,7 @@ def check_text(text: str, longest: int, *, what: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
-    """Who opens a session.
+    """The process that opens a session.
 
     Attributes:
         id: new for every process start, never a host name; sorts by time.
@@ -59,7 +59,7 @@ class SessionSpec:
     functions: int = 0
 
     def __post_init__(self) -> None:
-        """Check what says whose session it is.
+        """Check the names.
 
         Raises:
             InvalidOption: a store could not keep it.

@@ -1,8 +1,8 @@
 """Which start, deploy, or boot this process belongs to: the key of a start-up task; see ADR 14.
 
-A generation of workers is what one master has started: gunicorn, uvicorn or a pool of processes and all whom it starts
-later, in place of those that died. So it is named by that master: the oldest ancestor that runs the same program in
-the same process group. A shell, systemd or supervisord is another program, or puts what it starts into another group.
+A generation of workers is what one master has started: gunicorn, uvicorn or a pool of processes, with the later ones
+that replace dead workers. So it is named by that master: the oldest ancestor that runs the same program in the same
+process group. A shell, systemd or supervisord is another program, or puts what it starts into another group.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def generation_of(
 
     Args:
         scope: ``"start"``, ``"deploy"`` or ``"host"``.
-        deploy_id: of this deploy; if nobody gives it, the version of the code as far as it can be seen: ``release``,
-            and the file that ``function`` is written in.
-        generation: of the workers; if nobody gives it, the process that started them.
+        deploy_id: of this deploy; ``None``: the version of the code as far as it can be seen: ``release``, and the file
+            that ``function`` is written in.
+        generation: of the workers; ``None``: the process that started them.
         release: which version of the code declares its jobs.
         function: the task.
     """

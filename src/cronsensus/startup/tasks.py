@@ -1,10 +1,10 @@
-"""Start-up tasks: of all who start together exactly one runs each.
+"""Start-up tasks: of all workers that start together, exactly one runs each.
 
-A task is a guarded function whose key is the generation of the workers, so nothing has to be cleared after a crash: the
-next generation has another key, and what a dead worker of this one held is taken over by whoever waits.
+A task is a guarded function with the generation of the workers as its key. So nothing has to be cleared after a crash:
+the next generation has another key, and a waiting worker takes over from a dead one.
 
-Who does not wait goes on at once. But somebody must be there if the runner dies, so those watch from a thread of their
-own until it has succeeded.
+With ``wait=False`` the other workers go on at once. The runner may still die, so they watch on a thread of their own
+until the task has succeeded.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Startups:
         Not prevented: that two generations run it at the same time, as in a reload; use a lock in it if they must not.
 
         Args:
-            scope: ``"start"``: once for each generation of workers, that is for all whom one master started, on one
+            scope: ``"start"``: once for each generation of workers, that is for all that one master started, on one
                 host. ``"deploy"``: once for each deploy, on any number of hosts. ``"host"``: once for each boot of the
                 host.
             wait: do not go on before it has succeeded; take it over if its runner dies. Without it the others go on at
                 once, and only watch.
             deploy_id: which deploy this is. Defaults to the setting (``CRONSENSUS_DEPLOY_ID``), and else to the code's
                 version as far as it can be seen.
-            on_error: ``"free"``: another worker may try; ``"keep"``: nobody of this generation tries again.
+            on_error: ``"free"``: another worker may try; ``"keep"``: no worker of this generation tries again.
             max_crashes: of the runner, after which it is failed. ``None``: no limit.
             keep: how long it is remembered. Defaults to ten years.
             name: tells tasks apart. Defaults to the function's own.
@@ -173,7 +173,7 @@ class Startups:
                 watcher.start()
 
     def end_watching(self) -> None:
-        """Let nobody of this process take over any more; a task that has been taken over goes on."""
+        """Stop watching, so that this process takes over no more; a task that it has taken over goes on."""
         watchers = self._watchers
         for watcher in watchers:
             watcher.call_off()
@@ -181,7 +181,7 @@ class Startups:
             self._guards.claims().waiters.wake_all()
         for watcher in watchers:
             watcher.leave()
-        # Last: whoever is interrupted in here does it again.
+        # Last: a call that is interrupted in here is repeated whole.
         self._watchers = [one for one in self._watchers if one not in watchers]
 
 
@@ -193,7 +193,7 @@ class _Startup:
         self._wait = wait
 
     def run(self, loop: asyncio.AbstractEventLoop | None, asked_to_stop: Callable[[], bool]) -> _Watcher | None:
-        """Run it, or wait for who does; or, to go on meanwhile, return who watches."""
+        """Run it, or wait for the worker that does, or return a watcher of that worker."""
         from cronsensus.once.once import How
 
         try:
@@ -231,7 +231,7 @@ class _Startup:
 
 
 class _Watcher(threading.Thread):
-    """Waits until somebody else has run the task, and takes it over if that one dies."""
+    """Waits until another worker has run the task, and takes it over if that one dies."""
 
     def __init__(self, task: _Startup, loop: asyncio.AbstractEventLoop | None) -> None:
         super().__init__(name="cronsensus-startup", daemon=True)
@@ -249,11 +249,11 @@ class _Watcher(threading.Thread):
             _log.debug("%s is still being run by another worker; this one stops and watches no more", self._task.name)
         except CronsensusError as error:
             _log.warning("%s: %s", self._task.name, error)
-        except Exception:  # noqa: BLE001 - logged; nobody else would hear of it
+        except Exception:  # noqa: BLE001 - logged: there is no caller
             _log.exception("%s failed; it was taken over from a worker that failed, or died", self._task.name)
 
     def call_off(self) -> None:
-        """Watch no longer; wake those who wait to have it seen."""
+        """Stop watching; seen when the waiters are woken."""
         self._called_off.set()
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""What to answer to an option that nobody knows."""
+"""The error for an unknown option of a trigger."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _KINDS: dict[str, tuple[Callable[..., Trigger], str, frozenset[str]]] = {
 
 
 def trigger_from_json(data: Mapping[str, Any]) -> Trigger:
-    """Return the trigger whose ``to_json()`` is ``data``.
+    """Return the trigger of ``data``, which ``to_json()`` gave.
 
     Raises:
         InvalidTrigger: an unknown kind, a key missing or unknown, or a value that makes no sense.

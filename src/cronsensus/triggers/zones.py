@@ -111,7 +111,7 @@ def _unknown(name: str) -> str:
 
 
 def _instead(name: str) -> str | None:
-    """Return what to write for an offset, or for a large city whose zone is called by another."""
+    """Return what to write for an offset, or for a large city that names no zone."""
     text = name.strip()
     if text.upper() in {"Z", "ZULU"}:
         return "write 'UTC'"
