@@ -120,6 +120,13 @@ class Dialect(ABC):
         """Whether an error, met at the beginning of a transaction, means that the connection was gone already."""
         return False
 
+    def is_closed(self, error: Exception) -> bool:  # noqa: ARG002 - a file is never closed
+        """Whether an error means that the server, or the way to it, closed the connection; not that it was silent.
+
+        A silence has taken as long as a call may, and would again.
+        """
+        return False
+
     def is_unsent(self, error: Exception) -> bool:  # noqa: ARG002 - nothing is sent to a file
         """Whether an error means that the connection was gone before all was sent, and so before any COMMIT."""
         return False

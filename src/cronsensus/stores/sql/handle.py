@@ -43,7 +43,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 
 def repeated(verb: Verb) -> Verb:
-    """Let a verb be done again when the database ended its transaction in favour of another (a deadlock).
+    """Let a verb be done again when the database ended its transaction in favour of another (a deadlock), or its read.
 
     Nothing was written then; a verb is one transaction, so all of it is done again, on a new reading of the clocks.
     """
@@ -143,7 +143,11 @@ class SqlHandle(Store):
 
     @contextmanager
     def _reading(self) -> Iterator[Transaction]:
-        with self._in_transaction(self._dialect.begin_read, None) as tx:
+        """Read in one transaction; if its connection is closed, ``TryAgain``, as nothing is lost by that.
+
+        A server ends what stands still in a transaction, and so it may end what a busy machine has not gone on with.
+        """
+        with self._in_transaction(self._dialect.begin_read, None, writes=False) as tx:
             yield tx
 
     @contextmanager
@@ -179,7 +183,7 @@ class SqlHandle(Store):
 
     @contextmanager
     def _in_transaction(
-        self, begin: Callable[[Connection], None] | None, ended: Callable[[], None] | None
+        self, begin: Callable[[Connection], None] | None, ended: Callable[[], None] | None, *, writes: bool = True
     ) -> Iterator[Transaction]:
         """Run one transaction: commit at the end, roll back on any error, trust no connection after a strange one.
 
@@ -195,7 +199,7 @@ class SqlHandle(Store):
                     yield tx
                     tx.commit()
             except Exception as error:
-                if tx is None or not tx.was_cut:
+                if tx is None or not (tx.was_cut or (not writes and self._dialect.is_closed(error))):
                     raise
                 self._connections.forget_idle()
                 raise TryAgain(f"{self._where}: the connection was lost; try again") from error
@@ -307,6 +311,7 @@ class SqlHandle(Store):
 
     # --- set-up -------------------------------------------------------------------------------------------------------
 
+    @repeated
     def _migrate(self) -> list[str]:
         """Bring the schema up to date.
 
@@ -325,6 +330,7 @@ class SqlHandle(Store):
                 migrations.take(step, tx.connection, tx.now)
             applied.append(step[1])
 
+    @repeated
     def _check(self) -> None:
         """Raise unless the schema is there, of the version that this code knows, and the store can be written."""
         with self._reading() as tx:
@@ -341,6 +347,7 @@ class SqlHandle(Store):
         self._connections.close()
         self._lending.close()
 
+    @repeated
     def _now(self) -> datetime:
         with self._reading() as tx:
             return from_micros(tx.now)

@@ -60,6 +60,7 @@ _NO_WORK = Want(limit=0, functions=(), lease=AT_ONCE)
 def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
     """Make a verb of a function that only looks."""
 
+    @repeated
     def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
         with self._reading() as tx:
             return verb(tx, *args, **kwargs)
@@ -366,6 +367,7 @@ class SqlStore(SqlHandle):
     _pending_of = reads(reading.pending_of)
     _trail = reads(reading.trail)
 
+    @repeated
     def _identity(self) -> Identity | None:
         """Return the random number that was made with the tables, and when the first of them were made."""
         with self._reading() as tx:
@@ -377,6 +379,7 @@ class SqlStore(SqlHandle):
         with self._writing() as tx:
             record(tx, by, loss.action, "", loss.why, **loss.details)
 
+    @repeated
     def _describe(self) -> dict[str, Any]:
         with self._reading() as tx:
             return {

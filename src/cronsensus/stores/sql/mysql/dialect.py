@@ -144,6 +144,11 @@ class MysqlDialect(Dialect):
         """Whether the connection is gone."""
         return errors.is_cut(errors.cause_of(error))
 
+    def is_closed(self, error: Exception) -> bool:
+        """Whether the connection was closed from the other side."""
+        cause = errors.cause_of(error)
+        return errors.is_cut(cause) and not isinstance(cause.__cause__ or cause.__context__, TimeoutError)
+
     # --- statements by name -------------------------------------------------------------------------------------------
 
     def query(self, name: str) -> Query:

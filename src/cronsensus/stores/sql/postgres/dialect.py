@@ -16,7 +16,7 @@ from cronsensus.instants import to_micros
 from cronsensus.stores.sql.bounds import MOST_IDLE
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.postgres import errors
-from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, NotSent, patience, settings
+from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, NoAnswer, NotSent, patience, settings
 from cronsensus.stores.sql.postgres.pipeline import (
     CLOCK,
     Part,
@@ -191,6 +191,10 @@ class PostgresDialect(Dialect):
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""
         return errors.is_cut(getattr(error, "orig", None) or error)
+
+    def is_closed(self, error: Exception) -> bool:
+        """Whether the connection was closed from the other side."""
+        return self.is_cut(error) and not isinstance(getattr(error, "orig", error), NoAnswer)
 
     def is_unsent(self, error: Exception) -> bool:
         """Whether the connection was gone before all was sent."""
