@@ -1,6 +1,7 @@
 """The node whose turn it is decides before a due time, and at the due time it only starts."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -316,3 +317,28 @@ def _from_afar(clock: ManualClock, trip: float, verb: Callable[..., Any], *args:
     answer = verb(*args, **more)
     clock.advance(trip / 2)
     return answer
+
+
+def test_what_a_look_asked_after_the_clock_does_not_make_a_start_late(bench, monkeypatch):
+    """A look that finds due jobs asks for them, too; the clock came with its first answer."""
+    look, age = bench.store.look, LEAD / 4
+
+    def in_two_trips(**question):
+        view = look(**question)
+        bench.clock.advance(timedelta(seconds=age))
+        return replace(view, age=age)
+
+    monkeypatch.setattr(bench.store, "look", in_two_trips)
+    monkeypatch.setattr(bench.store, "step", _with_an_old_clock(bench.store.step, age))
+    assert bench.step_at(LEAD) == pytest.approx(LEAD - age)
+
+
+def _with_an_old_clock(step, age):
+    """Let the clock of claims be older, as it is at the end of a step of some round trips."""
+
+    def stepped(*args, **kwargs):
+        done = step(*args, **kwargs)
+        claims = tuple(replace(one, claimed_at=one.claimed_at - timedelta(seconds=2 * age)) for one in done.claims)
+        return replace(done, claims=claims)
+
+    return stepped

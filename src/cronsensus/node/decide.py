@@ -168,7 +168,7 @@ HOUSEKEEPING = 3600.0
 
 def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> Memory:
     """Take in a look that was asked and answered at these times."""
-    at, took = (asked_at + received_at) / 2, received_at - asked_at
+    at, took = (asked_at + received_at - view.age) / 2, received_at - asked_at
     return replace(
         memory,
         looked_at=at,

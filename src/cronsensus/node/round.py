@@ -230,7 +230,7 @@ class Round:
         self.watch.looked(view.jobs, view.now)
         self._claiming.look(lease, view, asked)
         self.reconciling.look(lease, view)
-        return view, ClockSample(view.now, received_at, self._memory.lead.most)
+        return view, ClockSample(view.now, received_at - view.age, self._memory.lead.most)
 
     def _carry_out(self, lease: SessionLease, todo: Todo, view: View, sample: ClockSample | None = None) -> Fired:
         """Bring plans and claim, in one step where both are wanted; start what was claimed."""

@@ -94,6 +94,7 @@ class View:
         sessions: ids of live sessions that take turns (guests do not), sorted, at most 64.
         absent: ids of live sessions whose process showed a sign of life when looked at before (``attend``), and shows
             none now: it is gone, or its connection was cut off just now. Evidence, not proof: look again first.
+        age: seconds that have passed since ``now`` came here: the store was asked more after it.
     """
 
     now: datetime
@@ -105,6 +106,7 @@ class View:
     holders: tuple[SessionView, ...]
     sessions: tuple[str, ...]
     absent: tuple[str, ...] = ()
+    age: float = 0.0
 
     @property
     def due(self) -> list[JobState]:

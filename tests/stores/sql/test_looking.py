@@ -77,3 +77,19 @@ def test_who_never_sees_one_moment_is_to_look_again_at_once(two, monkeypatch):
     seen = store.look()
     assert seen.jobs == ()
     assert seen.next_job == seen.now == clock.now()
+
+
+def test_a_look_says_how_long_ago_the_clock_came(two, monkeypatch):
+    """The clock comes with the first answer; another trip passes where jobs are due."""
+    store, _, clock = two
+    rows = Transaction.rows
+
+    def far(self: Transaction, statement: Any, **parameters: Any) -> Sequence[Any]:
+        if statement is looking.DUE_JOBS:
+            clock.advance(0.04)
+        return rows(self, statement, **parameters)
+
+    monkeypatch.setattr(Transaction, "rows", far)
+    seen = store.look()
+    assert seen.jobs
+    assert (seen.now, seen.age) == (clock.now() - timedelta(seconds=0.04), pytest.approx(0.04))

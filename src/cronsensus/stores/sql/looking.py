@@ -215,6 +215,7 @@ def look(tx: Transaction, limit: int, share: Share | None, ahead: timedelta) -> 
     for _ in range(LOOKS):
         statement = LOOK[tx.dialect.groups_by_seeking, tx.dialect.joins_sideways, bool(part)]
         rows = tx.look(statement, space=tx.namespace, most=limit + 1, ahead=further, **part)
+        came_at = tx.dialect.monotonic()
         seen = rows[0]
         due_rows: Sequence[AnyRow] = ()
         if seen.listed_jobs:
@@ -230,9 +231,10 @@ def look(tx: Transaction, limit: int, share: Share | None, ahead: timedelta) -> 
         last = tx.rows(_NEWEST_OF_SHARE if part else _NEWEST, space=tx.namespace, now=tx.now, limit=newest, **part)
         # By id: without a snapshot, one may have been fired between the statements, and then they overlap.
         due_rows = list({row.id: row for row in (*due_rows[: limit - len(last)], *reversed(last))}.values())
+    states = tuple(_states(tx, due_rows[:limit]))
     return View(
         now=from_micros(tx.now),
-        jobs=tuple(_states(tx, due_rows[:limit])),
+        jobs=states,
         more=more,
         next_job=_some_instant(seen.next_job) if agreed else from_micros(tx.now),
         backlog=seen.backlog is not None,
@@ -241,6 +243,7 @@ def look(tx: Transaction, limit: int, share: Share | None, ahead: timedelta) -> 
         sessions=tuple(
             sorted(row.id for row in rows if row.turns == 1 and _takes_turns(tx, row))[:MOST_SESSIONS_SHOWN]
         ),
+        age=tx.dialect.monotonic() - came_at,
     )
 
 
