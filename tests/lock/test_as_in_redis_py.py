@@ -32,7 +32,7 @@ def make(request: pytest.FixtureRequest, redis_url: str) -> Any:
     opening.close_all()
 
 
-def test_what_code_for_redis_py_sees(make):
+def test_lock_answers_code_for_redis_py_alike(make):
     lock, other = make(), make()
     assert lock.name
     assert lock.acquire() is True
@@ -65,7 +65,7 @@ def test_blocks(make):
     assert not lock.locked()
 
 
-def test_what_has_run_out_is_somebody_elses(redis_url):
+def test_expired_lock_can_be_acquired_elsewhere(redis_url):
     client = redis.Redis.from_url(redis_url.partition("?")[0])
     theirs = client.lock(f"{redis_url}-name", timeout=0.1)
     ours = Lock(redis_url, "name", ttl=0.1, renew=False)

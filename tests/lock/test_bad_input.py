@@ -89,7 +89,7 @@ def test_places_that_are_none(where):
 
 
 @pytest.mark.parametrize("where", ["nothing://x", "jobs.db", "redi://localhost", "postgresq://x"])
-def test_places_that_nobody_knows(where):
+def test_lock_at_an_unknown_place_is_refused(where):
     with pytest.raises(UnknownStore):
         Lock(where, "name")
 
@@ -111,5 +111,5 @@ def test_a_store_that_is_not_there(tmp_path):
         lock.release()
 
 
-def test_what_is_shown_tells_no_password():
+def test_lock_error_shows_no_password():
     assert repr(Lock("sqlite:///x.db", "name")) == "<Lock 'name'>"

@@ -33,7 +33,7 @@ def test_urls_that_name_no_directory(url):
         Lock(url, "name")
 
 
-def test_an_option_that_nobody_knows():
+def test_file_lock_with_an_unknown_option_is_refused():
     with pytest.raises(InvalidOption, match=r"unknown option 'allow_network' .*did you mean 'allow_network_fs'"):
         Lock("file:///var/lock/app?allow_network=1", "name")
 
@@ -98,7 +98,7 @@ def test_several_may_hold_a_lock_on_files_too(folder):
         lock.release()
 
 
-def test_a_lock_whose_file_is_removed_is_not_ours_any_more(folder):
+def test_file_lock_is_lost_when_its_file_is_removed(folder):
     lock = at(folder)
     assert lock.acquire()
     the_file(folder, ".lock").unlink()
@@ -110,7 +110,7 @@ def test_a_lock_whose_file_is_removed_is_not_ours_any_more(folder):
         assert other.owned()
 
 
-def test_a_lock_whose_file_was_unlocked_is_not_ours_any_more(folder):
+def test_file_lock_is_lost_when_its_file_is_unlocked(folder):
     with at(folder) as lease:
         assert lease._backend.is_held(lease)
     assert the_file(folder, ".lock").exists()
@@ -118,7 +118,7 @@ def test_a_lock_whose_file_was_unlocked_is_not_ours_any_more(folder):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"\0" * 31])
-def test_tokens_grow_although_somebody_meddles_with_their_file(folder, content):
+def test_file_lock_tokens_grow_after_changes_of_the_token_file(folder, content):
     with at(folder) as lease:
         before = lease.token
     file = the_file(folder, ".token")
@@ -138,7 +138,7 @@ def test_tokens_grow_although_the_clock_is_set_back(folder, monkeypatch):
     assert tokens == [5_000, 5_001, 5_002]
 
 
-def test_who_stands_still_while_it_takes_a_token_is_named(folder, monkeypatch):
+def test_file_lock_error_names_a_process_stopped_in_its_turn(folder, monkeypatch):
     monkeypatch.setattr(in_files, "TURN_PATIENCE", 0.05)
     with at(folder):
         pass
@@ -182,7 +182,7 @@ def test_a_turn_is_given_back_and_not_left_to_be_collected(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("limits", [(1, 3), (3, 1)])
-def test_of_two_limits_the_lower_one_counts_whoever_says_it(folder, limits):
+def test_file_lock_lower_of_two_limits_counts(folder, limits):
     first, second = (at(folder, limit=limit) for limit in limits)
     with first:
         assert not second.acquire()

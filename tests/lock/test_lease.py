@@ -126,7 +126,7 @@ def test_at_the_very_end_it_is_not_trusted(place):
 
 
 @pytest.mark.parametrize("end", ["lose", "fork", "release"])
-def test_what_is_not_ours_any_more_is_not_trusted(place, end):
+def test_lost_lease_is_not_trusted(place, end):
     lease = leased(place)
     before = lease.lost
     assert not before.wait(0)
@@ -145,7 +145,7 @@ def test_what_is_not_ours_any_more_is_not_trusted(place, end):
     assert lease.ref is None if end == "release" else kept(lease).lost
 
 
-def test_what_waits_for_the_loss_is_woken_by_it(place):
+def test_lost_event_wakes_its_waiters(place):
     lease = leased(place)
     lost = lease.lost
     thread = threading.Thread(target=lambda: lost.wait(60))
@@ -156,7 +156,7 @@ def test_what_waits_for_the_loss_is_woken_by_it(place):
     assert lost.wait(60)
 
 
-def test_what_waits_for_a_loss_that_is_not_there_yet_waits_as_an_event_does(place, monkeypatch):
+def test_lost_event_before_a_loss_waits_for_its_timeout(place, monkeypatch):
     waited: list[float | None] = []
 
     def wait(_: Event, timeout: float | None = None) -> bool:
@@ -224,7 +224,7 @@ def test_why_it_is_lost_is_said(place):
 # --- as its place keeps it --------------------------------------------------------------------------------------------
 
 
-def test_what_the_place_keeps_passes_on_what_it_is_told(place):
+def test_lease_ref_passes_a_loss_on(place):
     lease = leased(place)
     kept(lease).expire()
     assert lease._why == "it could not be renewed in time"
@@ -234,7 +234,7 @@ def test_what_the_place_keeps_passes_on_what_it_is_told(place):
     assert kept(other).step() == pytest.approx(TTL.total_seconds() / 3)
 
 
-def test_what_the_place_keeps_passes_on_that_a_thread_ended(place, acts):
+def test_lease_ref_passes_the_end_of_a_thread_on(place, acts):
     lease = of_a_thread_that_ended(place)
     ref = kept(lease)
     ref.thread_ended()
@@ -246,7 +246,7 @@ def test_what_the_place_keeps_passes_on_that_a_thread_ended(place, acts):
     assert acts == []
 
 
-def test_what_is_released_leaves_its_thread_and_has_nothing_to_renew(place):
+def test_released_lease_leaves_its_thread_and_is_not_renewed(place):
     lease = leased(place)
     ref = kept(lease)
     of_thread: dict[LeaseRef, None] = {}
@@ -259,7 +259,7 @@ def test_what_is_released_leaves_its_thread_and_has_nothing_to_renew(place):
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_what_was_dropped_is_not_freed_where_its_session_is_over(place, monkeypatch, over):
+def test_dropped_lease_is_not_freed_after_its_session(place, monkeypatch, over):
     dropped: list[Any] = []
     monkeypatch.setattr(module, "when_gone", lambda: dropped.append)
     ref = kept(leased(place))
@@ -271,7 +271,7 @@ def test_what_was_dropped_is_not_freed_where_its_session_is_over(place, monkeypa
     assert ref.step() == LONG
 
 
-def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
+def test_dropped_lease_needs_its_session_until_its_ttl(place, acts):
     lease = leased(place, renew=False)
     ref = kept(lease)
     del lease
@@ -296,7 +296,7 @@ def test_what_was_dropped_needs_its_session_until_its_time_is_over(place, acts):
         ({"renew": False, "ttl": None}, 0.0, True),
     ],
 )
-def test_what_was_dropped_is_freed_if_it_would_have_lasted(place, caplog, options, after, freed):
+def test_dropped_lease_is_freed_if_it_would_have_lasted(place, caplog, options, after, freed):
     lease = leased(place, **options)
     ref = kept(lease)
     assert ref in _pool.held
@@ -309,7 +309,7 @@ def test_what_was_dropped_is_freed_if_it_would_have_lasted(place, caplog, option
     assert place.told == [("forget",), ("free", 7)] * freed
 
 
-def test_what_was_released_is_no_news_when_it_is_dropped(place):
+def test_released_lease_is_dropped_silently(place):
     lease = leased(place)
     ref = kept(lease)
     lease.released = True
@@ -322,7 +322,7 @@ def test_what_was_released_is_no_news_when_it_is_dropped(place):
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_released_is_freed_once(place):
+def test_release_frees_once(place):
     lease = leased(place)
     ref = kept(lease)
     lease.release()
@@ -337,7 +337,7 @@ def test_what_is_released_is_freed_once(place):
 
 
 @pytest.mark.parametrize("why", ["", "somebody has it"])
-def test_what_had_run_out_is_said_at_its_release(place, why):
+def test_release_of_an_expired_lease_raises(place, why):
     lease = leased(place)
     place.answer = False
     if why:
@@ -373,7 +373,7 @@ def test_a_release_that_the_store_refuses_is_not_tried_again(place, acts):
         ("nobody uses it", "lost", False),
     ],
 )
-def test_what_is_abandoned_is_freed_and_told_if_it_was_held(place, caplog, why, before, told):
+def test_abandoned_lease_is_freed_and_logged_if_held(place, caplog, why, before, told):
     lease = leased(place, renew=False)
     if before == "lost":
         lease.lose("somebody has it")
@@ -386,7 +386,7 @@ def test_what_is_abandoned_is_freed_and_told_if_it_was_held(place, caplog, why, 
     assert ("is freed" in caplog.text) is told
 
 
-def test_what_cannot_be_freed_ends_with_its_ttl_and_may_be_tried_again(place, caplog):
+def test_abandon_that_fails_may_be_repeated(place, caplog):
     lease = leased(place)
     place.error = StoreUnavailable("away")
     lease.abandon()
@@ -429,7 +429,7 @@ def test_a_lease_of_a_thread_is_released_and_extended_there(place):
     ("after", "options", "asks"),
     [(4, {}, 7.0), (4, {"replace_ttl": True}, 1.0), (12, {}, 1.0)],
 )
-def test_what_is_extended_lasts_so_much_longer(place, after, options, asks):
+def test_extended_lease_lasts_so_much_longer(place, after, options, asks):
     lease = leased(place)
     place.clock.advance(after)
     assert lease.extend(1, **options) is True
@@ -444,7 +444,7 @@ def test_one_without_an_end_is_extended_without_a_question(place):
     assert place.told == []
 
 
-def test_what_is_acquired_again_lasts_its_whole_ttl(place):
+def test_reacquired_lease_lasts_its_whole_ttl(place):
     lease = leased(place)
     place.clock.advance(4)
     assert lease.reacquire() is True
@@ -473,7 +473,7 @@ def test_a_renewal_that_makes_nothing_longer_asks_nothing(place):
     assert place.told == [("extend", 10.0)]
 
 
-def test_what_somebody_else_has_is_lost_when_it_is_extended(place):
+def test_extend_of_a_lock_held_elsewhere_loses_the_lease(place):
     lease = leased(place)
     place.answer = False
     with pytest.raises(LeaseLost, match="somebody else has it, or it had run out"):
@@ -481,7 +481,7 @@ def test_what_somebody_else_has_is_lost_when_it_is_extended(place):
     assert not lease.trusted
 
 
-def test_who_holds_it_is_asked_only_of_what_is_held(place):
+def test_owned_asks_the_store_only_for_a_held_lease(place):
     lease = leased(place)
     assert lease.owned()
     place.answer = False
@@ -519,7 +519,7 @@ def test_a_renewal_that_the_store_did_not_hear_is_tried_again_soon(place, ttl, a
     assert lease.trusted
 
 
-def test_what_was_lost_is_renewed_no_more(place):
+def test_lost_lease_is_not_renewed(place):
     lease = leased(place)
     ref = kept(lease)
     place.clock.advance(5)
@@ -538,7 +538,7 @@ def test_what_was_lost_is_renewed_no_more(place):
         ({}, True, 10.0),
     ],
 )
-def test_what_needs_no_renewal_gets_none(place, options, released, wait):
+def test_lease_without_renewal_is_not_renewed(place, options, released, wait):
     lease = leased(place, **options)
     lease.released = released
     place.clock.advance(9)
@@ -555,7 +555,7 @@ def of_a_thread_that_ended(place: Kept, **more: Any) -> Lease:
     return lease
 
 
-def test_what_a_thread_held_that_ended_is_freed_instead_of_renewed(place, acts, caplog):
+def test_lease_of_an_ended_thread_is_freed_instead_of_renewed(place, acts, caplog):
     lease = of_a_thread_that_ended(place)
     assert 0 < lease.step() < 10
     assert acts == []
@@ -573,7 +573,7 @@ def test_what_a_thread_held_that_ended_is_freed_instead_of_renewed(place, acts, 
 
 
 @pytest.mark.parametrize("end", ["released", "lost", "not renewed"])
-def test_what_a_thread_left_that_needs_no_freeing_is_left(place, acts, end):
+def test_lease_that_needs_no_freeing_outlives_its_thread(place, acts, end):
     lease = of_a_thread_that_ended(place, renew=end != "not renewed")
     if end == "released":
         lease.end()

@@ -69,7 +69,7 @@ def in_two_threads(first: Lock, second: Lock) -> bool:
         return in_thread(act)
 
 
-def test_with_different_limits_nobody_who_is_alone_has_company(several):
+def test_holder_with_limit_one_is_alone_beside_higher_limits(several):
     inside: list[int] = []
     guard = threading.Lock()
     wrong: list[list[int]] = []
@@ -92,7 +92,7 @@ def test_with_different_limits_nobody_who_is_alone_has_company(several):
     assert wrong == []
 
 
-def test_who_only_looks_at_files_never_makes_another_ones_acquire_fail(tmp_path):
+def test_reading_holders_of_a_file_lock_fails_no_acquire(tmp_path):
     lock, asks, stop = Lock(f"file://{tmp_path}", "name"), Lock(f"file://{tmp_path}", "name"), threading.Event()
     with lock:
         pass

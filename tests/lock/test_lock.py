@@ -88,7 +88,7 @@ def test_names_and_namespaces_are_locked_each_for_itself(where):
         lock.release()
 
 
-def test_who_does_not_get_it_in_time_is_told_so(lock, where):
+def test_block_that_times_out_raises_lock_held(lock, where):
     with lock:
         hasty = lock_at(where, "name", blocking_timeout="50ms")
         begun = time.monotonic()
@@ -107,7 +107,7 @@ def test_who_does_not_get_it_in_time_is_told_so(lock, where):
 
 
 @FAR
-def test_who_waits_gets_it_when_it_is_released(lock, where):
+def test_waiter_acquires_after_the_release(lock, where):
     waits = threading.Event()
 
     def wait() -> float:
@@ -242,7 +242,7 @@ def test_a_lock_that_is_extended_to_no_time_at_all_is_over(timed):
     assert in_thread(lambda: lock_at(timed, "name").acquire(blocking_timeout=PATIENCE))
 
 
-def test_what_is_not_ours_any_more_is_neither_released_nor_extended(timed):
+def test_release_and_extend_of_a_lost_lock_raise(timed):
     lock = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     lock.acquire()
     old = lock.lease
@@ -277,7 +277,7 @@ def test_a_lock_is_not_reentrant(lock):
         pass
 
 
-def test_what_another_thread_acquired_is_not_released_here(lock):
+def test_release_in_another_thread_raises(lock):
     lock.acquire()
     lease = lock.lease
     assert lease is not None
@@ -293,7 +293,7 @@ def test_what_another_thread_acquired_is_not_released_here(lock):
     lock.release()
 
 
-def test_what_nobody_acquired_is_not_released(lock):
+def test_release_without_acquire_raises(lock):
     for act in (lock.release, lambda: lock.extend(1), lock.reacquire, lambda: lock.token, lambda: lock.lost):
         with pytest.raises(NotTheHolder, match="acquire"):
             act()
@@ -378,7 +378,7 @@ def test_a_loop_goes_on_while_its_tasks_wait_even_if_they_are_many(lock):
     assert sorted(asyncio.run(asyncio.wait_for(main(), PATIENCE))) == list(range(24))
 
 
-def test_a_waiter_who_is_cancelled_leaves_nothing_behind(lock, where):
+def test_cancelled_waiter_leaves_nothing_behind(lock, where):
     async def main() -> None:
         for pause in (0, 0.001, 0.01, 0.05):
             await lock.aacquire()
@@ -395,7 +395,7 @@ def test_a_waiter_who_is_cancelled_leaves_nothing_behind(lock, where):
     asyncio.run(main())
 
 
-def test_what_comes_after_its_caller_was_cancelled_is_given_back(lock, where):
+def test_grant_after_a_cancellation_is_given_back(lock, where):
     async def hold() -> None:
         async with lock:
             await asyncio.Event().wait()
@@ -426,7 +426,7 @@ def test_a_scheduler_gives_locks_in_its_store(url):
     scheduler.stop()
 
 
-def test_a_holder_whose_lock_is_broken_loses_its_lease_and_others_can_have_it(url):
+def test_broken_lock_ends_the_lease_and_is_free(url):
     with Scheduler(url) as scheduler:
         lock = scheduler.lock("name", ttl="1s")
         lock.acquire()
@@ -453,13 +453,13 @@ def test_locks_of_a_scheduler_outlive_its_node(url):
     scheduler.stop()
 
 
-def test_what_is_held_is_seen(url):
+def test_locks_list_shows_a_held_lock(url):
     with Lock(url, "name") as lease:
         [view] = open_store(url).locks(name="name")
         assert (view.token, view.holder) == (lease.token, lease.holder)
 
 
-def test_who_only_locks_is_no_node(url):
+def test_session_of_locks_is_no_node(url):
     scheduler = Scheduler(url)
     with scheduler.lock("reindex"):
         [session] = scheduler.store.sessions()

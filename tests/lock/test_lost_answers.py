@@ -39,7 +39,7 @@ def scheduler(network: Proxy) -> Iterator[Scheduler]:
     made._opened.close()
 
 
-def test_a_lock_whose_release_was_not_answered_is_released(kind: str, network: Proxy, scheduler: Scheduler) -> None:
+def test_release_with_a_lost_answer_releases(kind: str, network: Proxy, scheduler: Scheduler) -> None:
     lock = scheduler.lock("lock", ttl="60s")
     lock.acquire()
     network.lose_answer_to(FREEING[kind])
@@ -50,7 +50,7 @@ def test_a_lock_whose_release_was_not_answered_is_released(kind: str, network: P
     lock.release()
 
 
-def test_a_lock_whose_extension_was_not_answered_is_extended(kind: str, network: Proxy, scheduler: Scheduler) -> None:
+def test_extend_with_a_lost_answer_extends(kind: str, network: Proxy, scheduler: Scheduler) -> None:
     with scheduler.lock("lock", ttl="60s", renew=False) as lease:
         network.lose_answer_to(EXTENDING[kind])
         assert lease.extend("600s", replace_ttl=True)

@@ -27,7 +27,7 @@ def server():
     made.end()
 
 
-def test_who_holds_a_lock_is_told_when_its_store_is_gone(server):
+def test_lease_is_lost_when_the_store_is_gone(server):
     lock = Lock(server.url, "name", ttl="1s")
     lease = lock.__enter__()
     server.kill9()
@@ -41,7 +41,7 @@ def test_who_holds_a_lock_is_told_when_its_store_is_gone(server):
         lock.acquire()
 
 
-def test_a_block_whose_store_is_gone_for_too_long_ends_with_an_error(server):
+def test_block_ends_with_an_error_after_a_long_store_outage(server):
     with pytest.raises((LeaseLost, StoreUnavailable)), Lock(server.url, "name", ttl="1s") as lease:
         server.kill9()
         assert lease.lost.wait(PATIENCE)

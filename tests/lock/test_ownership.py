@@ -100,7 +100,7 @@ def test_generators_entered_and_left_on_any_thread_of_a_pool_take_turns(lock):
     assert not lock.locked()
 
 
-def test_of_several_blocks_of_one_lock_each_thread_leaves_the_one_whose_frame_it_is_in(url):
+def test_each_thread_leaves_its_own_block_of_several_of_one_lock(url):
     lock = Lock(url, "name", limit=3, ttl=TTL)
 
     def dependency() -> Iterator[Lease]:
@@ -140,7 +140,7 @@ def test_a_lease_of_a_block_may_be_extended_by_any_thread(lock):
 # --- a bare aacquire --------------------------------------------------------------------------------------------------
 
 
-def test_what_a_task_that_is_over_acquired_any_other_may_release(lock, where):
+def test_lease_of_a_finished_task_may_be_released_by_another(lock, where):
     """``wait_for`` runs what it waits for in a task of its own on Python 3.11."""
 
     async def main() -> None:
@@ -198,7 +198,7 @@ def test_a_thread_with_the_number_of_one_that_ended_may_acquire(lock):
         assert in_thread(acquire)
 
 
-def test_a_lease_whose_lock_object_is_dropped_is_freed(lock, where, caplog):
+def test_dropped_lock_object_frees_its_lease(lock, where, caplog):
     dropped = lock_at(where, "name", ttl=TTL)
     dropped.acquire()
     del dropped
@@ -226,7 +226,7 @@ def test_a_lease_that_is_not_renewed_ends_with_its_ttl_and_not_with_its_owner(ti
     assert not lock_at(timed, "name").acquire(blocking=False)
 
 
-def test_what_was_dropped_needs_no_session_once_its_ttl_is_over(url):
+def test_dropped_lease_needs_no_session_after_its_ttl(url):
     lock = Lock(url, "name", ttl="200ms", renew=False)
     lock.acquire()
     backend = lock._backend()
@@ -302,7 +302,7 @@ def test_a_job_that_acquires_and_raises_frees_the_lock_at_the_end_of_its_run(url
     assert "ended without releasing it" in caplog.text
 
 
-def test_what_a_run_acquired_any_of_its_tasks_may_release(url):
+def test_lease_of_a_run_may_be_released_by_any_of_its_tasks(url):
     with Scheduler(url) as scheduler:
         lock = scheduler.lock("name", ttl=TTL)
 
@@ -315,7 +315,7 @@ def test_what_a_run_acquired_any_of_its_tasks_may_release(url):
         assert work.enqueue().result(PATIENCE) is False
 
 
-def test_what_a_guarded_function_acquired_is_freed_when_it_ends(url):
+def test_lease_of_a_guarded_function_ends_with_it(url):
     with Scheduler(url) as scheduler:
         lock = scheduler.lock("name", ttl=TTL)
 
@@ -370,7 +370,7 @@ def test_a_lock_for_several_may_be_nested_until_it_is_full(url):
         third.acquire()
 
 
-def test_what_ends_by_itself_is_worth_waiting_for(timed):
+def test_wait_for_an_own_lease_without_renewal_is_allowed(timed):
     short = lock_at(timed, "name", ttl=shortest(timed), renew=False)
     short.acquire()
     with lock_at(timed, "name"):

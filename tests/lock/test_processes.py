@@ -73,7 +73,7 @@ def test_the_lock_of_a_dead_process_is_free_at_once(shared, hold):
     lock.release()
 
 
-def test_who_waits_for_a_process_that_dies_need_not_wait_for_the_ttl(shared, hold):
+def test_waiter_for_a_dead_process_acquires_before_the_ttl(shared, hold):
     holder = hold(shared)
     lock, waits = lock_at(shared, "name"), threading.Event()
     got: list[float] = []
@@ -101,7 +101,7 @@ def test_a_process_that_leaves_frees_its_locks(shared_url, hold):
     assert [one.state for one in open_store(shared_url).sessions(ended=True)] == ["closed"]
 
 
-def test_a_release_wakes_who_waits_in_another_process(shared, hold):
+def test_release_wakes_a_waiter_in_another_process(shared, hold):
     lock = lock_at(shared, "name")
     lock.acquire()
     got: list[Holder] = []
@@ -117,7 +117,7 @@ def test_a_release_wakes_who_waits_in_another_process(shared, hold):
     lock.release()
 
 
-def test_who_was_frozen_too_long_finds_it_lost_and_touches_nobody_elses(shared_timed, hold):
+def test_release_after_a_freeze_beyond_the_lease_keeps_the_new_holder(shared_timed, hold):
     holder = hold(shared_timed, "1s", "threads")
     holder.process.send_signal(signal.SIGSTOP)
     lock = lock_at(shared_timed, "name")
@@ -142,7 +142,7 @@ def test_a_child_does_not_hold_what_its_parent_holds(shared, hold):
     assert lock_at(shared, "name").acquire(blocking=False)
 
 
-def test_what_a_dead_process_held_is_free_although_its_child_lives(shared, hold):
+def test_lock_of_a_dead_process_is_free_although_its_child_lives(shared, hold):
     """A forked child has copies of its parent's files and connections."""
     holder = hold(shared)
     child = int(holder.ask("child"))

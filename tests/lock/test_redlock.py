@@ -187,8 +187,8 @@ def test_a_failed_try_leaves_nothing_behind(five):
     third.release()
 
 
-def test_who_has_too_few_masters_does_not_wait_for_slow_ones(five):
-    """He would keep all others from a majority meanwhile, as they would keep him: nobody would get anywhere."""
+def test_redlock_without_a_majority_does_not_wait_for_slow_masters(five):
+    """Waiting with a minority would keep all others from a majority, so that none gets one."""
     lock = Lock(urls(five), "name", blocking=False)
     with lock:
         pass  # connected
@@ -205,7 +205,7 @@ def test_who_has_too_few_masters_does_not_wait_for_slow_ones(five):
 
 
 @pytest.mark.timeout(300)
-def test_what_was_acknowledged_under_the_token_is_there_whatever_happens_to_two_masters(five, folder):
+def test_redlock_set_survives_faults_of_two_masters_at_a_time(five, folder):
     faults = [_kill, _pause, _freeze] * FAULTS
     random.shuffle(faults)
     with workers(",".join(urls(five)), folder, "fenced") as them:
@@ -239,7 +239,7 @@ def _freeze(_: list[RedisServer], them: Workers) -> None:
     them.freeze_a_holder()
 
 
-def test_who_answers_late_changes_nothing_any_more():
+def test_redlock_late_answer_changes_nothing():
     heard = Round(3, lambda so_far: len(so_far.said) == 2)
     for master in range(2):
         heard.note(master, b"yes")
@@ -295,7 +295,7 @@ def test_tokens_grow_by_what_was_noted_although_the_clocks_are_behind(three):
     assert sorted(set(tokens)) == tokens
 
 
-def test_a_lock_whose_token_is_not_noted_by_a_majority_is_not_had_and_given_back(three, monkeypatch):
+def test_redlock_take_without_a_majority_for_the_token_is_given_back(three, monkeypatch):
     ask = three.backend._masters.ask
 
     def lose_it_before_the_token(script, *args, **how):
@@ -338,7 +338,7 @@ def test_just_a_majority_has_a_holder_and_less_has_none(three):
         assert three.backend.holders("name") == holders
 
 
-def test_what_was_given_back_is_renewed_no_more(three):
+def test_redlock_released_lease_is_not_renewed(three):
     with three.lock:
         (renewal,) = three.backend._renewals.values()
     assert not three.backend._renewals

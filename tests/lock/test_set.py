@@ -98,7 +98,7 @@ def workers(url: str, folder: Path, how: str) -> Iterator[Workers]:
 
 
 @pytest.mark.timeout(300)
-def test_what_was_acknowledged_under_the_token_is_there(shared_timed, folder):
+def test_set_under_a_lock_keeps_all_acknowledged_values(shared_timed, folder):
     with workers(shared_timed, folder, "fenced") as them:
         them.go_on(10)
         for _ in range(FREEZES):
@@ -125,7 +125,7 @@ def test_without_the_token_a_frozen_holder_undoes_what_others_wrote(shared_timed
 
 
 @pytest.mark.timeout(300)
-def test_on_files_others_wait_for_who_is_frozen(folder):
+def test_file_lock_of_a_frozen_process_keeps_others_waiting(folder):
     """The kernel holds the lock for as long as the process is there, so nobody comes in between."""
     with workers(f"file://{folder / 'locks'}", folder, "unfenced") as them:
         them.go_on(10)

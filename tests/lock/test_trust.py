@@ -88,7 +88,7 @@ def scene():
     made.close()
 
 
-def test_a_lease_is_lost_before_anybody_else_can_have_it(scene):
+def test_lease_is_lost_before_another_holder_can_have_the_lock(scene):
     lock, other = scene.lock(renew=False), scene.other()
     with pytest.raises(LeaseLost), lock as lease:
         for _ in range(98):
@@ -193,7 +193,7 @@ def test_a_renewal_does_not_shorten_what_was_extended(scene):
         assert lease.expires_in == pytest.approx(9)
 
 
-def test_a_lock_whose_answer_was_lost_blocks_nobody(scene):
+def test_lost_answer_of_an_acquire_blocks_no_other(scene):
     scene.orders["lock"] = "after"
     with pytest.raises(StoreUnavailable):
         scene.lock().acquire()
@@ -224,7 +224,7 @@ def test_a_lock_that_could_not_be_asked_for_is_not_held(scene):
     lock.release()
 
 
-def test_a_block_whose_lock_was_good_to_the_end_is_not_undone_by_the_store(scene, caplog):
+def test_block_held_to_its_end_survives_a_failed_release(scene, caplog):
     with scene.lock():
         scene.orders["unlock"] = "before"
     assert "could not be released, it ends with its TTL" in caplog.text
@@ -258,7 +258,7 @@ def sessions(scene: Scene) -> list[str]:
     return [one.id for one in scene.store.sessions()]
 
 
-def test_all_locks_of_a_process_have_one_session_which_ends_when_nobody_needs_it(scene):
+def test_locks_of_a_process_share_one_session_that_ends_when_idle(scene):
     first, second = scene.lock(), Lock(lambda: scene.backends[0], "other", ttl="10s")
     with first, second:
         [session] = sessions(scene)
@@ -286,7 +286,7 @@ def test_the_session_lasts_as_long_as_a_lock_is_held(scene):
         assert len(sessions(scene)) == 1
 
 
-def test_who_was_taken_for_dead_loses_all_locks_and_begins_anew(scene):
+def test_session_declared_dead_loses_its_locks_and_is_replaced(scene):
     first, second = scene.lock(), Lock(lambda: scene.backends[0], "other", ttl="10s")
     first.acquire()
     second.acquire()

@@ -136,7 +136,7 @@ def test_just_a_majority_has_the_lock_under_a_token_above_all_that_they_know(sce
         ([MINE, MINE, THEIRS], [1, AWAY, AWAY], ["take", "note", "free"]),
     ],
 )
-def test_what_less_than_a_majority_gave_is_given_back(scene, votes, noted, asks):
+def test_redlock_grants_below_a_majority_are_given_back(scene, votes, noted, asks):
     assert scene.takes(votes, noted=noted) == (None, asks)
     assert scene.voters.questions[-1]["arguments"][1] == b""
 
@@ -162,13 +162,13 @@ def test_without_an_answer_of_a_majority_nothing_can_be_said(scene, votes):
     assert scene.voters.asked[-1] == "free"
 
 
-def test_whoever_has_the_lock_is_counted_by_what_masters_say(scene):
+def test_redlock_holders_are_counted_from_the_answers(scene):
     scene.voters.answers = {"take": [[THEIRS, THEIRS, MINE]]}
     _, holders = scene.backend._try(scene.request())
     assert holders == {"elsewhere 1 2": 2}
 
 
-def test_what_a_process_held_that_is_gone_is_freed_and_taken(scene, monkeypatch):
+def test_redlock_lock_of_a_dead_process_is_freed_and_taken(scene, monkeypatch):
     monkeypatch.setattr(redlock, "is_gone", lambda host, pid, started: (host, pid, started) == ("elsewhere", 1, 2))
     lease, asked = scene.takes([THEIRS, THEIRS, OTHERS], [MINE, MINE, MINE])
     assert asked == ["take", "free", "free", "take", "note"]
@@ -224,7 +224,7 @@ def test_after_a_tie_the_next_try_comes_soon_and_later_each_time(scene, monkeypa
         ([AWAY, AWAY, 0], None),
     ],
 )
-def test_a_majority_decides_and_without_one_nobody_does(scene, answers, says):
+def test_redlock_free_and_extend_answer_by_majority_or_raise(scene, answers, says):
     lease = scene.held()
     scene.voters.answers = {"free": [answers], "extend": [answers]}
     for act in (lambda: scene.backend.free(lease), lambda: scene.backend.extend(lease, TTL)):
@@ -239,7 +239,7 @@ def test_a_majority_decides_and_without_one_nobody_does(scene, answers, says):
         assert scene.voters.asked == ["extend"] + ["free"] * (not says)
 
 
-def test_who_holds_it_is_what_a_majority_says(scene):
+def test_redlock_holder_is_what_a_majority_says(scene):
     lease = scene.held()
     mine = str(lease.grant).encode()
     for answers, held, somebody in (
@@ -323,7 +323,7 @@ def test_a_lease_is_renewed_until_it_is_lost_or_forgotten(scene, monkeypatch):
     assert scene.backend._renewals == {}
 
 
-def test_what_is_not_to_be_renewed_is_not(scene):
+def test_redlock_lease_without_renewal_is_not_renewed(scene):
     scene.voters.answers = {"take": [[MINE] * 3], "note": [[1, 1, 1]]}
     assert scene.backend.take(scene.request(renew=False))
     assert scene.watch.timers == []
@@ -332,7 +332,7 @@ def test_what_is_not_to_be_renewed_is_not(scene):
 # --- the backend itself -----------------------------------------------------------------------------------------------
 
 
-def test_a_gate_says_who_its_process_is_and_has_a_clock(scene):
+def test_redlock_backend_names_its_process_and_has_a_clock(scene):
     assert scene.backend.clock is scene.clock
     backend = RedlockBackend(["redis://a", "redis://b", "redis://c"])
     assert isinstance(backend.clock, SystemClock)
@@ -347,7 +347,7 @@ def test_a_process_that_does_not_see_itself_says_so(monkeypatch):
     backend.close()
 
 
-def test_what_is_closed_is_closed_as_a_whole(scene):
+def test_redlock_close_closes_queue_monitor_and_masters(scene):
     queues: list[str] = []
     scene.backend._queue = SimpleNamespace(close=lambda: queues.append("close"))
     scene.backend.close()

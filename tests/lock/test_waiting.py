@@ -85,7 +85,7 @@ def waiter(queue: LocalQueue) -> QueuedWaiter:
     return QueuedWaiter(SystemClock(), queue, "name", at_most=PATIENCE)
 
 
-def test_who_waits_longest_is_told_and_the_line_is_joined_for_the_next(queue, place):
+def test_notification_wakes_the_first_waiter_and_the_queue_is_joined_for_the_next(queue, place):
     first, second = waiter(queue), waiter(queue)
     first.join()
     second.join()
@@ -96,7 +96,7 @@ def test_who_waits_longest_is_told_and_the_line_is_joined_for_the_next(queue, pl
     assert second.wait(PATIENCE)
 
 
-def test_who_is_told_in_vain_tells_the_next(queue, place):
+def test_notification_without_a_waiter_is_passed_on(queue, place):
     one = waiter(queue)
     one.join()
     one.leave()
@@ -104,7 +104,7 @@ def test_who_is_told_in_vain_tells_the_next(queue, place):
     place.wait_until(("call next", "name"))
 
 
-def test_who_gives_up_after_it_was_told_passes_it_on_here_and_else_to_the_next_process(queue, place):
+def test_notification_of_a_waiter_that_gives_up_goes_to_the_next_here_or_elsewhere(queue, place):
     first, second = waiter(queue), waiter(queue)
     first.join()
     second.join()
@@ -117,7 +117,7 @@ def test_who_gives_up_after_it_was_told_passes_it_on_here_and_else_to_the_next_p
     place.wait_until(("call next", "name"))
 
 
-def test_who_has_left_does_not_stand_again_when_a_thread_comes_late_with_it(queue, place):
+def test_waiter_that_left_does_not_join_again_from_a_late_thread(queue, place):
     """A task was cancelled while a thread of the pool was about to join in line for it."""
     gone, one = waiter(queue), waiter(queue)
     gone.leave()
@@ -128,7 +128,7 @@ def test_who_has_left_does_not_stand_again_when_a_thread_comes_late_with_it(queu
     assert not gone.wait(0)
 
 
-def test_what_fails_because_the_room_is_closed_is_no_mistake(queue, place, caplog):
+def test_error_in_a_queue_that_is_being_closed_is_not_logged(queue, place, caplog):
     one = waiter(queue)
     one.join()
     place.wait_until(("join", "name"))
@@ -158,7 +158,7 @@ def test_a_redis_handle_that_is_closed_under_the_hands_of_a_verb_says_so(redis_u
         store._link._lend(talk)  # type: ignore[attr-defined]
 
 
-def test_news_is_heard_although_nobody_waits_any_more(queue, place):
+def test_notification_after_the_last_waiter_left_is_received(queue, place):
     """Else the lock would lie there until somebody looks: whoever freed it believes that it has told one."""
     one = waiter(queue)
     one.join()
@@ -171,14 +171,14 @@ def test_news_is_heard_although_nobody_waits_any_more(queue, place):
     place.wait_until(("call next", "name"))
 
 
-def test_who_was_faster_than_the_news_leaves_the_line(queue, place):
+def test_acquire_without_a_notification_leaves_the_queue(queue, place):
     one = waiter(queue)
     one.join()
     one.has_acquired()
     assert place.done == [("join", "name"), ("leave", "name")]
 
 
-def test_the_line_is_kept_while_others_of_this_process_wait(queue, place):
+def test_queue_is_kept_while_other_local_waiters_wait(queue, place):
     one, other = waiter(queue), waiter(queue)
     one.join()
     other.join()
@@ -191,7 +191,7 @@ def test_the_line_is_kept_while_others_of_this_process_wait(queue, place):
 # --- looking without being told ---------------------------------------------------------------------------------------
 
 
-def test_who_cannot_be_told_looks_soon_and_then_ever_less_often():
+def test_polling_waiter_backs_off():
     clock = ManualClock()
     waiting, looks = PollingWaiter(clock), []
     for _ in range(40):
@@ -203,7 +203,7 @@ def test_who_cannot_be_told_looks_soon_and_then_ever_less_often():
     assert max(looks) <= POLLS[1] * 1.25
 
 
-def test_who_holds_it_is_not_asked_at_each_try(monkeypatch):
+def test_holders_are_not_read_at_each_try(monkeypatch):
     clock = ManualClock()
     store = open_store("memory://who-holds-it", clock=clock)
     backends = [StoreLockBackend(store, clock, name=name) for name in ("ours", "theirs")]
@@ -231,7 +231,7 @@ def test_who_holds_it_is_not_asked_at_each_try(monkeypatch):
             backend.close()
 
 
-def test_who_has_waited_long_enough_leaves_the_line_to_those_who_still_wait():
+def test_waiter_that_timed_out_leaves_the_queue():
     url = "memory://waited-long-enough"
     held, waits = Lock(url, "name"), Lock(url, "name", blocking_timeout=0.02)
     backend = held._backend()

@@ -43,12 +43,12 @@ LOCKS = [
 ]
 ONCE = [
     "tests/once/test_claims.py",
-    "tests/once/test_winning.py",
+    "tests/once/test_acquiring.py",
     "tests/once/test_once.py",
     "tests/once/test_keys.py",
     "tests/once/test_keeping.py",
     "tests/once/test_payloads.py",
-    "tests/once/test_forgotten.py",
+    "tests/once/test_reconciling.py",
     "tests/once/test_bad_input.py",
     "tests/once/test_typed_results.py",
     "tests/once/test_waiting.py",
@@ -107,7 +107,7 @@ SAFETY: dict[str, list[str]] = {
     "lock/in_files.py": LOCKS,
     "lock/lease.py": LOCKS,
     "once/claims.py": ONCE,
-    "once/winning.py": ONCE,
+    "once/acquiring.py": ONCE,
     "membership/lease.py": NODE,
     "membership/liveness.py": NODE,
     "node/decide.py": NODE,
@@ -195,7 +195,7 @@ ARGUED: dict[str, str] = {
     "membership/liveness.py: is_gone: seen is None or seen != started → (seen != started)": (
         "started is a number there, and None is none"
     ),
-    "once/claims.py: Claims.bury: session is not None and gone → (gone)": (
+    "once/claims.py: Claims.reclaim_if_dead: session is not None and gone → (gone)": (
         "what is gone is a session; said again for mypy"
     ),
     "planning.py: next_nominal: until <= after → until < after": (

@@ -25,8 +25,8 @@ from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, s
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once import claims as module
-from cronsensus.once.claims import CARE, FREED, MOST_PRUNED, NOT_ASKED_FOR, Claims, mismatch
-from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Ticket, Wanted
+from cronsensus.once.claims import FREED, MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims, mismatch
+from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Ticket
 from cronsensus.once.payloads import Difference
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import HOUR, LEASE, SECOND, START, a_session
@@ -34,8 +34,8 @@ from cronsensus.testing.conformance.scene import HOUR, LEASE, SECOND, START, a_s
 KEEP = HOUR
 MICROSECOND = timedelta(microseconds=1)
 SPEC = JobSpec(name="once:work", function="work", policies=Policies(keep=KEEP))
-WANTED = Wanted(SPEC, "k")
-SLOT = Wanted.slot(SPEC, START)
+WANTED = CallKey(SPEC, "k")
+SLOT = CallKey.slot(SPEC, START)
 
 
 def payload(value: str) -> str:
@@ -74,15 +74,15 @@ def claims(store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Heartbeat, "_turn", lambda *_: None)
     made = Claims(store, clock, name="me", release=lambda: "r1", lease=LEASE, fast_evidence=True)
     made._monitor = Noted()  # type: ignore[assignment]
-    monkeypatch.setattr(made.errands, "add", lambda errand: errand())
+    monkeypatch.setattr(made.background, "add", lambda act: act())
     made.waiters = Noted()  # type: ignore[assignment]
     return made
 
 
-def taken(claims: Claims, wanted: Wanted = WANTED, ticket: Ticket | None = None) -> tuple[Held, Ticket]:
+def taken(claims: Claims, wanted: CallKey = WANTED, ticket: Ticket | None = None) -> tuple[OwnedClaim, Ticket]:
     ticket = ticket or Ticket()
     held = claims.take(wanted, ticket)
-    assert isinstance(held, Held)
+    assert isinstance(held, OwnedClaim)
     held.begun = True
     return held, ticket
 
@@ -91,7 +91,7 @@ def holds(ticket: Ticket) -> bool:
     return ticket.held is not None
 
 
-def outcome(held: Held, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
+def outcome(held: OwnedClaim, state: State = State.SUCCEEDED, **more: Any) -> Outcome:
     return Outcome(id=held.claim.id, token=held.claim.token, session=held.claim.session, state=state, **more)
 
 
@@ -139,7 +139,7 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     assert claims._monitor.told == [("begin", held)]
     claims.settle(held, outcome(held))
     assert claims.idle
-    claims._asked[Asked(WANTED, Ticket())] = None
+    claims._asked[PendingAcquire(WANTED, Ticket())] = None
     assert not claims.idle
     claims._asked.clear()
     assert claims.idle
@@ -147,7 +147,7 @@ def test_a_process_is_idle_until_it_holds_asks_or_waits(claims):
     assert not claims.idle
 
 
-def test_what_is_settled_is_held_no_more_and_those_who_wait_are_told(claims, clock):
+def test_settled_claim_is_dropped_and_waiters_are_notified(claims, clock):
     held, ticket = taken(claims)
     assert holds(ticket)
     clock.advance(2)
@@ -224,7 +224,7 @@ def test_an_answer_that_is_lost_leaves_a_short_lease_and_is_told(claims, monkeyp
     assert claims._host._lease.length == LEASE
 
 
-# --- winning ----------------------------------------------------------------------------------------------------------
+# --- acquiring --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("busy", "wins"), [(2, True), (3, False)])
@@ -242,13 +242,13 @@ def test_a_session_that_the_store_calls_dead_is_left_for_a_new_one(claims, monke
     first, _ = taken(claims)
     assert claims._host._lease.trusted_for <= LEASE.total_seconds()
     away(monkeypatch, "acquire", LeaseLost("dead"), times=1)
-    second, _ = taken(claims, Wanted(SPEC, "other"))
+    second, _ = taken(claims, CallKey(SPEC, "other"))
     assert first.session != second.session
     assert first.run.cancelled.is_set()
     assert not second.run.cancelled.is_set()
 
 
-def test_a_session_that_is_dead_twice_is_an_error_and_nobody_asks_any_more(claims, monkeypatch):
+def test_acquire_raises_when_a_second_session_is_dead_too(claims, monkeypatch):
     away(monkeypatch, "acquire", LeaseLost("dead"))
     with pytest.raises(LeaseLost):
         claims.take(WANTED, Ticket())
@@ -272,12 +272,12 @@ def test_a_call_that_is_cut_off_while_it_asks_is_still_known_to_have_asked(claim
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.FAILED])
 @pytest.mark.parametrize("reason", [NOT_ASKED_FOR, "an operator said so"])
-def test_only_what_was_closed_because_nobody_asked_is_forgotten_when_it_is_asked_for(claims, state, reason):
+def test_only_a_key_closed_as_abandoned_is_forgotten_at_the_next_call(claims, state, reason):
     held, _ = taken(claims)
     claims.settle(held, outcome(held, state, reason=reason))
     found = claims.take(WANTED, Ticket())
     if state is State.CANCELLED and reason == NOT_ASKED_FOR:
-        assert isinstance(found, Held)
+        assert isinstance(found, OwnedClaim)
         assert found.claim.id != held.claim.id
         assert [one.why for one in claims.store.trail(limit=1)] == ["asked for again"]
     else:
@@ -294,7 +294,7 @@ def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypat
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_a_nominal_time_of_a_paused_job_is_nobodys_and_a_key_is_anybodys(claims, store, monkeypatch, paused):
+def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monkeypatch, paused):
     store.put_jobs([SPEC], release="r1")
     if paused:
         store.pause(SPEC.name, by="ann", why="")
@@ -314,7 +314,7 @@ def test_a_nominal_time_of_a_paused_job_is_nobodys_and_a_key_is_anybodys(claims,
 # --- another payload --------------------------------------------------------------------------------------------------
 
 
-def test_what_was_won_for_another_payload_is_given_back(claims, store):
+def test_claim_with_another_payload_is_given_back(claims, store):
     first = replace(WANTED, fingerprint=payload("1"))
     held, _ = taken(claims, first)
     claims.give_back(held)
@@ -343,7 +343,7 @@ FORMER = replace(WANTED, former="former", fingerprint=payload("1"))
 
 
 @pytest.mark.parametrize("after", [KEEP, KEEP + MICROSECOND])
-def test_what_an_earlier_version_recorded_counts_to_the_microsecond(claims, store, clock, after):
+def test_former_key_counts_until_the_microsecond_of_its_keep(claims, store, clock, after):
     claim = another(store, "former")
     store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     clock.advance(after)
@@ -351,7 +351,7 @@ def test_what_an_earlier_version_recorded_counts_to_the_microsecond(claims, stor
     assert (found is None) is (after > KEEP)
 
 
-def test_what_an_earlier_version_runs_counts_and_what_is_free_or_of_this_version_does_not(claims, store):
+def test_former_key_counts_only_while_it_runs_in_an_earlier_version(claims, store):
     assert claims._former(FORMER) is None
     claim = another(store, "former")
     found = claims._former(FORMER)
@@ -406,7 +406,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     seen = recorded(claims)[0]
     for ticket, mine, given in ((Ticket(), "k", False), (Ticket(), "other", True), (left(), "k", True)):
         claims._asked.clear()
-        claims._asked[Asked(Wanted(SPEC, mine), ticket)] = None
+        claims._asked[PendingAcquire(CallKey(SPEC, mine), ticket)] = None
         finished: list[Any] = []
         monkeypatch.setattr(MemoryStore, "finish", lambda self, outcomes, finished=finished: finished.extend(outcomes))
         assert claims._was_left(seen) is given
@@ -417,7 +417,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     assert not claims._was_left(replace(seen, session=None))
 
 
-def test_what_nobody_runs_is_left_without_a_question(claims, store):
+def test_pending_key_is_left_alone_without_opening_a_session(claims, store):
     claim = another(store)
     claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
     seen = recorded(claims)[0]
@@ -426,12 +426,12 @@ def test_what_nobody_runs_is_left_without_a_question(claims, store):
     assert [one.id for one in store.sessions()] == ["theirs"]
 
 
-def test_a_sweep_settles_what_is_left_and_goes_on_while_somebody_asks(claims, store, caplog):
+def test_sweep_settles_left_claims_and_goes_on_while_calls_ask(claims, store, caplog):
     held, ticket = taken(claims)
-    asking, asks = Ticket(), Asked(Wanted(SPEC, "nobody has it"), left())
-    still = Asked(Wanted(SPEC, "still"), asking)
+    asking, asks = Ticket(), PendingAcquire(CallKey(SPEC, "nobody has it"), left())
+    still = PendingAcquire(CallKey(SPEC, "still"), asking)
     another(store, "over")
-    claims._asked |= {asks: None, Asked(Wanted(SPEC, "over"), left()): None, still: None}
+    claims._asked |= {asks: None, PendingAcquire(CallKey(SPEC, "over"), left()): None, still: None}
     ticket.over = True
     held.begun = False
     assert claims.sweep()
@@ -442,7 +442,7 @@ def test_a_sweep_settles_what_is_left_and_goes_on_while_somebody_asks(claims, st
     assert not claims.sweep()
     assert not kept(claims)
     assert "could not be looked at" not in caplog.text
-    taken(claims, Wanted(SPEC, "again"))
+    taken(claims, CallKey(SPEC, "again"))
     assert claims._sweep in kept(claims)
 
 
@@ -450,11 +450,11 @@ def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
     claim = another(store)
     looked: list[int] = []
     monkeypatch.setattr(claims, "_was_left", lambda seen: looked.append(seen.id))
-    claims._asked[Asked(WANTED, left())] = None
+    claims._asked[PendingAcquire(WANTED, left())] = None
     claims.sweep()
     assert looked == [claim.id]
     store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
-    claims._asked[Asked(WANTED, left())] = None
+    claims._asked[PendingAcquire(WANTED, left())] = None
     claims.sweep()
     assert looked == [claim.id]
 
@@ -549,7 +549,7 @@ def test_an_end_is_remembered_in_case_the_store_forgets_it(claims):
     held, _ = taken(claims)
     claims.settle(held, outcome(held))
     key = held.claim.id, held.claim.token
-    assert claims._forgotten._said.take(key) == outcome(held)
+    assert claims._reconciliation._said.take(key) == outcome(held)
 
 
 # --- who waits for whom -----------------------------------------------------------------------------------------------
@@ -587,7 +587,7 @@ def test_calls_that_wait_for_one_that_waits_for_itself_are_looked_at_once(claims
 # --- those who hold it ------------------------------------------------------------------------------------------------
 
 
-def test_whoever_has_a_key_is_buried_with_a_reason_and_only_then(claims, store, monkeypatch, clock):
+def test_holder_is_reclaimed_only_with_a_reason(claims, store, monkeypatch, clock):
     another(store)
     view = claims.holder("theirs")
     assert view is not None
@@ -604,25 +604,25 @@ def test_whoever_has_a_key_is_buried_with_a_reason_and_only_then(claims, store, 
     dead: list[bool] = [False]
     monkeypatch.setattr(module, "is_dead", lambda _: dead[0])
 
-    def bury(session: SessionView | None) -> tuple[bool, list[Any]]:
+    def reclaim_if_dead(session: SessionView | None) -> tuple[bool, list[Any]]:
         asked.clear()
-        return claims.bury(session), list(asked)
+        return claims.reclaim_if_dead(session), list(asked)
 
-    assert bury(view) == (False, [])
-    assert bury(replace(view, expires_in=MICROSECOND)) == (False, [])
-    assert bury(replace(view, expires_in=timedelta(0))) == (False, [set()])
-    assert bury(None) == (False, [set()])
+    assert reclaim_if_dead(view) == (False, [])
+    assert reclaim_if_dead(replace(view, expires_in=MICROSECOND)) == (False, [])
+    assert reclaim_if_dead(replace(view, expires_in=timedelta(0))) == (False, [set()])
+    assert reclaim_if_dead(None) == (False, [set()])
     dead[0] = True
     claims._fast_evidence = False
     assert not claims.is_gone(view)
-    assert bury(view) == (False, [])
+    assert reclaim_if_dead(view) == (False, [])
     claims._fast_evidence = True
     assert claims.is_gone(view)
     assert not claims.is_gone(None)
-    assert bury(view) == (True, [{"theirs"}])
+    assert reclaim_if_dead(view) == (True, [{"theirs"}])
 
 
-# --- care -------------------------------------------------------------------------------------------------------------
+# --- maintenance ------------------------------------------------------------------------------------------------------
 
 
 def test_care_is_taken_every_five_minutes(claims, clock, monkeypatch):
@@ -631,18 +631,18 @@ def test_care_is_taken_every_five_minutes(claims, clock, monkeypatch):
     monkeypatch.setattr(MemoryStore, "prune", lambda self, *_, **more: pruned.append(more))
     monkeypatch.setattr(claims, "_close_abandoned", closed.append)
     claims._define(SPEC)
-    claims.care()
+    claims.maintain()
     assert closed == [SPEC]
-    clock.advance(CARE - 0.5)
-    claims.care()
+    clock.advance(MAINTAIN_EVERY - 0.5)
+    claims.maintain()
     assert pruned == [{"limit": MOST_PRUNED}]
     clock.advance(0.5)
-    claims.care()
+    claims.maintain()
     assert len(pruned) == 2
 
 
 @pytest.mark.parametrize(("reason", "closes_after"), [(FREED, SECOND), ("cut off", SECOND + KEEP)])
-def test_what_nobody_asks_for_is_closed_when_its_time_is_over(claims, clock, reason, closes_after):
+def test_abandoned_key_is_closed_after_its_keep(claims, clock, reason, closes_after):
     held, _ = taken(claims)
     claims.settle(held, outcome(held, State.PENDING, reason=reason, retry_in=SECOND))
     clock.advance(closes_after - MICROSECOND)
@@ -654,7 +654,7 @@ def test_what_nobody_asks_for_is_closed_when_its_time_is_over(claims, clock, rea
     assert claims.idle
 
 
-def test_what_somebody_else_takes_in_this_moment_is_not_closed(claims, clock, monkeypatch):
+def test_abandoned_key_that_is_acquired_elsewhere_is_not_closed(claims, clock, monkeypatch):
     held, _ = taken(claims)
     claims.settle(held, outcome(held, State.PENDING, reason=FREED))
     monkeypatch.setattr(MemoryStore, "acquire", lambda *_, **__: None)

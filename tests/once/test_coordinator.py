@@ -138,7 +138,7 @@ def test_an_acquire_that_is_cancelled_at_any_await_leaves_the_name_to_others(tmp
     assert each_await(scenario) >= 4
 
 
-def test_what_a_parent_holds_at_the_fork_is_free_for_the_child_after_its_release(tmp_path):
+def test_coordinator_name_held_at_a_fork_is_free_after_the_parents_release(tmp_path):
     given = [sys.executable, "-m", "tests.once.forked_coordinator", str(tmp_path)]
     ended = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert ended.stdout.split() == ["False", "True", "True", "True"], ended.stderr
@@ -200,7 +200,7 @@ def start(request, tmp_path):
         worker.kill()
 
 
-def test_what_a_killed_worker_held_is_free_at_once(start):
+def test_coordinator_name_of_a_killed_worker_is_free_at_once(start):
     holder, other = start(), start()
     assert holder("acquire")
     assert not other("acquire")

@@ -70,7 +70,7 @@ def test_a_call_that_is_pruned_between_the_two_looks_runs_or_says_so(scheduler, 
 # --- forgetting -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_forgotten_runs_anew_and_the_trail_says_who_did_it(scheduler):
+def test_forgotten_key_runs_anew_and_the_trail_names_the_operator(scheduler):
     ran = []
 
     @scheduler.once("charge:{order_id}")
@@ -150,7 +150,7 @@ def former(scheduler, job: str, key: str, state: State = State.SUCCEEDED, result
     claims._host.unpin()
 
 
-def test_what_an_earlier_version_recorded_is_found_for_as_long_as_it_is_kept(timed):
+def test_former_key_is_found_while_it_is_kept(timed):
     scheduler, clock = timed
     ran = []
 
@@ -167,13 +167,13 @@ def test_what_an_earlier_version_recorded_is_found_for_as_long_as_it_is_kept(tim
     assert ran == ["x", "a:b"]
 
 
-def test_what_this_version_recorded_under_such_a_text_is_another_call(scheduler):
+def test_former_key_with_a_fingerprint_is_another_call(scheduler):
     work = scheduler.once("{tenant}:{order}", name="work")(lambda tenant, order: [tenant, order])
     assert work("a", "b:c") == ["a", "b:c"]
     assert work("a:b", "c") == ["a:b", "c"]
 
 
-def test_what_an_earlier_version_failed_at_is_tried_anew(scheduler):
+def test_former_key_that_failed_is_tried_anew(scheduler):
     work = scheduler.once("{tenant}:{order}", name="work")(lambda tenant, order: tenant)
     work("x", "y")
     former(scheduler, "once:work", "a:b:c", State.PENDING)
@@ -188,7 +188,7 @@ def test_forgetting_finds_the_key_of_an_earlier_version_too(scheduler):
     assert work("a:b", "c") == "a:b"
 
 
-def test_what_an_earlier_version_runs_is_waited_for(shared_url):
+def test_former_key_that_runs_is_waited_for(shared_url):
     """In a rolling deploy: the old node has begun with the call, and the message comes again to the new one."""
     old, new = Scheduler(shared_url), Scheduler(shared_url)
     guarded = [one.once("{tenant}:{order}", name="w")(lambda tenant, order: tenant) for one in (old, new)]

@@ -16,7 +16,7 @@ import pytest
 
 from cronsensus import ConfigurationError, Scheduler, State, StillRunning
 from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.once import held
+from cronsensus.once import owned_claim
 from tests.cancelling import CutCall, CutTask, Interrupted, each_await, each_line
 from tests.servers.distance import patience
 
@@ -27,7 +27,7 @@ _numbers = itertools.count()
 @pytest.fixture
 def place(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     """Return a scheduler that has been used, and another process's leases would be long."""
-    monkeypatch.setattr(held, "WATCH", 0.05)
+    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
     made = Scheduler(url, lease="60s")
     made.once("warm", name="warm")(lambda: None)()
     yield made
@@ -105,7 +105,7 @@ def test_a_call_that_is_cancelled_while_it_waits_for_another_leaves_nothing(plac
 def test_an_effect_of_a_call_that_is_cancelled_at_any_await_is_there_once(sql_url, monkeypatch):
     from tests.once.test_once import Effects
 
-    monkeypatch.setattr(held, "WATCH", 0.05)
+    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
     effects, scheduler = Effects(sql_url), Scheduler(sql_url, lease="60s")
     scheduler.once("warm", name="warm")(lambda: None)()
     keys: list[str] = []
@@ -135,7 +135,7 @@ class SoftTimeLimitExceeded(Exception):
 
 @pytest.mark.parametrize("raises", [Interrupted, SoftTimeLimitExceeded])
 def test_a_call_that_a_signal_handler_cuts_off_anywhere_leaves_its_key_to_others(local, monkeypatch, raises):
-    monkeypatch.setattr(held, "WATCH", 0.05)
+    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
     store_is_whole(monkeypatch)
     local.once("warm", name="warm")(lambda: None)()
 
@@ -169,7 +169,7 @@ def store_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cancelling.CutCall, "_entered", outside)
 
 
-def test_what_a_call_left_behind_without_a_word_is_found_by_the_next_one(place):
+def test_claim_left_behind_silently_is_found_by_the_next_call(place):
     """Whatever cut it off, cut off the way out too."""
     guarded = place.once("k", name="work", wait_for=PATIENCE)(lambda: 7)
     claims = place._opened.claims()
@@ -191,8 +191,8 @@ def test_what_a_call_left_behind_without_a_word_is_found_by_the_next_one(place):
     before_long(lambda: nothing_is_left(place))
 
 
-def test_what_a_call_left_behind_is_free_for_other_processes(shared_url, monkeypatch):
-    monkeypatch.setattr(held, "WATCH", 0.05)
+def test_claim_left_behind_is_free_for_other_processes(shared_url, monkeypatch):
+    monkeypatch.setattr(owned_claim, "WATCH", 0.05)
     first, second = Scheduler(shared_url, lease="60s"), Scheduler(shared_url, lease="60s")
     guarded = [one.once("k", name="work", wait_for=PATIENCE)(lambda: 7) for one in (first, second)]
     claims = first._opened.claims()

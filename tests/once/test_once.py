@@ -77,7 +77,7 @@ def test_concurrent_callers_wait_for_the_one_result(scheduler):
     assert ran == [1]
 
 
-def test_what_else_a_busy_key_may_do(scheduler):
+def test_busy_key_may_be_skipped_or_raise(scheduler):
     running, go = threading.Event(), threading.Event()
 
     def work() -> int:
@@ -242,18 +242,18 @@ def test_methods(local):
     assert [shop.charge(1), shop.charge(1), shop.ran] == [1, 1, 1]
 
 
-def test_what_failed_and_is_not_asked_for_again_is_closed(local):
+def test_failed_key_that_is_not_asked_for_again_is_closed(local):
     @local.once("k", keep="1ms")
     def bad() -> None:
         raise ValueError("no")
 
     claims = local._opened.claims()
-    claims._cared_at = claims.clock.monotonic()  # or the call itself may close it, and the look below prune it
+    claims._maintained_at = claims.clock.monotonic()  # or the call itself may close it, and the look below prune it
     with pytest.raises(ValueError, match=r"^no$"):
         bad()
-    claims._cared_at = -1e9
+    claims._maintained_at = -1e9
     threading.Event().wait(0.01)
-    claims.care()
+    claims.maintain()
     seen = local.store.occurrences(OccurrenceFilter(job="once:bad"))[0]
     assert (seen.state, seen.reason) == (State.CANCELLED, "failed or cut off, and never asked for again")
     spec = local.store.job("once:bad").spec
@@ -381,7 +381,7 @@ def test_a_transaction_that_gives_way_each_time_leaves_the_key_free(shop, effect
     assert work() == 4
 
 
-def test_who_was_taken_over_commits_nothing(sql_url, effects):
+def test_transaction_of_a_run_that_was_taken_over_commits_nothing(sql_url, effects):
     """Its session is given up for dead in the middle: what it wrote is undone, and the next call does it."""
     # On SQLite a write that comes too late waits for a turn that it does not get.
     shop = Scheduler(sql_url.replace(BUSY, "busy_timeout=2s"))

@@ -97,7 +97,7 @@ def test_a_key_that_is_kept_after_a_failure_tells_another_payload_from_a_repeat(
         work(1, "b")
 
 
-def test_what_a_process_was_about_that_died_is_not_done_with_another_payload(shared_url):
+def test_key_of_a_dead_process_refuses_another_payload(shared_url):
     """It may have charged already: that it is done again is what at-least-once means, but not something else."""
     dead, alive = Scheduler(shared_url, lease="60s"), Scheduler(shared_url, lease="60s")
     guarded = [one.once("k:{n}", name="w")(lambda n, what: what) for one in (dead, alive)]
@@ -115,7 +115,7 @@ def test_what_a_process_was_about_that_died_is_not_done_with_another_payload(sha
         guarded[0](1, "a")
     (session,) = [one.id for one in dead.store.sessions()]
     dead.store.reclaim([session])
-    # Far away its own care was perhaps the first, and has recorded what the call came to.
+    # Far away its own maintain was perhaps the first, and has recorded what the call came to.
     with pytest.raises(PayloadMismatch, match=r"than (an attempt that was cut off|the call that is succeeded)"):
         guarded[1](1, "b")
     assert guarded[1](1, "a") == "a"
@@ -123,7 +123,7 @@ def test_what_a_process_was_about_that_died_is_not_done_with_another_payload(sha
         one._opened.close()
 
 
-def test_what_an_older_version_recorded_matches_any_payload(scheduler):
+def test_key_of_an_older_version_matches_any_payload(scheduler):
     charge = scheduler.once("charge:{order_id}")(_charge)
     charge(0, 1)
     claims = scheduler._opened.claims()
@@ -243,7 +243,7 @@ def test_only_what_is_named_counts(local):
     assert [nothing(1), nothing(2)] == [1, 1]
 
 
-def test_what_counts_may_be_a_function_of_the_call(local):
+def test_payload_may_be_a_function_of_the_call(local):
     @local.once("k", payload=lambda message: json.loads(message)["amount"])
     def handle(message):
         return message
@@ -253,7 +253,7 @@ def test_what_counts_may_be_a_function_of_the_call(local):
         handle('{"amount": 2, "at": 1}')
 
 
-def test_what_is_named_and_cannot_be_compared_is_refused_before_anything_runs(local):
+def test_payload_that_cannot_be_compared_is_refused_before_the_run(local):
     ran: list[object] = []
 
     def noting(message: object) -> None:

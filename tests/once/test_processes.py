@@ -100,7 +100,7 @@ def test_of_eight_workers_exactly_one_completes_the_task_in_each_generation(shar
 
 
 @pytest.mark.timeout(patience(300))
-def test_those_who_do_not_wait_take_it_over_all_the_same(shared_url):
+def test_startup_task_without_wait_is_taken_over(shared_url):
     """The runner is killed and nobody is started in its place."""
     seen = run(shared_url, "watch", WORKERS, 2, 3)
     assert recorded(shared_url, "startup:run") == [State.SUCCEEDED]
@@ -108,7 +108,7 @@ def test_those_who_do_not_wait_take_it_over_all_the_same(shared_url):
 
 
 @pytest.mark.timeout(patience(300))
-def test_where_nobody_sees_that_a_process_is_gone_the_key_is_taken_over_after_the_lease(folder):
+def test_key_of_an_unseen_dead_process_is_taken_over_after_the_lease(folder):
     url = f"sqlite:///{folder / 'once.db'}?{BUSY}"
     migrate(url)
     seen = run(url, "once", WORKERS, 1, 4, CRONSENSUS_FAST_EVIDENCE="false", CRONSENSUS_LEASE="1s")

@@ -108,14 +108,14 @@ def test_async_tasks_without_a_loop(local):
     ("given", "option", "found"),
     [("sha-1", None, "deploy:sha-1"), ("sha-1", "sha-2", "deploy:sha-2"), ("", None, "code:")],
 )
-def test_a_deploy_is_named_by_whoever_knows_it(monkeypatch, given, option, found):
+def test_deploy_id_is_taken_from_the_first_source_that_has_one(monkeypatch, given, option, found):
     monkeypatch.setenv("CRONSENSUS_DEPLOY_ID", given)
     scheduler = Scheduler("memory://")
     assert scheduler.settings.deploy_id == (given or None)
     assert keys(scheduler, scope="deploy", deploy_id=option)[0].startswith(found)
 
 
-def test_a_deploy_that_nobody_names_is_the_code():
+def test_deploy_without_an_id_is_named_by_the_code():
     assert key("deploy").startswith("code:r1+")
 
 

@@ -12,7 +12,7 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.once import claims
 from cronsensus.stores.memory import MemoryStore
-from tests.once.test_forgotten import wait_for
+from tests.once.test_reconciling import wait_for
 
 _names = count()
 
@@ -41,7 +41,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, *
     return calls
 
 
-def test_a_call_whose_session_was_taken_for_dead_begins_a_new_one(scheduler, monkeypatch):
+def test_call_with_a_session_declared_dead_begins_a_new_one(scheduler, monkeypatch):
     calls = failing_once(monkeypatch, "acquire", LeaseLost("taken for dead"), done=False)
 
     @scheduler.once("k", name="charge")
@@ -53,7 +53,7 @@ def test_a_call_whose_session_was_taken_for_dead_begins_a_new_one(scheduler, mon
     assert first != second
 
 
-def test_a_claim_whose_answer_is_lost_may_have_shortened_the_lease(scheduler, monkeypatch):
+def test_lost_answer_of_an_acquire_may_have_shortened_the_lease(scheduler, monkeypatch):
     shortened: list[float] = []
     shorten = SessionLease.shorten
 

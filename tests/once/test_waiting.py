@@ -8,7 +8,7 @@ import pytest
 
 from cronsensus import Scheduler, StoreUnavailable
 from cronsensus.lock.local_queue import QueuedWaiter
-from cronsensus.once import winning
+from cronsensus.once import acquiring
 from tests.servers.distance import patience
 
 PATIENCE = patience(60.0)
@@ -18,14 +18,14 @@ TOO_LATE = 60.0
 @pytest.fixture
 def joined(monkeypatch):
     """Nobody who stands in line looks by himself for the length of a test. Released once by each who stands there."""
-    monkeypatch.setattr(winning, "LOOK_AGAIN", TOO_LATE)
-    in_line, join = threading.Semaphore(0), winning._Wait._join
+    monkeypatch.setattr(acquiring, "LOOK_AGAIN", TOO_LATE)
+    in_line, join = threading.Semaphore(0), acquiring._Waiting._join
 
     def noted(self):
         join(self)
         in_line.release()
 
-    monkeypatch.setattr(winning._Wait, "_join", noted)
+    monkeypatch.setattr(acquiring._Waiting, "_join", noted)
     return in_line
 
 
@@ -56,7 +56,7 @@ class Work:
         return self()
 
 
-def test_who_waits_in_another_process_is_told_and_tells_the_next(schedulers, joined):
+def test_waiting_call_in_another_process_is_notified_and_passes_it_on(schedulers, joined):
     work = Work()
     first, second, third = schedulers
     guarded = [one.once("k", name="w")(work) for one in (first, second)]
@@ -71,7 +71,7 @@ def test_who_waits_in_another_process_is_told_and_tells_the_next(schedulers, joi
         assert [call.result(PATIENCE) for call in calls] == [1] * 4
 
 
-def test_one_who_waits_takes_over_what_has_failed(schedulers, joined):
+def test_waiting_call_takes_over_a_failed_key(schedulers, joined):
     work = Work(fails=1)
     guarded = [one.once("k", name="w")(work) for one in schedulers]
     with ThreadPoolExecutor(3) as pool:
@@ -86,7 +86,7 @@ def test_one_who_waits_takes_over_what_has_failed(schedulers, joined):
         assert [other.result(PATIENCE) for other in others] == [2, 2]
 
 
-def test_who_cannot_stand_in_line_looks_by_himself(local, monkeypatch):
+def test_waiting_call_that_cannot_join_the_queue_polls(local, monkeypatch):
     tried = threading.Event()
 
     def full(_waiter: QueuedWaiter) -> None:

@@ -132,7 +132,7 @@ class RedlockBackend(LockBackend):
     def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:  # noqa: ARG002 - costs nothing
         """Try to have the lock at a majority; if it is refused, look whether its holders live."""
         lease, holders = self._try(request)
-        if self._bury(request.name, holders):
+        if self._reclaim_dead(request.name, holders):
             lease, holders = self._try(request)
         if lease is None and isinstance(waiter, RedlockWaiter):
             waiter.at_most = waiter.after(tie=max(holders.values(), default=0) < self._masters.quorum)
@@ -204,7 +204,7 @@ class RedlockBackend(LockBackend):
         # The timer's thread must not wait for servers, so the renewal runs on the worker pool.
         self._renewals[lease] = self._monitor.timer.after(seconds, lambda: submit(step))
 
-    def _bury(self, name: str, holders: Counter[str]) -> bool:
+    def _reclaim_dead(self, name: str, holders: Counter[str]) -> bool:
         """Free the locks of processes of this host that are gone; ``True``: there was one."""
         dead = [holder for holder in holders if _is_dead(holder)]
         for holder in dead:

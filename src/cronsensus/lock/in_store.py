@@ -87,7 +87,7 @@ class StoreLockBackend(LockBackend):
         lease = self._try(request)
         if lease is None and look and self._fast_evidence and (waiter is None or waiter.wants_holders):
             holders = self._views(request.name)
-            if self._bury(holders):
+            if self._reclaim_dead(holders):
                 lease = self._try(request)
             if waiter is not None:
                 waiter.note_holders(holders)
@@ -175,7 +175,7 @@ class StoreLockBackend(LockBackend):
         lease.register(keep)
         return lease
 
-    def _bury(self, holders: Sequence[LockView]) -> bool:
+    def _reclaim_dead(self, holders: Sequence[LockView]) -> bool:
         """End the sessions of holders whose process is gone; ``True``: there was one, and the lock may be free."""
         dead = {view.session for view in holders if view.session is not None and is_dead(view)}
         if dead:

@@ -1,16 +1,16 @@
-"""What this process runs outside of a node: claims that it won by name, held by a session of its own.
+"""What this process runs outside of a node: claims acquired by name, held by a session of its own.
 
-Nothing here decides who may run: the store's ``acquire`` does. A claim is kept alive by the session, its result is
-recorded under its token, and what a dead process held is free again as soon as somebody who waits has noticed.
+The store's ``acquire`` alone decides which process may run. A claim is kept alive by the session, and its result is
+recorded under its token. A claim of a dead process is free as soon as a waiting process has noticed.
 
 ::
 
-    take ──▶ Held ──▶ the function runs ──▶ settle ──▶ recorded
-      │        └── the store is away: an errand in the background goes on trying to settle it
-      └──▶ the occurrence as it stands, if somebody else has it or had it
+    take ──▶ OwnedClaim ──▶ the function runs ──▶ settle ──▶ recorded
+      │        └── the store is away: the background queue goes on trying to settle it
+      └──▶ the occurrence as it stands, if another call has it or had it
 
-The session is not that of a node, also where a node runs in this process: a node's ends when it drains, and a function
-that the program itself has called goes on then. (Nor is it that of the locks, whose long lease would be shortened.)
+The session is not that of a node in this process: a node's session ends when it drains, and a function that the program
+itself has called goes on then. Nor is it that of the locks, which have a longer lease.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.once.errands import Errands
-from cronsensus.once.forgotten import Forgotten
-from cronsensus.once.held import AGAIN, WATCH, Asked, Held, Sweep, Ticket, Wanted, given_back
+from cronsensus.once.background_queue import BackgroundQueue
+from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, given_back
 from cronsensus.once.payloads import Difference
+from cronsensus.once.reconciling import Reconciliation
 from cronsensus.once.waiters import Waiters
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
 
 PATIENCE = 3.0
-"""Seconds that a caller waits for its result to be recorded; then an errand in the background goes on trying."""
+"""Seconds that a caller waits for its result to be recorded; then the background queue goes on trying."""
 TRIES = 3
-"""How often a busy store is asked for a claim, each time for as long as it lets others go first."""
+"""How often a busy store is asked for a claim."""
 LOOKS = 10
-"""How often a key is asked for that is gone each time when it is looked at."""
-CARE = 300.0
-"""Seconds between two looks for what was kept long enough."""
+"""How often a key is tried that is refused and then not found."""
+MAINTAIN_EVERY = 300.0
+"""Seconds between two rounds of maintenance."""
 MOST_PRUNED = 200
 MOST_CLOSED = 20
 FREED = "failed, and free for the next call"
-"""Why an occurrence waits for another call."""
+"""The reason of an occurrence that is pending until the next call."""
 NOT_ASKED_FOR = "failed or cut off, and never asked for again"
 
 
@@ -88,7 +88,7 @@ class Claims:
             heartbeat: renews what is held, and all else of this process in the store; ``None``: one of its own.
             release: under which implicit jobs are defined.
             lease: how long a process without a sign of life keeps what it runs.
-            fast_evidence: take a process of this host for dead as soon as it is gone.
+            fast_evidence: regard a process of this host as dead as soon as it is gone.
             stop: refuse every call once the store was emptied.
         """
         self.clock = clock
@@ -97,26 +97,26 @@ class Claims:
         self._lease = lease
         self._fast_evidence = fast_evidence
         self.store = store
-        self.errands = Errands()
-        self._forgotten = Forgotten(clock, store, self._keys, later=self.errands.add)
+        self.background = BackgroundQueue()
+        self._reconciliation = Reconciliation(clock, store, self._keys, later=self.background.add)
         self._host = SessionHost(
-            store, clock, name=name, heartbeat=heartbeat, lease=lease, stop=stop, on_listed=self._forgotten.listed
+            store, clock, name=name, heartbeat=heartbeat, lease=lease, stop=stop, on_listed=self._reconciliation.listed
         )
         self._monitor = self._host.monitor
         self.waiters = Waiters(clock, lambda: store)
         self._lock = threading.Lock()
-        self._held: dict[tuple[int, int], Held] = {}
-        self._asked: dict[Asked, None] = {}
+        self._held: dict[tuple[int, int], OwnedClaim] = {}
+        self._asked: dict[PendingAcquire, None] = {}
         self._sweep = Sweep(self)
         self._sweeps = False
         self._waits: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._pid = os.getpid()
         self._defined: dict[str, JobSpec] = {}
-        self._cared_at = -CARE
+        self._maintained_at = -MAINTAIN_EVERY
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held here, and nobody waits."""
+        """Whether no call holds a claim, asks or waits."""
         with self._lock:
             return not self._held and not self._asked and not self.waiters
 
@@ -126,14 +126,14 @@ class Claims:
         return os.getpid() != self._pid
 
     def close(self) -> None:
-        """Let go of the session and of connections; what is still held goes back for others to take."""
+        """Close the session and connections; claims that are still held are given back."""
         self.waiters.close()
         self._host.close()
 
-    # --- winning ------------------------------------------------------------------------------------------------------
+    # --- acquiring ----------------------------------------------------------------------------------------------------
 
-    def take(self, wanted: Wanted, ticket: Ticket) -> Held | Occurrence | None:
-        """Win the occurrence, or return it as it stands; ``None``: it lies below the horizon, or its job is paused.
+    def take(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
+        """Acquire the occurrence, or return it as it stands; ``None``: it is below the horizon, or its job is paused.
 
         Args:
             wanted: the occurrence.
@@ -141,19 +141,19 @@ class Claims:
 
         Raises:
             PayloadMismatch: it is, or was, about another payload.
-            StoreError: the store cannot be asked. What was won all the same is given back.
+            StoreError: the store cannot be asked. A claim granted all the same is given back.
         """
         for left in reversed(range(TRIES)):
             try:
                 return self._take(wanted, ticket)
             except StoreBusy as error:
-                # Many came in the same moment, and the store let others go first. Nothing was written.
+                # Many calls came at the same moment, and others went first. Nothing was written.
                 if not left:
                     raise
                 _log.debug("%s is asked for once more: %s", wanted.key, error)
         raise AssertionError
 
-    def _take(self, wanted: Wanted, ticket: Ticket) -> Held | Occurrence | None:
+    def _take(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | Occurrence | None:
         self._host.refuse_if_emptied()
         self._define(wanted.spec)
         former = self._former(wanted)
@@ -180,7 +180,7 @@ class Claims:
                 return None
         raise StoreBusy(f"{wanted.spec.name!r}: the key {wanted.key!r} comes and goes; try again")
 
-    def _former(self, wanted: Wanted) -> Occurrence | None:
+    def _former(self, wanted: CallKey) -> Occurrence | None:
         """Return what an earlier version of cronsensus runs, or has recorded, of the same call, while it is kept."""
         if wanted.former is None:
             return None
@@ -192,16 +192,16 @@ class Claims:
             return None
         return seen
 
-    def _of_this_payload(self, held: Held, wanted: Wanted) -> Held:
-        """Return what was won, unless an attempt that was cut off was about something else."""
+    def _of_this_payload(self, held: OwnedClaim, wanted: CallKey) -> OwnedClaim:
+        """Return the claim, unless an attempt that was cut off had another payload."""
         found = wanted.differs_from(held.claim.fingerprint)
         if found is None:
             return held
         self.give_back(held)
         raise mismatch(wanted, found, "an attempt that was cut off", None)
 
-    def look(self, wanted: Wanted, key: str | None = None) -> Occurrence | None:
-        """Return the occurrence as it stands; one that this process was given without knowing it is given back.
+    def look(self, wanted: CallKey, key: str | None = None) -> Occurrence | None:
+        """Return the occurrence as it stands; a claim of this process whose answer was lost is given back first.
 
         Args:
             wanted: the occurrence.
@@ -222,7 +222,7 @@ class Claims:
         return found[0]
 
     def _was_left(self, seen: Occurrence) -> bool:
-        """Settle what this process holds for no call any more; return whether it was so."""
+        """Settle a claim that this process holds for no call any more; return whether there was one."""
         with self._lock:
             held = self._held.get((seen.id, seen.token))
             name = seen.job, seen.key
@@ -238,7 +238,7 @@ class Claims:
         self._host.unpin()
         if seen.session != session.session:
             return False
-        # The answer to an ``acquire`` of ours was lost, and nobody works on it.
+        # The answer to an ``acquire`` of this process was lost, and nothing works on the claim.
         self.store.finish([given_back(seen.id, seen.token, seen.session)])
         return True
 
@@ -279,8 +279,8 @@ class Claims:
         view = self.store.job(spec.name)
         return view is not None and view.paused_at is not None
 
-    def _try(self, wanted: Wanted, ticket: Ticket) -> Held | None:
-        asked = Asked(wanted, ticket)
+    def _try(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | None:
+        asked = PendingAcquire(wanted, ticket)
         with self._lock:
             self._asked[asked] = None
         if not self._sweeps:
@@ -291,7 +291,7 @@ class Claims:
             try:
                 held = self._come_and_ask(wanted, ticket)
             except LeaseLost:
-                # Somebody has taken this process for dead; it is not, and begins a new session.
+                # The session was declared dead; this process is alive, and begins a new one.
                 held = self._come_and_ask(wanted, ticket)
             known = True
         except (StoreError, LeaseLost, OccurrenceTooOld, ConfigurationError):
@@ -303,14 +303,14 @@ class Claims:
                     self._asked.pop(asked, None)
         return held
 
-    def _come_and_ask(self, wanted: Wanted, ticket: Ticket) -> Held | None:
+    def _come_and_ask(self, wanted: CallKey, ticket: Ticket) -> OwnedClaim | None:
         session = self._host.pin()
         try:
             return self._ask(wanted, session, ticket)
         finally:
             self._host.unpin()
 
-    def _ask(self, wanted: Wanted, session: SessionLease, ticket: Ticket) -> Held | None:
+    def _ask(self, wanted: CallKey, session: SessionLease, ticket: Ticket) -> OwnedClaim | None:
         asked = session.ask()
         by_name = {"key": wanted.key} if wanted.scheduled_for is None else {"scheduled_for": wanted.scheduled_for}
         try:
@@ -327,7 +327,7 @@ class Claims:
         if claim is None:
             return None
         session.claimed(asked, self._lease)
-        held = Held(self, claim, session, ticket)
+        held = OwnedClaim(self, claim, session, ticket)
         with self._lock:
             self._held[claim.id, claim.token] = held
         ticket.held = held
@@ -335,7 +335,7 @@ class Claims:
         self._monitor.begin(held)
         return held
 
-    # --- who waits for whom -------------------------------------------------------------------------------------------
+    # --- calls that wait for calls ------------------------------------------------------------------------------------
 
     def waits(self, chain: Iterable[tuple[str, str]], name: tuple[str, str]) -> None:
         """Note that a call, which holds the keys of ``chain``, waits for another one.
@@ -379,7 +379,7 @@ class Claims:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def settle(self, held: Held, outcome: Outcome) -> Settled:
+    def settle(self, held: OwnedClaim, outcome: Outcome) -> Settled:
         """Record how it ended; what the store answers first is what stands.
 
         Raises:
@@ -400,12 +400,12 @@ class Claims:
             Event().wait(pause)
             pause = min(AGAIN, pause * 2)
         if settled.accepted:
-            self._forgotten.ended(held.claim, outcome, committed=held.run.may_have_committed)
+            self._reconciliation.ended(held.claim, outcome, committed=held.run.may_have_committed)
         self.done(held)
         return settled
 
-    def give_back(self, held: Held) -> None:
-        """Let others have what nobody here waits for any more, as if it had never been taken."""
+    def give_back(self, held: OwnedClaim) -> None:
+        """Give back a claim that no call here needs, as if it had never been taken."""
         try:
             self.store.release([held.claim])
         except StoreError as error:
@@ -415,7 +415,7 @@ class Claims:
         else:
             self.done(held)
 
-    def let_go(self, held: Held) -> None:
+    def let_go(self, held: OwnedClaim) -> None:
         """Settle what a call has left behind: record what is known of its end, or give back what never began."""
         if not held.begun:
             self.give_back(held)
@@ -437,26 +437,26 @@ class Claims:
             self.let_go(held)
 
     def _keys(self) -> set[tuple[int, int]] | None:
-        """Return what calls hold; ``None`` while one asks, whose answer may be on the way."""
+        """Return the claims that calls hold; ``None`` while a call asks, because its answer may be on the way."""
         with self._lock:
             return None if self._asked else set(self._held)
 
-    def done(self, held: Held) -> None:
-        """Hold this no more, as the store knows, and tell whoever may wait for it."""
+    def done(self, held: OwnedClaim) -> None:
+        """Drop a claim that the store has settled, and notify waiting processes."""
         held.let_go_of()
         self.forget(held)
         ran_for = self.clock.monotonic() - held.started
         self.waiters.tell(held.claim.id, ran_for=ran_for, attempt=held.claim.attempt)
 
-    def forget(self, held: Held) -> None:
-        """Hold this no more, and wake those who wait for it here."""
+    def forget(self, held: OwnedClaim) -> None:
+        """Drop a claim, and wake the calls that wait for it here."""
         self._monitor.end(held)
         self._host.discard(held)
         with self._lock:
             self._held.pop((held.claim.id, held.claim.token), None)
         self.waiters.wake(held.claim.id)
 
-    # --- those who hold it --------------------------------------------------------------------------------------------
+    # --- holders ------------------------------------------------------------------------------------------------------
 
     def holder(self, session: str | None) -> SessionView | None:
         """Return a session; ``None``: it is over, or there are too many to see it."""
@@ -466,8 +466,8 @@ class Claims:
         """Whether a session's process is seen to be gone. Asks no store."""
         return session is not None and self._fast_evidence and is_dead(session)
 
-    def bury(self, session: SessionView | None) -> bool:
-        """End what is over: this session if its process is gone, and all whose lease ran out; ``True``: something was.
+    def reclaim_if_dead(self, session: SessionView | None) -> bool:
+        """End this session if its process is gone, and all sessions with an expired lease; ``True``: there was one.
 
         Asks the store only if there is a reason to.
         """
@@ -476,15 +476,15 @@ class Claims:
             return bool(self.store.reclaim({session.id} if session is not None and gone else ()))
         return False
 
-    # --- care ---------------------------------------------------------------------------------------------------------
+    # --- maintenance --------------------------------------------------------------------------------------------------
 
-    def care(self) -> None:
-        """Now and then, prune what was kept long enough, and close what nobody has asked for again in that time."""
+    def maintain(self) -> None:
+        """Prune what was kept long enough, and close what was not asked for again in that time; at intervals."""
         now = self.clock.monotonic()
         with self._lock:
-            if now - self._cared_at < CARE:
+            if now - self._maintained_at < MAINTAIN_EVERY:
                 return
-            self._cared_at = now
+            self._maintained_at = now
         try:
             self.store.prune(limit=MOST_PRUNED)
             for spec in list(self._defined.values()):
@@ -500,9 +500,9 @@ class Claims:
             if seen.due_at + (timedelta(0) if seen.reason == FREED else spec.policies.keep) > now:
                 continue
             ticket = Ticket()
-            held = self._try(Wanted(spec, seen.key, seen.scheduled_for), ticket)
+            held = self._try(CallKey(spec, seen.key, seen.scheduled_for), ticket)
             if held is not None:
-                # Taken like by any caller, so that nobody can begin with it in this very moment.
+                # Acquired as by a call, so that no call can begin with it at the same moment.
                 self.settle(
                     held,
                     Outcome(
@@ -515,8 +515,8 @@ class Claims:
                 )
 
 
-def mismatch(wanted: Wanted, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
-    """Return the error for a call whose payload is not that of the recorded one. Tells names, never values."""
+def mismatch(wanted: CallKey, found: Difference, other: str, occurrence: Occurrence | None) -> PayloadMismatch:
+    """Return the error for a call with another payload than the recorded one. It has names, never values."""
     name, key = wanted.spec.name, wanted.key
     forget = f"`cronsensus once forget {name} {key!r}`"
     if found.kinds:

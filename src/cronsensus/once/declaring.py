@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         GuardedOrSkipped,
         GuardedOrSkippedInTransaction,
     )
-    from cronsensus.once.held import Wanted
-    from cronsensus.once.once import KeysOf, Once, WantedOf
+    from cronsensus.once.once import CallKeyOf, KeysOf, Once
+    from cronsensus.once.owned_claim import CallKey
 
 MOST_CRASHES = 10
-"""A call that kills its process must not kill all who call it again."""
+"""A call that kills its process must not kill every process that repeats it."""
 _PER_OPTIONS = {"name", "early", "keep", "on_busy", "on_error", "on_crash", "max_crashes", "wait_for"}
 _OPTIONS = (_PER_OPTIONS - {"early"}) | {"key", "transaction", "payload", "on_mismatch"}
 
@@ -93,7 +93,7 @@ class Guards:
         name: str | None = None,
         **unknown: Never,
     ) -> Any:
-        """Let a function run once for each key, whoever calls it; a repeat gets the recorded result.
+        """Let a function run once for each key, in any process; a repeat gets the recorded result.
 
         For message handlers, webhooks, Celery tasks, any function, sync or async. No node need run. The result is kept
         as JSON: a repeat gets a list where the function returned a tuple.
@@ -143,12 +143,12 @@ class Guards:
             key_of = KeyOf(key, looked_at.name, signature)
             fingerprint_of = FingerprintOf(payload, looked_at.name, signature)
 
-            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
-                from cronsensus.once.held import Wanted
+            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
+                from cronsensus.once.owned_claim import CallKey
 
                 given = key_of.arguments(args, kwargs)
                 found = key_of(args, kwargs, given)
-                return Wanted(
+                return CallKey(
                     spec,
                     found.text,
                     former=found.former,
@@ -179,10 +179,10 @@ class Guards:
         name: str | None = None,
         **unknown: Never,
     ) -> GuardedOrSkipped:
-        """Let a function run once for each slot of a trigger, for programs whose own timer calls it on every replica.
+        """Let a function run once for each slot of a trigger, for programs with a timer of their own on every replica.
 
-        A slot reaches from one nominal time to the next, by the store's clock. A call in a slot that somebody had gets
-        the recorded result; one in a slot that somebody has returns ``None``.
+        A slot reaches from one nominal time to the next, by the store's clock. A call in a slot that is done gets the
+        recorded result; a call in a slot that is being run returns ``None``.
 
         Args:
             period: a trigger, as the program's own timer has it; or a duration.
@@ -208,10 +208,10 @@ class Guards:
         def decorate(function: Callable[..., Any]) -> Any:
             looked_at = look(function, name)
 
-            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
-                from cronsensus.once.held import Wanted
+            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
+                from cronsensus.once.owned_claim import CallKey
 
-                return Wanted.slot(spec, slot_of(trigger.in_zone(self._zone()), self.claims().store.now(), ahead))
+                return CallKey.slot(spec, slot_of(trigger.in_zone(self._zone()), self.claims().store.now(), ahead))
 
             return self.guard("once_per", looked_at, wanted, options)
 
@@ -221,7 +221,7 @@ class Guards:
         self,
         kind: str,
         looked_at: Function,
-        wanted: WantedOf,
+        wanted: CallKeyOf,
         options: dict[str, Any],
         *,
         transaction: bool = False,

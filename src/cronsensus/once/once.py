@@ -4,8 +4,8 @@
 
     call ──▶ key ──▶ won ──▶ the function runs ──▶ its result is recorded ──▶ returned
               │                    └── raised: the key is free again (or kept), and the exception goes on
-              └──▶ somebody had it: the recorded result, or an error that names the recorded one
-              └──▶ somebody has it: wait, skip, or raise
+              └──▶ it ran before: the recorded result, or an error that names the recorded one
+              └──▶ it is running: wait, skip, or raise
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from cronsensus.errors import ConfigurationError, InvalidPayload, LeaseLost, RunFailed, StillRunning, StoreBusy
 from cronsensus.functions import is_async, mark_async
 from cronsensus.lock.drive import adrive, drive
-from cronsensus.lock.worker_pool import on_worker, submit
+from cronsensus.lock.worker_pool import on_worker, submit, surely
 from cronsensus.logger import Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
@@ -33,30 +33,30 @@ from cronsensus.model.states import State
 from cronsensus.node.effects import UNCOMMITTED
 from cronsensus.node.executors.result import describe
 from cronsensus.node.run import Run, current_run, enter_run
+from cronsensus.once.acquiring import Got, acquire, give_back
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims
-from cronsensus.once.held import UNSET, Held, Ticket, Wanted
-from cronsensus.once.winning import Got, give_back, winning
+from cronsensus.once.owned_claim import UNSET, CallKey, OwnedClaim, Ticket
 from cronsensus.stores.transacting import no_transactions
 from cronsensus.typed import Types
 
 _log = Logger("cronsensus.once")
 
-_chain: ContextVar[tuple[Held, ...]] = ContextVar("cronsensus.once.chain", default=())
+_chain: ContextVar[tuple[OwnedClaim, ...]] = ContextVar("cronsensus.once.chain", default=())
 """What the calls of guarded functions hold that this code runs inside of, outermost first."""
 INTERRUPTED = Ending(
     kind="raised",
     error=RunError(type="Interrupted", message="the call was left before it was known how its function ended"),
 )
 AGAIN = 2
-"""How often a function whose transaction gave way to another one is run again, each time as an attempt of its own."""
+"""How often a function is run again after its transaction gave way to another one, as another attempt."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-WantedOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], Wanted]
+CallKeyOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], CallKey]
 """Says which occurrence a call asks for. May ask the store."""
 KeysOf = Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, ...]]
 """Says under which keys a call may be recorded."""
@@ -64,7 +64,7 @@ KeysOf = Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a call goes about those who have the key.
+    """What a call does while another one has the key.
 
     Attributes:
         patience: seconds of waiting for them; ``None``: for as long as it takes.
@@ -95,7 +95,7 @@ class Once(Generic[P, R_co]):
         *,
         spec: Callable[[], JobSpec],
         claims: Callable[[], Claims],
-        wanted: WantedOf,
+        wanted: CallKeyOf,
         on_busy: OnBusy,
         on_error: OnError,
         transaction: bool = False,
@@ -116,7 +116,7 @@ class Once(Generic[P, R_co]):
         patience = 0.0 if on_busy != "wait" else None if wait_for is None else wait_for.total_seconds()
         self._how = How(on_busy, patience)
         if transaction:
-            # Frameworks look at it for what to pass, and nobody passes the connection.
+            # Frameworks read the signature for what to pass, and the connection is not passed.
             with contextlib.suppress(ValueError, TypeError):
                 shown = inspect.signature(function)
                 self.__signature__ = shown.replace(parameters=[*shown.parameters.values()][1:])
@@ -129,7 +129,7 @@ class Once(Generic[P, R_co]):
         Raises:
             RunFailed: it failed for good under this key; the message names the recorded error.
             PayloadMismatch: a recorded call has this key, and other arguments.
-            StillRunning: somebody runs it now, and this call is not to wait, or has waited long enough.
+            StillRunning: it is running elsewhere, and this call is not to wait, or has waited long enough.
             LeaseLost: it ran, but too long without a sign of life, and was taken over; its result is not recorded.
             InvalidOption: the key cannot be made from these arguments.
             InvalidPayload: the result is not JSON. The key is kept, because the work was done.
@@ -139,7 +139,7 @@ class Once(Generic[P, R_co]):
         return cast("R_co", self.call(self._how, args, kwargs))
 
     def call(self, how: How, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Do what calling it does, with another way to go about those who have the key."""
+        """Call it, with another answer to a key that is running."""
         if self.is_async:
             return self._acall(how, args, kwargs or {})
         return self._call(how, args, kwargs or {})
@@ -160,13 +160,13 @@ class Once(Generic[P, R_co]):
         return any(forgotten)
 
     def forget_key(self, key: str, *, running: bool = False, by: str | None = None, why: str = "") -> bool:
-        """Forget what is recorded under a key; ``False``: nothing was. The audit trail says who did it.
+        """Forget what is recorded under a key; ``False``: nothing was. The audit trail names the operator.
 
         Args:
             key: as ``cronsensus runs list`` shows it.
             running: also if the function runs under it just now: that call cannot record its result any more, and
                 the next one runs beside it.
-            by: who forgets it, for the trail; this process if left out.
+            by: the operator, for the trail; this process if left out.
             why: likewise.
 
         Raises:
@@ -207,13 +207,13 @@ class Once(Generic[P, R_co]):
     ) -> Any:
         chain = _chain.get()
         wanted = self._asked_for(claims, how, args, kwargs, chain, _key_of_run(current_run()))
-        flow = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
+        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
         got = drive(
             flow,
             f"{self.name}(), which is being run under the key {wanted.key!r},",
             "make the function `async def` and await it, or call it by `await asyncio.to_thread(…)`",
         )
-        if not isinstance(got, Held):
+        if not isinstance(got, OwnedClaim):
             return self._answer(wanted, got, how.on_busy)
         outer = current_run()
         try:
@@ -248,7 +248,7 @@ class Once(Generic[P, R_co]):
         finally:
             ticket.over = True
             if ticket.held is not None:
-                # Not awaited: the task may be gone by now, and its loop too. An errand does it otherwise.
+                # Not awaited: the task may be gone by now, and its loop too. The background queue does it otherwise.
                 with contextlib.suppress(RuntimeError):
                     submit(partial(ticket.held.claims.leave, ticket))
 
@@ -259,9 +259,9 @@ class Once(Generic[P, R_co]):
         # Context variables, which the threads of ``on_worker`` do not have.
         outer, chain = current_run(), _chain.get()
         wanted = await on_worker(partial(self._asked_for, claims, how, args, kwargs, chain, _key_of_run(outer)))
-        flow = winning(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
+        flow = acquire(claims, wanted, ticket, how.patience, how.called_off, _names(chain, claims))
         got = await adrive(flow, lambda answer: give_back(answer, claims))
-        if not isinstance(got, Held):
+        if not isinstance(got, OwnedClaim):
             return self._answer(wanted, got, how.on_busy)
         try:
             self._begins(claims, got, chain)
@@ -277,13 +277,13 @@ class Once(Generic[P, R_co]):
             if claims.crossed_a_fork:
                 raise
             ending = self._ending(got, error)
-            if self._recorded_anyway(got, error, await _surely(lambda: self._settle(claims, got, ending))):
+            if self._recorded_anyway(got, error, await surely(lambda: self._settle(claims, got, ending))):
                 return await on_worker(lambda: self._result(claims, got))
             if not (left and self._is_undone(error)):
                 raise
         else:
             _ends(outer, chain)
-            return await _surely(lambda: self._returned(claims, got))
+            return await surely(lambda: self._returned(claims, got))
         finally:
             _ends(outer, chain)
             got.run.over()
@@ -297,9 +297,9 @@ class Once(Generic[P, R_co]):
         how: How,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        chain: tuple[Held, ...],
+        chain: tuple[OwnedClaim, ...],
         outer_key: tuple[str, str] | None,
-    ) -> Wanted:
+    ) -> CallKey:
         if self._transaction and not claims.store.capabilities.transactional_finish:
             raise no_transactions(claims.store.capabilities.name)
         wanted = self._wanted(self._spec(), args, kwargs)
@@ -312,7 +312,7 @@ class Once(Generic[P, R_co]):
             )
         return wanted
 
-    def _begins(self, claims: Claims, held: Held, chain: tuple[Held, ...]) -> None:
+    def _begins(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
         """Say what becomes of the key if this call goes away from here on; then the function may begin."""
         held.run.type_result(self._types)
         held.outcome_if_left = self._left(claims)
@@ -320,7 +320,7 @@ class Once(Generic[P, R_co]):
         _chain.set((*chain, held))
         held.begun = True
 
-    def _answer(self, wanted: Wanted, seen: Got, on_busy: OnBusy) -> Any:
+    def _answer(self, wanted: CallKey, seen: Got, on_busy: OnBusy) -> Any:
         """Return what was recorded, or say why there is nothing."""
         if seen is None:
             _log.info("%s: %s is not run: it is pruned, or the function is paused", self.name, wanted.key)
@@ -344,14 +344,14 @@ class Once(Generic[P, R_co]):
             occurrence=seen,
         )
 
-    def _returned(self, claims: Claims, held: Held) -> Any:
+    def _returned(self, claims: Claims, held: OwnedClaim) -> Any:
         """Record what the function returned, and return it."""
         value = held.value
         if claims.crossed_a_fork:
             return value  # the call, and what it holds, are the parent's
         if held.run.committed:
             claims.done(held)
-            claims.care()
+            claims.maintain()
             return value
         ending, refused = self._ending_of(value)
         settled = self._settle(claims, held, ending)
@@ -375,16 +375,16 @@ class Once(Generic[P, R_co]):
             return Ending(kind="raised", error=describe(error), hopeless=True), error
         return Ending(kind="returned", result=text), None
 
-    def _ending(self, held: Held, error: BaseException) -> Ending:
+    def _ending(self, held: OwnedClaim, error: BaseException) -> Ending:
         """Return how a call ended that an exception came out of: after the function had returned, with its result."""
         if held.value is not UNSET and not self._transaction:
             return self._ending_of(held.value)[0]
         return self._raised(error)
 
-    def _left(self, claims: Claims) -> Callable[[Held], Outcome]:
+    def _left(self, claims: Claims) -> Callable[[OwnedClaim], Outcome]:
         """Return what says how a call ended that went away in the middle."""
 
-        def outcome(held: Held) -> Outcome:
+        def outcome(held: OwnedClaim) -> Outcome:
             ending = INTERRUPTED if held.value is UNSET or self._transaction else self._ending_of(held.value)[0]
             return self._outcome(held, self._timed(claims, held, ending))
 
@@ -397,22 +397,22 @@ class Once(Generic[P, R_co]):
     def _raised(self, error: BaseException) -> Ending:
         return Ending(kind="retry" if self._is_undone(error) else "raised", error=describe(error))
 
-    def _recorded_anyway(self, held: Held, error: BaseException, stands: State | None) -> bool:
+    def _recorded_anyway(self, held: OwnedClaim, error: BaseException, stands: State | None) -> bool:
         """Whether the store says that it succeeded although an exception came out: the answer to a commit was lost."""
         if stands is State.SUCCEEDED:
             _log.warning("%s under the key %s is committed, although it raised %r", self.name, held.claim.key, error)
         return stands is State.SUCCEEDED and isinstance(error, Exception)
 
-    def _result(self, claims: Claims, held: Held) -> Any:
+    def _result(self, claims: Claims, held: OwnedClaim) -> Any:
         seen = claims.store.occurrence(held.claim.id)
         return None if seen is None else self._types.read_result(seen.result)
 
-    def _settle(self, claims: Claims, held: Held, ending: Ending) -> State | None:
-        """Record an ending; return where that leaves the key, or ``None`` if it was somebody else's by then."""
-        # Put down first: if this call goes away here, another one, or an errand in the background, records it.
+    def _settle(self, claims: Claims, held: OwnedClaim, ending: Ending) -> State | None:
+        """Record an ending; return the key's state, or ``None`` if the claim had been taken over by then."""
+        # Noted first: if this call goes away here, another one, or the background queue, records it.
         held.unsettled = self._outcome(held, self._timed(claims, held, ending))
         settled = claims.settle(held, held.unsettled)
-        claims.care()
+        claims.maintain()
         if not settled.accepted:
             _log.warning(
                 "%s under the key %s was taken over; how it ended here is not recorded", self.name, held.claim.key
@@ -421,10 +421,10 @@ class Once(Generic[P, R_co]):
         return settled.state
 
     @staticmethod
-    def _timed(claims: Claims, held: Held, ending: Ending) -> Ending:
+    def _timed(claims: Claims, held: OwnedClaim, ending: Ending) -> Ending:
         return replace(held.run.ended(ending), elapsed=timedelta(seconds=claims.clock.monotonic() - held.started))
 
-    def _outcome(self, held: Held, ending: Ending) -> Outcome:
+    def _outcome(self, held: OwnedClaim, ending: Ending) -> Outcome:
         outcome = Outcome(
             id=held.claim.id,
             token=held.claim.token,
@@ -442,27 +442,15 @@ class Once(Generic[P, R_co]):
         return replace(outcome, state=State.PENDING, reason=FREED, retry_in=held.claim.spec.policies.keep)
 
 
-def _names(chain: tuple[Held, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
+def _names(chain: tuple[OwnedClaim, ...], claims: Claims) -> tuple[tuple[str, str], ...]:
     """Return the names of what the calls around this one still hold."""
     return tuple(held.name for held in chain if held.claims is claims and not held.is_over)
 
 
-def _ends(outer: Run | None, chain: tuple[Held, ...]) -> None:
+def _ends(outer: Run | None, chain: tuple[OwnedClaim, ...]) -> None:
     enter_run(outer)
     _chain.set(chain)
 
 
 def _key_of_run(run: Any) -> tuple[str, str] | None:
     return None if run is None else (run.job, run.key)
-
-
-async def _surely(act: Callable[[], T]) -> T:
-    """Do something on a thread that has to be done also when the task is cancelled in the middle."""
-    import asyncio
-
-    done = asyncio.ensure_future(on_worker(act))
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        await asyncio.wait([done])
-        raise

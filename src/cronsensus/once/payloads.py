@@ -129,7 +129,7 @@ class Difference:
     """How two fingerprints differ.
 
     Attributes:
-        kinds: places in the key whose values are spelled alike and are not of one kind.
+        kinds: places in the key where the values are spelled alike and are not of one kind.
         names: arguments that have other values.
         given, recorded: all names that were compared, of this call and of the recorded one.
     """

@@ -27,7 +27,7 @@ def read_trigger(trigger: Trigger | Duration) -> Trigger:
 def slot_of(trigger: Trigger, now: datetime, early: timedelta) -> datetime:
     """Return the nominal time of the slot that ``now`` lies in: from one nominal time to the next.
 
-    Whoever comes up to ``early`` before the next nominal time means that one: a timer on a host whose clock is a little
+    A call up to ``early`` before the next nominal time means that one: a timer on a host with a clock that is a little
     ahead of the store's. But never more than half of the slot.
 
     Raises:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from cronsensus.once.guarded import GuardedOrSkipped
-    from cronsensus.once.held import Wanted
     from cronsensus.once.once import How, Once
+    from cronsensus.once.owned_claim import CallKey
 
 _log = Logger("cronsensus.startup")
 
@@ -113,8 +113,8 @@ class Startups:
                     f"startup: {looked_at.name}() ({looked_at.place}) is called without arguments: {error}"
                 ) from None
 
-            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:  # noqa: ARG001
-                from cronsensus.once.held import Wanted
+            def wanted(spec: JobSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:  # noqa: ARG001
+                from cronsensus.once.owned_claim import CallKey
                 from cronsensus.startup.generations import generation_of
 
                 key = generation_of(
@@ -124,7 +124,7 @@ class Startups:
                     release=lambda: self._setup.release,
                     function=looked_at.registered.function,
                 )
-                return Wanted(spec, key)
+                return CallKey(spec, key)
 
             once = self._guards.guard("startup", looked_at, wanted, options)
             self._startups.append(_Startup(once, wait=wait))

@@ -1,11 +1,11 @@
-"""How a key is won, or waited for, written once for threads and for event loops.
+"""Acquire a key, or wait for it: one flow for threads and for event loops.
 
 ::
 
-    take ──▶ won, or final: done
+    take ──▶ acquired, or final: done
       └──▶ poll with backoff ──▶ after a while join the wait queue, look once more, wait for a notification ──▶ look
 
-Whoever waits also sees when the process that has the key is gone, without asking the store, and takes it over.
+A waiting call also checks, without the store, whether the process that has the key is gone, and then takes it over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cronsensus.model.occurrence import Occurrence
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
 from cronsensus.once.claims import Claims
-from cronsensus.once.held import Held, Ticket, Wanted
+from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket
 from cronsensus.once.waiters import JOIN_AFTER
 
 _log = Logger("cronsensus.once")
@@ -30,22 +30,22 @@ _log = Logger("cronsensus.once")
 FIRST_PAUSE = 0.002
 GROWTH = 1.5
 LONGEST_PAUSE = 0.25
-"""Seconds between two looks of one who is not told."""
+"""First, growth and longest of the seconds between two polls of a call that is not notified."""
 LOOK_AGAIN = 0.5
-"""Seconds after which one who stands in line looks all the same: the news may be lost."""
+"""Seconds after which a call in the wait queue polls all the same: a notification may be lost."""
 
-Got = Held | Occurrence | None
+Got = OwnedClaim | Occurrence | None
 
 
-def winning(  # noqa: PLR0917 - it is one call
+def acquire(  # noqa: PLR0917 - it is one call
     claims: Claims,
-    wanted: Wanted,
+    wanted: CallKey,
     ticket: Ticket,
     patience: float | None,
     called_off: Callable[[], bool] | None = None,
     chain: tuple[tuple[str, str], ...] = (),
 ) -> Flow[Got]:
-    """Win the occurrence; or return it as it stands: final, or still running after ``patience`` seconds.
+    """Acquire the occurrence; or return it as it stands: final, or still running after ``patience`` seconds.
 
     ``None``: it lies below what was pruned.
 
@@ -54,13 +54,13 @@ def winning(  # noqa: PLR0917 - it is one call
         wanted: the occurrence.
         ticket: of the call that it is for.
         patience: seconds; ``None``: for as long as it takes.
-        called_off: whether to wait no longer; asked after each look, and when ``Waiters.wake_all`` is called.
-        chain: names of what the caller itself holds.
+        called_off: whether to wait no longer; asked after each poll, and when ``Waiters.wake_all`` is called.
+        chain: names of the claims that the caller itself holds.
     """
     got: Got = yield lambda: claims.take(wanted, ticket)
     if not _is_open(got):
         return got
-    wait = _Wait(claims, got, patience, called_off)
+    wait = _Waiting(claims, got, patience, called_off)
     try:
         if not wait.is_over:
             claims.waits(chain, wanted.name)
@@ -75,7 +75,7 @@ def winning(  # noqa: PLR0917 - it is one call
             got = yield partial(claims.look, wanted, got.key)
             if got is None:
                 got = yield lambda: claims.take(wanted, ticket)
-        if isinstance(got, Held):
+        if isinstance(got, OwnedClaim):
             wait.has_won()
         yield wait.end
     finally:
@@ -86,8 +86,8 @@ def winning(  # noqa: PLR0917 - it is one call
 
 
 def give_back(answer: object, claims: Claims) -> None:
-    """Let others have what was won for a caller who is gone."""
-    if isinstance(answer, Held):
+    """Give back what was acquired for a caller that was cancelled."""
+    if isinstance(answer, OwnedClaim):
         claims.give_back(answer)
 
 
@@ -95,8 +95,8 @@ def _is_open(got: Got) -> TypeGuard[Occurrence]:
     return isinstance(got, Occurrence) and not got.state.final
 
 
-class _Wait:
-    """One caller's wait for an occurrence that somebody else has."""
+class _Waiting:
+    """One caller's wait for an occurrence that another call has."""
 
     def __init__(
         self, claims: Claims, seen: Occurrence, patience: float | None, called_off: Callable[[], bool] | None
@@ -120,7 +120,7 @@ class _Wait:
         return self._clock.monotonic() >= self._until or self._called_off()
 
     def is_free(self, seen: Occurrence) -> bool:
-        """Whether it may be taken: nobody holds it, or who did is over by now. Few questions to the store."""
+        """Whether it may be taken: it has no holder, or its holder is dead by now. Few questions to the store."""
         if seen.state is State.PENDING:
             return True
         now = self._clock.monotonic()
@@ -129,18 +129,18 @@ class _Wait:
         if seen.session != self._of or stale:
             self._of, self._read_at = seen.session, now
             self._holder = holder = self._claims.holder(seen.session)
-        return self._claims.bury(holder)
+        return self._claims.reclaim_if_dead(holder)
 
     def for_news(self) -> Generator[Callable[[], None] | Pause, bool, None]:
-        """Wait until there is a reason to look: told, the holder dead, time to look, or no time left."""
+        """Wait for a reason to look: a notification, a dead holder, the next poll, or the timeout."""
         if not self._has_joined and self._clock.monotonic() >= self._joins_at:
             yield self._join
-            return  # it may have ended before anybody could have told us
+            return  # it may have ended before the queue was joined
         look_at = min(self._until, self._clock.monotonic() + (LOOK_AGAIN if self._has_joined else self._pause))
         self._pause = min(self._pause * GROWTH, LONGEST_PAUSE)
         while (left := look_at - self._clock.monotonic()) > 0:
             if (yield Pause(self._waiter, min(left, NAP))):
-                self._has_joined = False  # who was told is out of the line
+                self._has_joined = False  # a notification takes the waiter out of the queue
                 return
             if self._called_off() or self._claims.is_gone(self._holder):
                 return
@@ -154,10 +154,10 @@ class _Wait:
             self._joins_at = float("inf")
 
     def has_won(self) -> None:
-        """Be told that what is waited for is the caller's now; the others hear when it ends."""
+        """Note that the caller has acquired the occurrence; other waiters are notified when it ends."""
         self._has_won = True
 
     def end(self) -> None:
-        """Wait no more, and pass on what was told to this one only."""
+        """Stop waiting, and pass an unused notification on."""
         self.is_ended = True
         self._claims.waiters.remove(self._waiter, pass_on=not self._has_won)

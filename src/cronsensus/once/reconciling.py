@@ -1,9 +1,9 @@
-"""What the store believes this process to hold, and no call holds any more.
+"""Reconcile the claims that the store lists for this process with those that calls hold.
 
-A store that loses its last moment (a failover, a restart from a snapshot) may call a key *running* whose end it had
-accepted. For as long as this process renewed its session, everybody who asks for that key would wait. So the list that
-each renewal brings is compared, as a node does it: what two renewals have shown, the second asked after the first was
-looked at, is told again how it ended, or given back if nobody here knows any more.
+A store that loses its last moment (a failover, a restart from a snapshot) may list a key as *running* after it had
+accepted its end. As long as this process renews its session, all calls of that key would wait. So the list in the
+answer to each renewal is compared, as in a node. A claim that no call holds, in two lists of which the second was asked
+for after the first was compared, gets its end recorded again, or is given back if its end is not known.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cronsensus.model.occurrence import Claim, Outcome
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack
 from cronsensus.node.said import Key, Said
-from cronsensus.once.held import given_back
+from cronsensus.once.owned_claim import given_back
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.once")
 
 
-class Forgotten:
-    """Compares. Safe to share between threads."""
+class Reconciliation:
+    """Compares the two. Safe to share between threads."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Forgotten:
         self._looked_at = -1e9
 
     def ended(self, claim: Claim, outcome: Outcome, *, committed: bool) -> None:
-        """Note how a call ended, which the store has accepted; ``committed``: by a transaction of its own."""
+        """Note an end that the store has accepted; ``committed``: in the transaction of the function."""
         with self._lock:
-            # Effects that were committed with the end are forgotten with it: then the key is free.
+            # A store that forgot the end has also forgotten the effects committed with it, so the key is free.
             self._said.remember((claim.id, claim.token), GiveBack(claim=claim) if committed else outcome)
 
     def listed(self, session: str, runs: Collection[Key], asked: Asked) -> None:
-        """Take in what a renewal of ``session`` listed. Asks no store."""
+        """Compare what a renewal of ``session`` listed. Asks no store."""
         held = self._held()
         with self._lock:
             strange = set() if held is None else {key for key in runs if key not in held}

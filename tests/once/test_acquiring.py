@@ -14,15 +14,15 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
-from cronsensus.once import winning as module
-from cronsensus.once.held import Held, Ticket, Wanted
+from cronsensus.once import acquiring as module
+from cronsensus.once.acquiring import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Waiting, acquire, give_back
+from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket
 from cronsensus.once.waiters import JOIN_AFTER
-from cronsensus.once.winning import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_AGAIN, _Wait, give_back, winning
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
 
 SPEC = JobSpec(name="once:work", function="work")
-WANTED = Wanted(SPEC, "k")
+WANTED = CallKey(SPEC, "k")
 
 
 class Waiter:
@@ -52,11 +52,11 @@ class Fake:
         self.gone = False
         self.circle = False
 
-    def take(self, wanted: Wanted, ticket: Ticket) -> Any:
+    def take(self, wanted: CallKey, ticket: Ticket) -> Any:
         self.told.append(("take",))
         return self.takes.pop(0)
 
-    def look(self, wanted: Wanted, key: str | None = None) -> Any:
+    def look(self, wanted: CallKey, key: str | None = None) -> Any:
         self.told.append(("look", key))
         return self.looks.pop(0)
 
@@ -79,14 +79,14 @@ class Fake:
         self.told.append(("holder", session))
         return self.views.pop(0)
 
-    def bury(self, session: SessionView | None) -> bool:
-        self.told.append(("bury", None if session is None else session.id))
+    def reclaim_if_dead(self, session: SessionView | None) -> bool:
+        self.told.append(("reclaim_if_dead", None if session is None else session.id))
         return self.buries
 
     def is_gone(self, session: SessionView | None) -> bool:
         return self.gone
 
-    def give_back(self, held: Held) -> None:
+    def give_back(self, held: OwnedClaim) -> None:
         self.told.append(("give back", held))
 
     def of(self, *names: str) -> list[tuple[Any, ...]]:
@@ -115,8 +115,8 @@ def view() -> SessionView:
     return store.sessions()[0]
 
 
-def held() -> Held:
-    return object.__new__(Held)
+def held() -> OwnedClaim:
+    return object.__new__(OwnedClaim)
 
 
 def talk(flow: Any, claims: Fake, *, pauses: list[float] | None = None, told: Callable[[], bool] = bool) -> Any:
@@ -137,20 +137,20 @@ def talk(flow: Any, claims: Fake, *, pauses: list[float] | None = None, told: Ca
 
 
 def win(claims: Fake, patience: float | None = None, **more: Any) -> Any:
-    return talk(winning(claims, WANTED, Ticket(), patience, **more), claims)  # type: ignore[arg-type]
+    return talk(acquire(claims, WANTED, Ticket(), patience, **more), claims)  # type: ignore[arg-type]
 
 
 # --- the way to a key -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_won_final_or_gone_is_not_waited_for(claims, running):
+def test_acquire_of_a_free_final_or_pruned_key_does_not_wait(claims, running):
     for answer in (held(), replace(running, state=State.SUCCEEDED), None):
         claims.takes = [answer]
         assert win(claims) is answer
     assert claims.told == [("take",)] * 3
 
 
-def test_one_who_waits_is_noted_for_as_long_and_wins_when_it_is_free(claims, running, view):
+def test_waiting_call_is_noted_and_acquires_a_freed_key(claims, running, view):
     mine = held()
     claims.takes, claims.looks, claims.views = [running, mine], [replace(running, state=State.PENDING)], [view]
     assert win(claims, chain=(("job", "a"),)) is mine
@@ -159,7 +159,7 @@ def test_one_who_waits_is_noted_for_as_long_and_wins_when_it_is_free(claims, run
         ("add", running.id),
         ("waits", (("job", "a"),), ("once:work", "k")),
         ("holder", "s1"),
-        ("bury", "s1"),
+        ("reclaim_if_dead", "s1"),
         ("look", "k"),
         ("take",),
         ("get up", False),
@@ -168,7 +168,7 @@ def test_one_who_waits_is_noted_for_as_long_and_wins_when_it_is_free(claims, run
 
 
 @pytest.mark.parametrize("end", ["final", "gone", "gone and taken"])
-def test_one_who_waits_gets_what_the_other_did(claims, running, view, end):
+def test_waiting_call_gets_the_recorded_result(claims, running, view, end):
     over = replace(running, state=State.SUCCEEDED)
     taken = {"final": [running], "gone": [running, over], "gone and taken": [running, running]}[end]
     claims.takes, claims.views = taken, [view]
@@ -178,7 +178,7 @@ def test_one_who_waits_gets_what_the_other_did(claims, running, view, end):
 
 
 @pytest.mark.parametrize("buried", [held(), None, "still"])
-def test_what_a_dead_process_had_is_taken_at_once(claims, running, view, buried):
+def test_key_of_a_dead_process_is_acquired_at_once(claims, running, view, buried):
     claims.buries = True
     answer = running if buried == "still" else buried
     claims.takes, claims.views, claims.looks = [running, answer], [view], [replace(running, state=State.FAILED)]
@@ -199,7 +199,7 @@ def test_one_without_patience_gets_what_there_is_and_is_noted_only_if_it_waits(c
     assert claims.of("get up") == [("get up", True)]
 
 
-def test_a_circle_of_calls_leaves_nobody_waiting(claims, running, monkeypatch):
+def test_circle_of_calls_leaves_no_waiter(claims, running, monkeypatch):
     acts: list[Any] = []
     monkeypatch.setattr(module, "submit", acts.append)
     claims.takes, claims.circle = [running], True
@@ -231,8 +231,8 @@ def test_only_what_was_won_is_given_back_for_one_that_is_gone(claims, running):
 # --- one wait ---------------------------------------------------------------------------------------------------------
 
 
-def waiting(claims: Fake, running: Occurrence, patience: float | None = None, called_off: Any = None) -> _Wait:
-    made = _Wait(claims, running, patience, called_off)  # type: ignore[arg-type]
+def waiting(claims: Fake, running: Occurrence, patience: float | None = None, called_off: Any = None) -> _Waiting:
+    made = _Waiting(claims, running, patience, called_off)  # type: ignore[arg-type]
     claims.told.clear()
     return made
 
@@ -250,7 +250,7 @@ def test_it_is_over_in_the_very_moment_and_when_it_is_called_off(claims, running
     assert (before, wait.is_over) == (False, True)
 
 
-def test_who_has_it_is_read_again_only_when_it_may_be_another(claims, running, view):
+def test_holder_is_read_again_only_when_it_may_have_changed(claims, running, view):
     wait = waiting(claims, running)
     assert wait.is_free(replace(running, state=State.PENDING))
     assert claims.told == []
@@ -260,10 +260,10 @@ def test_who_has_it_is_read_again_only_when_it_may_be_another(claims, running, v
         claims.clock.advance(after)
         assert not wait.is_free(replace(running, session=session))
         assert claims.of("holder") == [("holder", session)] * reads
-        assert len(claims.of("bury")) == 1
+        assert len(claims.of("reclaim_if_dead")) == 1
 
 
-def news(wait: _Wait, claims: Fake, told: Callable[[], bool] = bool) -> list[float]:
+def news(wait: _Waiting, claims: Fake, told: Callable[[], bool] = bool) -> list[float]:
     pauses: list[float] = []
     talk(wait.for_news(), claims, pauses=pauses, told=told)
     return pauses
@@ -284,7 +284,7 @@ def test_it_looks_ever_more_seldom_until_it_stands_in_line(claims, running):
     assert claims.waiter.joined == 2
 
 
-def test_where_nobody_can_be_told_it_looks_four_times_a_second(claims, running):
+def test_waiting_call_without_notifications_polls_four_times_a_second(claims, running):
     claims.can_be_told = False
     wait = waiting(claims, running)
     for _ in range(40):

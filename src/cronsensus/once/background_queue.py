@@ -1,4 +1,4 @@
-"""Does in the background what may wait for rows that others hold: the heartbeat, which finds it, must not wait."""
+"""A background queue for acts that may wait for locked rows: the heartbeat, which finds them, must not wait."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from cronsensus.logger import Logger
 
 _log = Logger("cronsensus.once")
 
-Errand = Callable[[], object]
+Act = Callable[[], object]
 
 
-class Errands:
-    """One after the other, on a thread that is there while there are some. Safe to share between threads."""
+class BackgroundQueue:
+    """Does one act after another, on a thread that ends with the last one. Safe to share between threads."""
 
     def __init__(self) -> None:
-        """Have nothing to do yet."""
+        """Start empty."""
         self._lock = threading.Lock()
-        self._waiting: dict[Errand, None] = {}
+        self._waiting: dict[Act, None] = {}
         self._under_way = False
 
-    def add(self, errand: Errand) -> None:
-        """Have this done soon; one that waits already is done once."""
+    def add(self, act: Act) -> None:
+        """Have this done soon; an act that is queued already is done once."""
         with self._lock:
-            self._waiting[errand] = None
+            self._waiting[act] = None
             if self._under_way:
                 return
             self._under_way = True
         submit(self._do)
 
     def _do(self) -> None:
-        while (errand := self._next()) is not None:
+        while (act := self._next()) is not None:
             try:
-                errand()
+                act()
             except Exception:  # noqa: BLE001 - logged
                 _log.exception("a mistake in cronsensus; please report it. It was done in the background")
 
-    def _next(self) -> Errand | None:
+    def _next(self) -> Act | None:
         with self._lock:
             if self._waiting:
-                errand = next(iter(self._waiting))
-                del self._waiting[errand]
-                return errand
+                act = next(iter(self._waiting))
+                del self._waiting[act]
+                return act
             self._under_way = False
             return None

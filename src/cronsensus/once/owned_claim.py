@@ -1,17 +1,16 @@
-"""What one call of a guarded function holds, and what becomes of it if the call goes away in the middle.
+"""The claim of one call of a guarded function, and what becomes of it if the call goes away in the middle.
 
-Python may leave a call at any line: a task is cancelled, or a signal handler raises. So nothing is kept for a call that
-nobody can find out about: a ``Ticket`` lives in the call's frame and says whether the call is still there, and what was
-won for it is recorded here before it is used. What a call has left behind is settled by whoever sees it first: the call
-itself on its way out, another call for the same key, or an errand in the background.
+Python may leave a call at any line: a task is cancelled, or a signal handler raises. So a ``Ticket`` in its frame
+says whether the call is still there, and a claim is recorded here before it is used. A claim that was left behind is
+settled by the first of: the call itself on its way out, another call of the same key, the background queue.
 
 ::
 
-    Asked ──▶ Held: won ──▶ begun ──▶ returned
-      │               │          │        └── left: the result is recorded
-      │               │          └── left: recorded as interrupted; the key is free, or kept, as ``on_error`` says
-      │               └── left: given back, as if it had never been taken
-      └── left: looked for; given back if the store gave it to this process
+    PendingAcquire ──▶ OwnedClaim ──▶ begun ──▶ returned
+      │                  │              │        └── left: the result is recorded
+      │                  │              └── left: recorded as interrupted; the key is free or kept, as ``on_error`` says
+      │                  └── left: given back, as if it had never been acquired
+      └── left: looked for; given back if the store granted it to this process
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.node.effects import Effects
 from cronsensus.node.run import Run
-from cronsensus.once.errands import Errands
+from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.payloads import Difference, difference
 from cronsensus.stores.base import Store
 
@@ -47,7 +46,7 @@ UNSET: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CallKey:
     """One key of one implicit job, or one of its nominal times.
 
     Attributes:
@@ -66,7 +65,7 @@ class Wanted:
     lenient: bool = False
 
     @classmethod
-    def slot(cls, spec: JobSpec, scheduled_for: datetime) -> Wanted:
+    def slot(cls, spec: JobSpec, scheduled_for: datetime) -> CallKey:
         """Return the occurrence of a nominal time."""
         return cls(spec, scheduled_key(scheduled_for), scheduled_for)
 
@@ -90,12 +89,12 @@ class Holder(Protocol):
 
     clock: Clock
     store: Store
-    errands: Errands
+    background: BackgroundQueue
 
-    def done(self, held: Held) -> None:
+    def done(self, held: OwnedClaim) -> None:
         """Hold this no more, as the store knows."""
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: OwnedClaim) -> None:
         """Hold this no more."""
 
     def leave(self, ticket: Ticket) -> None:
@@ -122,15 +121,15 @@ class Ticket:
 
     def __init__(self) -> None:
         self.over = False
-        self.held: Held | None = None
+        self.held: OwnedClaim | None = None
 
 
-class Asked:
+class PendingAcquire:
     """That a call is asking the store for a key, so that an answer which never reaches the call is not lost."""
 
     __slots__ = ("_ticket", "wanted")
 
-    def __init__(self, wanted: Wanted, ticket: Ticket) -> None:
+    def __init__(self, wanted: CallKey, ticket: Ticket) -> None:
         self.wanted = wanted
         self._ticket = weakref.ref(ticket)
 
@@ -141,7 +140,7 @@ class Asked:
         return ticket is None or ticket.over
 
 
-class Held:
+class OwnedClaim:
     """A claim that this process works on, and the run that its code sees.
 
     Attributes:
@@ -160,7 +159,7 @@ class Held:
         self.run = Run(claim, namespace=claims.store.namespace, effects=Effects(claims.store, claim, _NO_NOTES))
         self.begun = False
         self.value: Any = UNSET
-        self.outcome_if_left: Callable[[Held], Outcome] | None = None
+        self.outcome_if_left: Callable[[OwnedClaim], Outcome] | None = None
         self.unsettled: Outcome | None = None
         self.claims = claims
         self.owed = self.is_over = False
@@ -180,7 +179,7 @@ class Held:
 
     @property
     def expires_in(self) -> float:
-        """Return the seconds for which nobody else can have it."""
+        """Return the seconds for which no other process can have it."""
         return self._lease.trusted_for
 
     def expire(self) -> None:
@@ -191,7 +190,7 @@ class Held:
         """Be told that the session is over."""
         self.run.stop(f"lease lost: {why}", lease_lost=True)
         if self.owed or self.is_left:
-            self.claims.forget(self)  # somebody else may have it: there is nothing left to record
+            self.claims.forget(self)  # another process may have it: there is nothing left to record
 
     def let_go_of(self) -> None:
         """Have the ticket of the call forget it, now that the store knows how it ended."""
@@ -214,7 +213,7 @@ class Held:
         del store
         if not (self.owed or self.is_left):
             return WATCH
-        self.claims.errands.add(self.record_end)
+        self.claims.background.add(self.record_end)
         return AGAIN
 
     def record_end(self) -> None:
@@ -245,7 +244,7 @@ class Sweep:
         """Have them looked for, if there are any. Asks no store itself."""
         del store
         if self._claims.is_left_behind():
-            self._claims.errands.add(self.look)
+            self._claims.background.add(self.look)
             return AGAIN
         return WATCH if self._claims.is_asking() else LONGEST_WAIT
 
