@@ -210,7 +210,7 @@ def test_two_long_ranges_side_by_side_and_cut_by_the_asked_stretch_are_no_duplic
     assert half.expected == 3601
 
 
-def test_pauses_are_verdicts_also_before_anybody_wrote_them_down():
+def test_audit_counts_a_pause_before_its_range_is_written():
     ledger = Ledger(tick())
     ledger.pass_seconds(5)
     ledger.clock.advance(0.5)
@@ -267,7 +267,7 @@ def test_a_backfill_ahead_of_its_time_is_the_verdict():
     assert (report.expected, report.ran) == (5, 5)
 
 
-def test_a_job_whose_time_is_kept_elsewhere_is_counted_by_what_was_acquired():
+def test_audit_counts_acquired_times_of_a_job_timed_elsewhere():
     ledger = Ledger(JobSpec(name="tick", function="tick"))
     for second in range(5):
         ledger.store.acquire("s1", "tick", scheduled_for=START + second * SECOND, lease=LEASE)
@@ -287,7 +287,7 @@ def test_enqueued_work_is_checked_but_not_expected():
     assert (report.expected, report.ran, report.others, report.runs) == (0, 0, 2, 2)
 
 
-def test_what_is_pruned_is_left_out_and_said():
+def test_audit_leaves_pruned_times_out_and_says_so():
     ledger = Ledger(tick())
     ledger.pass_seconds(20)
     ledger.store.prune(START + 10 * SECOND)
@@ -488,7 +488,7 @@ def test_a_range_that_says_too_few_or_too_many_is_found():
         assert kinds(ledger.audit()) == [kind]
 
 
-def test_what_is_pruned_while_the_audit_reads_is_not_missing(monkeypatch):
+def test_audit_misses_no_time_that_is_pruned_while_it_reads(monkeypatch):
     ledger = Ledger(tick())
     ledger.pass_seconds(20)
     store, read = ledger.store, ledger.store.occurrences
@@ -505,7 +505,7 @@ def test_what_is_pruned_while_the_audit_reads_is_not_missing(monkeypatch):
     assert report.expected == report.ran
 
 
-def test_what_is_decided_while_the_audit_reads_is_not_missing(monkeypatch):
+def test_audit_misses_no_time_that_is_decided_while_it_reads(monkeypatch):
     ledger = Ledger(tick(catch_up="latest"))
     ledger.clock.advance(100)
     store, read = ledger.store, ledger.store.history
@@ -564,7 +564,7 @@ def test_an_occurrence_of_a_retired_job_is_a_stray():
     assert kinds(ledger.audit()) == ["stray"]
 
 
-def test_what_the_schedule_makes_during_a_pause_is_a_stray():
+def test_audit_finds_a_scheduled_occurrence_in_a_pause_as_stray():
     ledger = Ledger(tick())
     ledger.pass_seconds(5)
     ledger.clock.advance(0.5)
@@ -680,7 +680,7 @@ def test_an_overlap_within_what_came_twice_is_left_open():
     assert kinds(ledger.audit()) == ["overlap"]
 
 
-def test_what_was_made_before_a_pause_that_seems_to_have_begun_earlier_is_left_open():
+def test_audit_leaves_an_occurrence_before_a_backdated_pause_open():
     ledger = Ledger(tick())
     ledger.pass_seconds(10)
     ledger.clock.step(-5)
@@ -710,7 +710,7 @@ def test_a_clock_that_was_set_back_step_by_step_leaves_open_what_lies_between():
     assert report.left_open == 18
 
 
-def test_what_a_clock_leaves_open_is_told_in_part():
+def test_audit_tells_a_part_of_what_a_clock_leaves_open():
     ledger = Ledger(tick())
     ledger.pass_seconds(40)
     ledger.clock.step(-35)
@@ -750,7 +750,7 @@ def test_a_result_under_an_old_token_is_a_stale_write():
         pytest.param(lambda row: row.runs.pop(), id="a result without a run"),
     ],
 )
-def test_what_fencing_should_have_refused_is_a_stale_write(damage):
+def test_audit_finds_a_result_under_an_old_token_as_stale_write(damage):
     ledger = Ledger(tick(every("1h"), retries=1, retry_delay="1s"))
     ledger.clock.advance(3600)
     ledger.open("s2")

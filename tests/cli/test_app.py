@@ -107,7 +107,9 @@ def test_a_wrong_attribute_names_a_close_one(command: Command, write: Write) -> 
 @pytest.mark.parametrize(
     ("attribute", "kind"), [("tick", "of type Job"), ("Scheduler", "the class"), ("every", "of type function")]
 )
-def test_what_is_no_scheduler_is_told_apart(command: Command, write: Write, attribute: str, kind: str) -> None:
+def test_app_that_is_no_scheduler_is_refused_with_its_kind(
+    command: Command, write: Write, attribute: str, kind: str
+) -> None:
     write("myjobs.py", JOBS)
     answer = command("lint", f"myjobs:{attribute}")
     assert answer.code == 2
@@ -116,7 +118,7 @@ def test_what_is_no_scheduler_is_told_apart(command: Command, write: Write, attr
 
 
 @pytest.mark.parametrize("typed", ["jobs.py", "./jobs.py:scheduler", "src/jobs.py", "my-jobs:scheduler", "a b:c", ":x"])
-def test_what_is_no_module_name_is_shown_as_one(command: Command, typed: str) -> None:
+def test_app_that_is_no_module_name_is_refused_with_one(command: Command, typed: str) -> None:
     answer = command("lint", "--app", typed)
     assert answer.code == 2
     assert "MODULE:ATTR" in answer.err
@@ -178,7 +180,7 @@ def test_a_wrong_declaration_is_an_import_error_that_names_the_line(
     assert "src/cronsensus" not in answer.err
 
 
-def test_a_url_is_enough_and_imports_nobody(command: Command, write: Write, cluster: Any) -> None:
+def test_url_is_enough_and_imports_no_application(command: Command, write: Write, cluster: Any) -> None:
     write("jobs.py", "raise SystemExit('imported! scheduler')")
     cluster.every("tick")
     answer = cluster("jobs", "list")

@@ -50,7 +50,7 @@ def test_verdicts_in_a_row_add_up_to_what_was_expected(hour):
     assert rows[1] == ["tick", "64", "64", "0", "0", "0", "0", "64", "0"]
 
 
-def test_what_a_clock_that_was_set_back_leaves_open_is_no_failure(hour):
+def test_audit_with_times_left_open_by_a_clock_set_back_succeeds(hour):
     hour.clock.step(-300)
     hour.store.pause("tick", by="ada", why="to see")
     hour.advance(301)
@@ -60,7 +60,7 @@ def test_what_a_clock_that_was_set_back_leaves_open_is_no_failure(hour):
     assert "the store's clock was set back then" in answer.text
 
 
-def test_what_is_not_decided_yet_has_no_verdict(hour):
+def test_audit_counts_an_undecided_time_as_pending(hour):
     hour.store.close_session("session-of-node-1")
     hour.advance(130)
     answer = hour("audit", "--tolerance", "5m")

@@ -58,7 +58,7 @@ def test_check_refuses_a_newer_schema_and_says_what_to_install(command: Command,
         assert "upgrade" in answer.text
 
 
-def test_a_store_whose_error_is_raised_anywhere_ends_with_3(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_store_ends_health_and_db_check_with_3(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from cronsensus import errors
     from cronsensus.stores.memory import MemoryStore
 
@@ -166,7 +166,7 @@ def test_the_doctor_finds_jobs_that_fail_one_time_after_the_other(cluster: Any) 
     assert "all is well" not in said.out
 
 
-def test_the_doctor_tells_who_died_lately(cluster: Any) -> None:
+def test_doctor_names_nodes_that_died_lately(cluster: Any) -> None:
     cluster.join("web-1")
     cluster.join("web-2")
     cluster.store.reclaim(["session-of-web-1"])

@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from cronsensus.cli.demo.comparison import compare
-from cronsensus.cli.demo.lanes import Lanes
-from cronsensus.cli.demo.screen import Screen
+from cronsensus.cli.demo.screen import Lanes, Screen
 from cronsensus.cli.demo.trace import Line, Tail, Trace, count
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import scheduled_key

@@ -51,7 +51,7 @@ def test_an_unknown_option_names_the_one_that_was_meant(command: Command) -> Non
     assert "cronsensus run --help" in answer.err
 
 
-def test_what_is_no_number_is_told_in_words_of_people(command: Command) -> None:
+def test_error_for_a_wrong_number_is_in_plain_words(command: Command) -> None:
     answer = command("run", "--concurrency", "many")
     assert answer.code == 2
     assert "'many' is not a whole number" in answer.err
@@ -108,7 +108,7 @@ def test_the_next_command_to_type_is_about_the_same_store(command: Command) -> N
     assert "cronsensus --url 'sqlite:///my shop.db' --namespace shop db upgrade" in answer.err
 
 
-def test_what_was_not_typed_is_not_put_into_the_next_command(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_command_has_only_options_that_were_typed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONSENSUS_URL", "sqlite:///none.db")
     assert ": cronsensus db upgrade" in command("jobs", "list").err
 

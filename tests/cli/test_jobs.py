@@ -111,7 +111,7 @@ def test_with_the_code_at_hand_missing_arguments_are_seen_before_anything_is_mad
     assert command("jobs", "enqueue", "send_invoice", "--args", "[1]").code == 0
 
 
-def test_a_paused_job_shows_who_and_why(cluster: Any) -> None:
+def test_paused_job_shows_operator_and_reason(cluster: Any) -> None:
     cluster.every("tick")
     cluster("jobs", "pause", "tick", "--reason", "mail server is down", "--by", "ada")
     assert "paused: mail server is down (by ada)" in cluster("jobs", "list").out
@@ -162,7 +162,7 @@ def test_show_has_the_definition_the_times_the_runs_and_the_trail(cluster: Any) 
     assert len(data["times"]) == 5
 
 
-def test_pausing_is_recorded_with_who_and_why(cluster: Any) -> None:
+def test_pause_is_recorded_with_operator_and_reason(cluster: Any) -> None:
     cluster.every("tick")
     answer = cluster("jobs", "pause", "tick", "--reason", "migration")
     assert answer.out == "paused tick\n"

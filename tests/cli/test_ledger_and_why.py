@@ -95,7 +95,7 @@ def test_the_newest_lines_come_first_into_the_limit(cluster: Any) -> None:
     assert "there are older ones" in cluster("ledger", "tick", "--limit", "3").err
 
 
-def test_what_nobody_fired_is_undecided(cluster: Any) -> None:
+def test_ledger_shows_an_unfired_time_as_undecided(cluster: Any) -> None:
     cluster.every("tick", "1m")
     cluster.advance(120)
     assert verdicts(cluster) == [("12:01", "undecided"), ("12:02", "undecided")]
@@ -135,7 +135,7 @@ def test_pruned_times_are_not_taken_for_a_fault(cluster: Any) -> None:
     assert "was pruned up to" in why(cluster, "2026-11-20 12:01")
 
 
-def test_what_an_era_that_was_pruned_ruled_is_neither_judged_nor_explained(cluster: Any) -> None:
+def test_time_of_a_pruned_era_is_neither_judged_nor_explained(cluster: Any) -> None:
     cluster.every("tick", "1m", keep="1d")
     cluster.join()
     cluster.advance(60)
@@ -289,7 +289,7 @@ def test_why_not_because_it_was_found_too_late(cluster: Any, policies: dict[str,
     assert said in why(cluster, "2026-11-20 12:02")
 
 
-def test_why_not_because_nobody_started_it_within_its_grace(cluster: Any) -> None:
+def test_why_explains_a_start_missed_within_its_grace(cluster: Any) -> None:
     cluster.every("tick", "1m", grace="10s")
     cluster.join()
     cluster.advance(60)
@@ -415,7 +415,7 @@ def test_it_waits_for_its_retry(cluster: Any) -> None:
     assert "It is due in 30s after 1 failed attempt" in why(cluster, "2026-11-20 13:00")
 
 
-def test_it_waits_because_nobody_has_the_function(cluster: Any) -> None:
+def test_why_explains_a_wait_for_a_node_with_the_function(cluster: Any) -> None:
     cluster.every("tick", "1h")
     cluster.join()
     cluster.advance(3600)

@@ -63,7 +63,7 @@ def test_each_rule_finds_its_case(job: JobSpec, rule: str) -> None:
         spec("a", cron("0 0 28-31 * *")),
     ],
 )
-def test_what_is_meant_is_left_alone(job: JobSpec) -> None:
+def test_lint_has_no_finding_for_sound_jobs(job: JobSpec) -> None:
     assert rules(job) == []
 
 
@@ -103,9 +103,7 @@ def test_findings_are_no_failure_unless_strict(command: Callable[..., Any], writ
     assert strict.data["jobs"] == 2
 
 
-def test_what_is_the_same_for_many_jobs_is_said_once_and_last(
-    command: Callable[..., Any], write: Callable[..., Any]
-) -> None:
+def test_lint_tells_equal_findings_once_and_last(command: Callable[..., Any], write: Callable[..., Any]) -> None:
     jobs = "".join(f"@scheduler.job(overlap='allow')\ndef {name}(): ...\n" for name in ("a", "c"))
     last = "@scheduler.job(every('1h'), timeout='2h')\ndef b(): ...\n"
     write("myjobs.py", f"from cronsensus import Scheduler, every\nscheduler = Scheduler('memory://')\n{jobs}{last}")
@@ -114,7 +112,7 @@ def test_what_is_the_same_for_many_jobs_is_said_once_and_last(
     assert titles == ["b: timeout longer than interval", "a, c: no timeout", "3 findings in 3 jobs of myjobs:scheduler"]
 
 
-def test_nothing_to_say_is_a_success_also_when_strict(command: Callable[..., Any], write: Callable[..., Any]) -> None:
+def test_lint_without_findings_succeeds_when_strict(command: Callable[..., Any], write: Callable[..., Any]) -> None:
     write("myjobs.py", APP)
     answer = command("lint", "--app", "myjobs:scheduler", "--strict")
     assert answer.code == 0

@@ -30,7 +30,7 @@ def test_a_key_is_forgotten_by_the_functions_name_or_the_jobs(cluster: Any, guar
     assert answer.data == {"job": "once:charge", "key": "charge:1", "was": "succeeded"}
 
 
-def test_what_is_not_there_is_answered_with_where_to_look(cluster: Any, guarded: Any) -> None:
+def test_once_forget_of_an_unknown_key_says_where_to_look(cluster: Any, guarded: Any) -> None:
     answer = cluster("once", "forget", "charge", "charge:2")
     assert "nothing is recorded of once:charge under the key 'charge:2'" in answer.err
     assert "runs list --job once:charge" in answer.err

@@ -91,7 +91,7 @@ def test_show_as_json_has_attempts_tokens_and_logs(history: Any) -> None:
     assert [line["text"] for line in data["logs"]] == ["connecting", "no answer\x1b[1m", "trying again"]
 
 
-def test_what_a_timeout_says_stands_before_where_the_run_was(cluster: Any) -> None:
+def test_run_view_shows_the_timeout_before_the_traceback(cluster: Any) -> None:
     cluster.every()
     cluster.join()
     cluster.advance(60)
@@ -140,7 +140,7 @@ def test_retry_makes_a_new_run_that_is_linked(history: Any) -> None:
     assert f"tried again as  run {made['id']}" in history("runs", "show", str(history.bad.id)).out
 
 
-def test_what_has_not_ended_cannot_be_retried(history: Any) -> None:
+def test_retry_of_an_active_run_is_refused(history: Any) -> None:
     answer = history("runs", "retry", str(history.good.id), str(history.running.id))
     assert answer.code == 1
     assert f"run {history.running.id} is running" in answer.err
@@ -166,7 +166,7 @@ def test_a_cancel_that_came_too_late_stays_visible(history: Any) -> None:
     assert (act["by"], act["why"]) == ("ada", "wrong month")
 
 
-def test_what_has_ended_cannot_be_cancelled(history: Any) -> None:
+def test_cancel_of_a_final_run_is_refused(history: Any) -> None:
     answer = history("runs", "cancel", str(history.good.id), "--reason", "x")
     assert answer.code == 1
     assert "is succeeded already" in answer.err
@@ -185,7 +185,7 @@ def test_an_unknown_run_is_named(history: Any, what: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", str(2**63)])
-def test_what_is_no_id_is_a_usage_error(history: Any, number: str) -> None:
+def test_run_id_that_is_no_number_is_a_usage_error(history: Any, number: str) -> None:
     assert history("runs", "show", "--", number).code == 2
 
 

@@ -36,7 +36,7 @@ def test_a_time_without_an_offset_is_in_the_zone_that_the_command_says() -> None
     "typed",
     ["", "yesterday", "25:00", "2026-13-01", "2026", "90 ago", "1e400", "-5m", "9" * 500, "0001-01-01T00:00:00+14:00"],
 )
-def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
+def test_time_that_cannot_be_read_is_refused_with_examples(typed: str) -> None:
     with pytest.raises(InvalidOption, match="is not a time; write 2026-11-20T21:00:00Z"):
         read_time(typed, NOW, what="--from")
 

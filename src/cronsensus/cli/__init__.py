@@ -9,45 +9,38 @@ import sys
 
 import click
 
-from cronsensus.cli.group import Entry, LazyGroup
-
-TRY = "Try it out (needs no store)"
-RUN = "Run"
-OPERATE = "Look and operate"
-PROVE = "Find out and prove"
-CARE = "Set up and care"
+from cronsensus.cli.group import LazyGroup
 
 COMMANDS = {
-    "demo": Entry(
-        "cronsensus.cli.demo", "demo", "Start real nodes, kill one in the middle of a run, watch the takeover.", TRY
-    ),
-    "next": Entry("cronsensus.cli.next", "next_", "Show the next fire times of a cron expression or a job.", TRY),
-    "explain": Entry(
-        "cronsensus.cli.explain", "explain", "Say a cron expression in words, and what clock changes do to it.", TRY
-    ),
-    "run": Entry("cronsensus.cli.run", "run", "Run a node: as many as you like, on as many machines as you like.", RUN),
-    "lint": Entry(
-        "cronsensus.cli.lint", "lint", "Look over an application's jobs for what is legal but rarely meant.", RUN
-    ),
-    "jobs": Entry(
-        "cronsensus.cli.jobs", "jobs", "List, show, pause, resume, trigger, enqueue, backfill jobs.", OPERATE
-    ),
-    "runs": Entry("cronsensus.cli.runs", "runs", "List, show, retry and cancel runs; read their logs.", OPERATE),
-    "nodes": Entry("cronsensus.cli.nodes", "nodes", "List and drain nodes.", OPERATE),
-    "locks": Entry("cronsensus.cli.locks", "locks", "List held locks.", OPERATE),
-    "once": Entry("cronsensus.cli.once", "once", "Forget what is recorded of a call of a guarded function.", OPERATE),
-    "ledger": Entry("cronsensus.cli.ledger", "ledger", "Show the verdict on each nominal time of a job.", PROVE),
-    "why": Entry("cronsensus.cli.why", "why", "Say why a job did or did not run at a time.", PROVE),
-    "audit": Entry(
-        "cronsensus.cli.audit", "audit", "Check the whole ledger: each nominal time once, none missing.", PROVE
-    ),
-    "db": Entry("cronsensus.cli.db", "db", "Upgrade, check and prune the store.", CARE),
-    "doctor": Entry(
-        "cronsensus.cli.doctor", "doctor", "Examine the store, the nodes and the jobs; say what is wrong.", CARE
-    ),
-    "health": Entry("cronsensus.cli.health", "health", "Answer a probe: is the store there, does a node live?", CARE),
-    "config": Entry("cronsensus.cli.config", "config", "Show each setting and where it comes from.", CARE),
+    "Try it out (needs no store)": {
+        "demo": "Start real nodes, kill one in the middle of a run, watch the takeover.",
+        "next": "Show the next fire times of a cron expression or a job.",
+        "explain": "Say a cron expression in words, and what clock changes do to it.",
+    },
+    "Run": {
+        "run": "Run a node: as many as you like, on as many machines as you like.",
+        "lint": "Look over an application's jobs for what is legal but rarely meant.",
+    },
+    "Look and operate": {
+        "jobs": "List, show, pause, resume, trigger, enqueue, backfill jobs.",
+        "runs": "List, show, retry and cancel runs; read their logs.",
+        "nodes": "List and drain nodes.",
+        "locks": "List held locks.",
+        "once": "Forget what is recorded of a call of a guarded function.",
+    },
+    "Find out and prove": {
+        "ledger": "Show the verdict on each nominal time of a job.",
+        "why": "Say why a job did or did not run at a time.",
+        "audit": "Check the whole ledger: each nominal time once, none missing.",
+    },
+    "Set up and care": {
+        "db": "Upgrade, check and prune the store.",
+        "doctor": "Examine the store, the nodes and the jobs; say what is wrong.",
+        "health": "Answer a probe: is the store there, does a node live?",
+        "config": "Show each setting and where it comes from.",
+    },
 }
+"""By section: each command's name, which is its module's too, and its line in the help."""
 
 HELP = """Start the same code on every replica; each scheduled occurrence is run by exactly one of them.
 
@@ -62,7 +55,7 @@ Completion: eval "$(_CRONSENSUS_COMPLETE=bash_source cronsensus)" (or zsh_source
 
 cli = LazyGroup(
     name="cronsensus",
-    table=COMMANDS,
+    sections=COMMANDS,
     help=HELP,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

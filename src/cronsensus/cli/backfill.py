@@ -80,8 +80,9 @@ def backfill(*, job: str, start: str, end: str, dry_run: bool, yes: bool, reason
             answers += store.backfill(job, missing[index : index + MOST_AT_ONCE], by=by, why=reason)
         store.notify()
     created = [one for one in answers if one.created]
-    if output.as_json:
-        output.document({"job": job, "created": [one.id for one in created], "unchanged": len(times) - len(created)})
+    if output.printed_json(
+        {"job": job, "created": [one.id for one in created], "unchanged": len(times) - len(created)}
+    ):
         return
     output.line(f"created {counted(len(created), 'run')} of {job}")
     message(f"watch them: cronsensus runs list --job {job}")

@@ -74,6 +74,16 @@ def changes(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Change]:
         position = probe
 
 
+def times_after(trigger: Trigger | None, start: datetime, count: int) -> Iterator[datetime]:
+    """Yield up to ``count`` nominal times after ``start``."""
+    for _ in range(count):
+        following = None if trigger is None else trigger.next_after(start)
+        if following is None:
+            return
+        yield following
+        start = following
+
+
 def note(trigger: Trigger, nominal: datetime, previous: datetime | None) -> str:
     """Return what is special about the local time of ``nominal``, if anything is."""
     for cron in crons(trigger):

@@ -35,8 +35,7 @@ def upgrade() -> None:
     output = Output.current()
     with opened_store(check=False) as store:
         applied = store.migrate()
-    if output.as_json:
-        output.document({"applied": applied})
+    if output.printed_json({"applied": applied}):
         return
     for name in applied:
         output.line(f"applied {name}")
@@ -52,8 +51,7 @@ def check() -> None:
     output = Output.current()
     with opened_store(writable=True) as store:
         described = {key: mask(value) if isinstance(value, str) else value for key, value in store.describe().items()}
-    if output.as_json:
-        output.document({"ok": True, "store": described})
+    if output.printed_json({"ok": True, "store": described}):
         return
     output.line(Cell("ok: the store can be used", "green"))
     output.pairs([(key.replace("_", " "), str(value)) for key, value in described.items()])
@@ -83,7 +81,6 @@ def prune(before: str | None) -> None:
             deleted += batch
             if output.terminal:
                 message(f"{deleted:,} so far")
-    if output.as_json:
-        output.document({"deleted": deleted, "before": bound})
+    if output.printed_json({"deleted": deleted, "before": bound}):
         return
     output.line(f"deleted {deleted:,}" + ("" if bound is None else f" from before {exact(bound)}"))

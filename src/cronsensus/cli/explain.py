@@ -11,10 +11,9 @@ import click
 
 from cronsensus.cli.app import complete_job
 from cronsensus.cli.clock_changes import changes, crons, effect, zone_of
-from cronsensus.cli.errors import CommandError
 from cronsensus.cli.group import Command
 from cronsensus.cli.lint_rules import surprises
-from cronsensus.cli.next import LOOK_AHEAD, find_target, one_expression, print_times, time_rows
+from cronsensus.cli.next import LOOK_AHEAD, find_target, print_times, time_rows
 from cronsensus.cli.output import Output
 from cronsensus.clock import SystemClock
 from cronsensus.triggers.cron import Cron
@@ -32,12 +31,7 @@ def explain(words: tuple[str, ...], tz: str | None, dst: str | None) -> None:
     cronsensus explain "30 2 * * *" --tz Europe/Berlin
     """
     now = SystemClock().now()
-    target = find_target(one_expression(words), tz=tz, dst=dst)
-    if target.trigger is None:
-        raise CommandError(
-            f"job {target.job!r} has no trigger: it only runs when it is told to",
-            then=f"cronsensus jobs trigger {target.job}",
-        )
+    target = find_target(words, tz=tz, dst=dst)
     zone = zone_of(target.trigger)
     rows = time_rows(target.trigger, now, 5, zone)
     parts = [(part, list(_coming(part, now))) for part in crons(target.trigger)]

@@ -22,35 +22,31 @@ LONGEST_CELL = 60
 _LONGEST_KEY = 24
 
 
+def picked(one: object, names: str) -> dict[str, Any]:
+    """Return some attributes of an object by name."""
+    return {name: getattr(one, name) for name in names.split()}
+
+
 def job_data(view: JobView, last: Occurrence | None = None) -> dict[str, Any]:
     """Return a job as data."""
-    spec = view.spec
+    spec, paused = view.spec, None
+    if view.paused_at is not None:
+        paused = {"at": view.paused_at, "by": view.paused_by, "reason": view.paused_why}
     return {
-        "name": spec.name,
-        "function": spec.function,
+        **picked(spec, "name function executor source"),
+        **picked(view, "active revision watermark horizon created_at retired_at waiting_until"),
         "schedule": None if spec.trigger is None else spec.trigger.describe(),
         "trigger": None if spec.trigger is None else spec.trigger.to_json(),
-        "next": None if view.paused_at is not None else view.next_due,
-        "active": view.active,
+        "next": None if paused else view.next_due,
         "last": None if last is None else occurrence_data(last),
-        "paused": None
-        if view.paused_at is None
-        else {"at": view.paused_at, "by": view.paused_by, "reason": view.paused_why},
-        "policies": {item.name: getattr(spec.policies, item.name) for item in dataclasses.fields(Policies)},
-        "executor": spec.executor,
-        "source": spec.source,
-        "revision": view.revision,
-        "watermark": view.watermark,
-        "horizon": view.horizon,
-        "created_at": view.created_at,
-        "retired_at": view.retired_at,
-        "waiting_until": view.waiting_until,
+        "paused": paused,
+        "policies": picked(spec.policies, " ".join(item.name for item in dataclasses.fields(Policies))),
     }
 
 
 def made_data(one: Enqueued | Handle) -> dict[str, Any]:
     """Return what stands under a key as data."""
-    return {"id": one.id, "job": one.job, "key": one.key, "state": one.state, "created": one.created}
+    return picked(one, "id job key state created")
 
 
 def job_state(view: JobView) -> Cell:
@@ -98,66 +94,28 @@ def error_text(error: RunError | None) -> str:
 def occurrence_data(one: Occurrence) -> dict[str, Any]:
     """Return an occurrence as data; its arguments and result are left to ``runs show``."""
     return {
-        "id": one.id,
-        "job": one.job,
-        "key": one.key,
-        "origin": one.origin,
-        "state": one.state,
-        "reason": one.reason,
-        "scheduled_for": one.scheduled_for,
-        "due_at": one.due_at,
-        "started_at": one.started_at,
-        "finished_at": one.finished_at,
+        **picked(one, "id job key origin state reason scheduled_for due_at started_at finished_at attempt crashes"),
+        **picked(one, "failures token node session cancel_requested retry_of"),
         "seconds": seconds(one.started_at, one.finished_at),
-        "attempt": one.attempt,
-        "crashes": one.crashes,
-        "failures": one.failures,
-        "token": one.token,
-        "node": one.node,
-        "session": one.session,
         # A job may say anything, and JSON has no word for infinity.
         "progress": None if one.progress is None else [part if isfinite(part) else None for part in one.progress],
-        "cancel_requested": one.cancel_requested,
-        "retry_of": one.retry_of,
-        "error": None if one.error is None else {"type": one.error.type, "message": one.error.message},
+        "error": None if one.error is None else picked(one.error, "type message"),
     }
 
 
 def run_data(run: RunView) -> dict[str, Any]:
     """Return an attempt as data."""
     return {
-        "attempt": run.attempt,
-        "token": run.token,
-        "node": run.node,
-        "session": run.session,
-        "started_at": run.started_at,
-        "finished_at": run.finished_at,
+        **picked(run, "attempt token node session started_at finished_at end reason"),
         "seconds": seconds(run.started_at, run.finished_at),
-        "end": run.end,
-        "reason": run.reason,
         "error": None if run.error is None else dataclasses.asdict(run.error),
     }
 
 
 def session_data(one: SessionView) -> dict[str, Any]:
     """Return a session as data."""
-    return {
-        "session": one.id,
-        "node": one.node,
-        "state": one.state,
-        "runs": one.holds,
-        "concurrency": one.concurrency,
-        "functions": one.functions,
-        "release": one.release,
-        "version": one.version,
-        "pid": one.pid,
-        "host": one.host,
-        "started_at": one.started_at,
-        "renewed_at": one.renewed_at,
-        "expires_in": one.expires_in,
-        "ended_at": one.ended_at,
-        "ended_why": one.ended_why,
-    }
+    names = "node state concurrency functions release version pid host started_at renewed_at expires_in ended_at"
+    return {"session": one.id, "runs": one.holds, **picked(one, f"{names} ended_why")}
 
 
 def trail_data(entry: TrailEntry) -> dict[str, Any]:

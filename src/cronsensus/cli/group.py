@@ -15,7 +15,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.shell_completion import CompletionItem
@@ -25,15 +25,6 @@ from cronsensus.masking import mask
 
 if TYPE_CHECKING:
     from cronsensus.scheduler import Scheduler
-
-
-class Entry(NamedTuple):
-    """Where a command is, and what the help of its group says of it without loading it."""
-
-    module: str
-    attribute: str
-    help: str
-    section: str
 
 
 @dataclass(slots=True)
@@ -229,9 +220,10 @@ class Group(click.Group):
 class LazyGroup(Group):
     """The root: loads the command that is typed and no other, and turns an error into a sentence and an exit code."""
 
-    def __init__(self, name: str, *, table: Mapping[str, Entry], **settings: Any) -> None:
+    def __init__(self, name: str, *, sections: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
         super().__init__(name, **settings)
-        self.table = table
+        self.sections = sections
+        self.table = {name: text for section in sections.values() for name, text in section.items()}
         self.params.extend([*GLOBALS, _VERSION])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -240,27 +232,22 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command of the table, with the global options."""
-        entry = self.table.get(cmd_name)
-        if entry is None:
+        if cmd_name not in self.table:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
+        module = importlib.import_module(f"cronsensus.cli.{cmd_name}")
+        command: click.Command = getattr(module, "next_" if cmd_name == "next" else cmd_name)  # next is Python's word
         return with_globals(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the table by sections, loading nothing."""
         width = max(map(len, self.table))
-        for section in dict.fromkeys(entry.section for entry in self.table.values()):
-            with formatter.section(section):
-                lines = [
-                    (name.ljust(width), entry.help) for name, entry in self.table.items() if entry.section == section
-                ]
-                formatter.write_dl(lines)
+        for title, section in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return completions of a command's name from the table, loading nothing."""
-        names = [
-            CompletionItem(name, help=entry.help) for name, entry in self.table.items() if name.startswith(incomplete)
-        ]
+        names = [CompletionItem(name, help=text) for name, text in self.table.items() if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:

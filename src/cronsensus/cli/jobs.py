@@ -99,8 +99,7 @@ def _print_jobs(output: Output, store: Store, found: list[JobView], more: str | 
         # By id they come as they were created; a delayed or retried one may have ended long after the newest.
         ended = store.occurrences(OccurrenceFilter(job=view.spec.name, states=FINAL), limit=_LATEST)
         rows.append((view, max(ended, key=lambda one: one.finished_at or one.created_at, default=None)))
-    if output.as_json:
-        output.document({"jobs": [job_data(view, last) for view, last in rows], "after": more})
+    if output.printed_json({"jobs": [job_data(view, last) for view, last in rows], "after": more}):
         return
     output.table(
         ["job", "schedule", "next", "at", "last result", "state"],
@@ -142,17 +141,16 @@ def show(job: str) -> None:
     trigger, zone = view.spec.trigger, zone_of(view.spec.trigger)
     alive = trigger is not None and view.retired_at is None
     times = time_rows(trigger, now, 5, zone) if alive and trigger is not None else []
-    if output.as_json:
-        output.document(
-            {
-                **job_data(view),
-                "args": list(view.spec.args),
-                "kwargs": view.spec.kwargs,
-                "times": times,
-                "runs": [occurrence_data(one) for one in recent],
-                "trail": [trail_data(entry) for entry in acts],
-            }
-        )
+    if output.printed_json(
+        {
+            **job_data(view),
+            "args": list(view.spec.args),
+            "kwargs": view.spec.kwargs,
+            "times": times,
+            "runs": [occurrence_data(one) for one in recent],
+            "trail": [trail_data(entry) for entry in acts],
+        }
+    ):
         return
     output.heading(job)
     arguments = dumps([list(view.spec.args), view.spec.kwargs]) if view.spec.args or view.spec.kwargs else None
@@ -240,10 +238,9 @@ def _each(names: tuple[str, ...], did: str, already: str, act: Any) -> None:
             require_job(store, name)
         done = {name: bool(act(store, name)) for name in dict.fromkeys(names)}
         store.notify()
-    if output.as_json:
-        output.document(
-            {did: [name for name in done if done[name]], "unchanged": [name for name in done if not done[name]]}
-        )
+    if output.printed_json(
+        {did: [name for name in done if done[name]], "unchanged": [name for name in done if not done[name]]}
+    ):
         return
     for name, changed in done.items():
         output.line(f"{did} {name}" if changed else f"{name} {already}")
@@ -268,8 +265,7 @@ def trigger(names: tuple[str, ...], reason: str, by: str) -> None:
             for name in names
         ]
         store.notify()
-    if output.as_json:
-        output.document({"runs": [made_data(one) for one in made]})
+    if output.printed_json({"runs": [made_data(one) for one in made]}):
         return
     for one in made:
         output.line(f"triggered {one.job}: run {one.id} is {one.state}")

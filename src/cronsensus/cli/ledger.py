@@ -9,7 +9,7 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
-from cronsensus.cli.facts import error_text, seconds
+from cronsensus.cli.facts import error_text, picked, seconds
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.history import NO_VERDICT, UNDECIDED, Line, history
@@ -50,18 +50,17 @@ def ledger(job: str, start: str, end: str, limit: int) -> None:
         until = read_time(end, now, tz=zone, what="--to")
         found = history(store, view, since, until, now=now, limit=limit)
         starts = first_starts(store, found.lines)
-    if output.as_json:
-        output.document(
-            {
-                "job": job,
-                "from": since,
-                "to": until,
-                "decided_up_to": view.watermark,
-                "pruned_up_to": view.horizon,
-                "lines": [_data(line, starts) for line in found.lines],
-                "more_before": found.more_before,
-            }
-        )
+    if output.printed_json(
+        {
+            "job": job,
+            "from": since,
+            "to": until,
+            "decided_up_to": view.watermark,
+            "pruned_up_to": view.horizon,
+            "lines": [_data(line, starts) for line in found.lines],
+            "more_before": found.more_before,
+        }
+    ):
         return
     output.table(
         ["nominal time", "verdict", "reason", "node", "attempts", "started after", "took", "run"],
@@ -114,27 +113,18 @@ def _row(line: Line, zone: tzinfo, starts: dict[int, datetime]) -> Row:
 def _data(line: Line, starts: dict[int, datetime]) -> dict[str, Any]:
     one = line.occurrence
     data: dict[str, Any] = {
+        **picked(line, "count reason decided_at"),
         "scheduled_for": line.first,
         "until": line.last if line.last != line.first else None,
-        "count": line.count,
         "verdict": line.state,
-        "reason": line.reason,
-        "decided_at": line.decided_at,
     }
     if one is not None:
-        lateness = starts[one.id] - line.first if one.id in starts else None
         data |= {
+            **picked(one, "origin node crashes token started_at finished_at retry_of"),
             "run": one.id,
-            "origin": one.origin,
-            "node": one.node,
             "attempts": one.attempt,
-            "crashes": one.crashes,
-            "token": one.token,
-            "started_at": one.started_at,
-            "finished_at": one.finished_at,
-            "started_after": lateness,
+            "started_after": starts[one.id] - line.first if one.id in starts else None,
             "seconds": seconds(one.started_at, one.finished_at),
-            "retry_of": one.retry_of,
             "error": error_text(one.error) or None,
         }
     return data

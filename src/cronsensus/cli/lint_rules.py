@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from cronsensus.cli.clock_changes import changes, crons, effect
+from cronsensus.cli.clock_changes import changes, crons, effect, times_after
 from cronsensus.cli.words import brief, exact
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.triggers import Trigger
@@ -34,9 +34,13 @@ class Finding:
     advice: str
 
 
+Found = Iterator[tuple[str, str, str]]
+"""Rule, text and advice of findings on one job."""
+
+
 def lint_jobs(specs: Sequence[JobSpec], now: datetime) -> list[Finding]:
     """Return what there is to say about these definitions, by job."""
-    found = [finding for spec in specs for rule in _RULES for finding in rule(spec, now)]
+    found = [Finding(spec.name, *finding) for spec in specs for rule in _RULES for finding in rule(spec, now)]
     return sorted([*found, *_herds(specs, now)], key=lambda finding: (finding.job, finding.rule))
 
 
@@ -45,7 +49,7 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
     moments: dict[tuple[datetime, ...], list[JobSpec]] = defaultdict(list)
     for spec in specs:
         if spec.trigger is not None:
-            times = tuple(_next(spec.trigger, now, _SAMPLE))
+            times = tuple(times_after(spec.trigger, now, _SAMPLE))
             if times:
                 moments[times].append(spec)
     for times, group in moments.items():
@@ -71,41 +75,39 @@ def _herds(specs: Sequence[JobSpec], now: datetime) -> Iterator[Finding]:
             )
 
 
-def _no_timeout(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+def _no_timeout(spec: JobSpec, _now: datetime) -> Found:
     if spec.policies.timeout is None:
         skips = spec.trigger is not None and spec.policies.overlap == "skip"
         blocks = " and, with overlap=skip, all later times with it" if skips else ""
-        yield Finding(
-            spec.name, "no timeout", f"a run that hangs holds its slot for ever{blocks}", 'give it one: timeout="10m"'
-        )
+        yield ("no timeout", f"a run that hangs holds its slot for ever{blocks}", 'give it one: timeout="10m"')
 
 
-def _goes_on(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+def _goes_on(spec: JobSpec, _now: datetime) -> Found:
     """Find limits that hold for runs and that a job's author may take for limits of its code."""
     policies = spec.policies
     if spec.executor == "thread" and policies.timeout is not None and policies.concurrency is not None:
-        yield Finding(
-            spec.name,
+        yield (
             "timeout of a thread",
-            f"a thread cannot be stopped: after timeout={brief(policies.timeout)} its function goes on, beside up to "
-            f"concurrency={policies.concurrency} more",
+            (
+                f"a thread cannot be stopped: after timeout={brief(policies.timeout)} its function goes on, beside "
+                f"up to concurrency={policies.concurrency} more"
+            ),
             'executor="process", or an async function; or let it look at run.check() often',
         )
 
 
-def _every_second(spec: JobSpec, now: datetime) -> Iterator[Finding]:
-    times = _next(spec.trigger, now, 3)
+def _every_second(spec: JobSpec, now: datetime) -> Found:
+    times = list(times_after(spec.trigger, now, 3))
     seconds = any(len(read_cron(part.expression).seconds) == 60 for part in crons(spec.trigger))
     if seconds and len(times) > 1 and times[1] - times[0] <= timedelta(seconds=1):
-        yield Finding(
-            spec.name,
+        yield (
             "every second",
             "the six fields of its expression begin with seconds, and it fires every second",
             "for every minute write five fields, or begin with 0; if every second is meant, write every('1s')",
         )
 
 
-def _clock_changes(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+def _clock_changes(spec: JobSpec, now: datetime) -> Found:
     for part in crons(spec.trigger):
         fields = read_cron(part.expression)
         if not fields.fixed:
@@ -114,8 +116,7 @@ def _clock_changes(spec: JobSpec, now: datetime) -> Iterator[Finding]:
         for change in changes(load_zone(part.tz), now, now + _YEAR):
             old, new = (change.at.replace(tzinfo=None) + offset for offset in (change.before, change.after))
             if clock.count(min(old, new), max(old, new)):
-                yield Finding(
-                    spec.name,
+                yield (
                     "clock change",
                     f"{change.describe()}: {effect(part, change)}",
                     "if that is not meant, take a time that every day has once (04:00), or UTC",
@@ -123,81 +124,79 @@ def _clock_changes(spec: JobSpec, now: datetime) -> Iterator[Finding]:
                 break
 
 
-def _slower_than_interval(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+def _slower_than_interval(spec: JobSpec, now: datetime) -> Found:
     policies, interval = spec.policies, _interval(spec.trigger, now)
     if interval is None or policies.timeout is None or policies.timeout <= interval:
         return
     if policies.overlap in {"skip", "queue_one"}:
-        yield Finding(
-            spec.name,
+        yield (
             "timeout longer than interval",
-            f"a run may take {brief(policies.timeout)}, the next time comes after {brief(interval)}, "
-            f"and overlap={policies.overlap} then skips",
+            (
+                f"a run may take {brief(policies.timeout)}, the next time comes after {brief(interval)}, "
+                f"and overlap={policies.overlap} then skips"
+            ),
             "a shorter timeout, a longer interval, or another overlap",
         )
     elif policies.overlap == "queue":
-        yield Finding(
-            spec.name,
+        yield (
             "timeout longer than interval",
             f"a run may take {brief(policies.timeout)}, the next comes after {brief(interval)}: the queue may grow",
             "a shorter timeout, a longer interval, or overlap=queue_one",
         )
 
 
-def _grace_beyond_window(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+def _grace_beyond_window(spec: JobSpec, _now: datetime) -> Found:
     policies = spec.policies
     if policies.grace is not None and policies.grace > policies.catch_up_window:
-        yield Finding(
-            spec.name,
+        yield (
             "grace longer than window",
-            f"grace is {brief(policies.grace)}, but what is older than catch_up_window="
-            f"{brief(policies.catch_up_window)} is missed anyway",
+            (
+                f"grace is {brief(policies.grace)}, but what is older than catch_up_window="
+                f"{brief(policies.catch_up_window)} is missed anyway"
+            ),
             "a shorter grace, or a longer catch_up_window",
         )
     if policies.keep < policies.catch_up_window:
-        yield Finding(
-            spec.name,
+        yield (
             "kept too short",
             f"runs are deleted after {brief(policies.keep)}, within catch_up_window={brief(policies.catch_up_window)}",
             "a longer keep",
         )
 
 
-def _storm(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+def _storm(spec: JobSpec, now: datetime) -> Found:
     policies = spec.policies
     if policies.catch_up != "all" or spec.trigger is None:
         return
     count = spec.trigger.count_between(now, now + policies.catch_up_window, _MANY)
     if count is None or count > 1000:
         shown = f"more than {_MANY:,}" if count is None else f"{count:,}"
-        yield Finding(
-            spec.name,
+        yield (
             "storm after downtime",
             f"catch_up=all within {brief(policies.catch_up_window)} brings up to {shown} runs back at once",
             "a shorter catch_up_window, or catch_up=latest",
         )
 
 
-def _days(spec: JobSpec, _now: datetime) -> Iterator[Finding]:
+def _days(spec: JobSpec, _now: datetime) -> Found:
     for part in crons(spec.trigger):
         for text in surprises(part):
             what, _, advice = text.partition("; ")
-            yield Finding(spec.name, "days", what, advice or "see: cronsensus explain")
+            yield ("days", what, advice or "see: cronsensus explain")
 
 
-def _over(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+def _over(spec: JobSpec, now: datetime) -> Found:
     if spec.trigger is not None and spec.trigger.next_after(now) is None:
-        yield Finding(spec.name, "over", "its trigger has no time to come", "remove the job, or give it a later end")
+        yield ("over", "its trigger has no time to come", "remove the job, or give it a later end")
 
 
-def _slow_retries(spec: JobSpec, now: datetime) -> Iterator[Finding]:
+def _slow_retries(spec: JobSpec, now: datetime) -> Found:
     policies, interval = spec.policies, _interval(spec.trigger, now)
     if interval is None or not policies.retries or policies.overlap != "skip":
         return
     waits = sum(_delays(policies), timedelta(0))
     if waits > interval:
-        yield Finding(
-            spec.name,
+        yield (
             "retries longer than interval",
             f"{policies.retries} retries wait {brief(waits)} in all, and what comes every {brief(interval)} is skipped",
             "fewer retries, a shorter retry_delay, or overlap=queue_one",
@@ -227,23 +226,13 @@ def _delays(policies: Policies) -> Iterator[timedelta]:
         delay = min(delay * policies.retry_factor, policies.retry_max_delay)
 
 
-def _next(trigger: Trigger | None, now: datetime, count: int) -> list[datetime]:
-    times: list[datetime] = []
-    position: datetime | None = now
-    while trigger is not None and position is not None and len(times) < count:
-        position = trigger.next_after(position)
-        if position is not None:
-            times.append(position)
-    return times
-
-
 def _interval(trigger: Trigger | None, now: datetime) -> timedelta | None:
     """Return the shortest distance among the next nominal times."""
-    times = _next(trigger, now, 20)
+    times = list(times_after(trigger, now, 20))
     return min((later - earlier for earlier, later in pairwise(times)), default=None)
 
 
-_RULES: tuple[Callable[[JobSpec, datetime], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[JobSpec, datetime], Found], ...] = (
     _no_timeout,
     _goes_on,
     _every_second,

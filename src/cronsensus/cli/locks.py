@@ -33,8 +33,7 @@ def list_(limit: int) -> None:
     with opened_store() as store:
         now = store.now()
         found = store.locks(limit=limit)
-    if output.as_json:
-        output.document({"locks": [dataclasses.asdict(one) for one in found]})
+    if output.printed_json({"locks": [dataclasses.asdict(one) for one in found]}):
         return
     output.table(
         ["lock", "holder", "token", "held since", "ends in", "session"],
@@ -71,8 +70,7 @@ def break_(name: str, reason: str, by: str) -> None:
         if not broken:
             held = ", ".join(dict.fromkeys(one.name for one in store.locks(limit=20))) or "none"
             raise CommandError(f"nobody holds a lock {name!r}", why=f"held are: {held}", then="cronsensus locks list")
-    if output.as_json:
-        output.document({"broken": [dataclasses.asdict(one) for one in broken]})
+    if output.printed_json({"broken": [dataclasses.asdict(one) for one in broken]}):
         return
     for one in broken:
         output.line(f"freed {name}: it was held by {one.holder} under the token {one.token}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronsensus.cli.app import application, complete_job, opened_store, settings
-from cronsensus.cli.clock_changes import changes, crons, effect, note, zone_of
+from cronsensus.cli.clock_changes import changes, crons, effect, note, times_after, zone_of
 from cronsensus.cli.errors import CommandError
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command, Invocation
@@ -32,18 +32,26 @@ LOOK_AHEAD = timedelta(days=400)
 class Target:
     """What was asked about: a trigger, and the job that has it, if there is one."""
 
-    trigger: Trigger | None
+    trigger: Trigger
     job: str | None = None
     paused: str | None = None
 
 
-def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
-    """Return the trigger that ``text`` writes, or that of the job called ``text``.
+def find_target(words: Sequence[str], *, tz: str | None, dst: str | None) -> Target:
+    """Return the trigger that was typed as an expression, with quotes or without, or that of a job.
 
     Raises:
+        CommandError: the job has no trigger; or the shell has put the names of files in the place of a star.
         InvalidTrigger: it looks like an expression and is none.
         UnknownJob: it is no expression, and no job has that name.
     """
+    if len(words) > 1 and "*" not in "".join(words) and any(Path(word).exists() for word in words):
+        raise CommandError(
+            "the shell has replaced each * by the names of the files here",
+            why=f"it passed on: {shorten(' '.join(words), 120)}",
+            then='write the expression in quotes: "0 9 * * *"',
+        )
+    text = " ".join(words)
     fields = text.split()
     if fields[:1] == ["every"] and len(fields) > 1:
         return Target(every(" ".join(fields[1:])))
@@ -58,43 +66,24 @@ def find_target(text: str, *, tz: str | None, dst: str | None) -> Target:
     return _job(text)
 
 
-def one_expression(words: Sequence[str]) -> str:
-    """Return what was typed as one expression, also where the quotes around it were left out.
-
-    Raises:
-        CommandError: the shell has put the names of files in the place of a star.
-    """
-    if len(words) > 1 and "*" not in "".join(words) and any(Path(word).exists() for word in words):
-        raise CommandError(
-            "the shell has replaced each * by the names of the files here",
-            why=f"it passed on: {shorten(' '.join(words), 120)}",
-            then='write the expression in quotes: "0 9 * * *"',
-        )
-    return " ".join(words)
-
-
 def _job(name: str) -> Target:
+    trigger, paused = None, None
     declared: Mapping[str, Job[..., Any]] = {}
     if Invocation.current().url is None:
         declared = application().scheduler.jobs
-        if name in declared:
-            return Target(declared[name].trigger, name)
-    with opened_store() as store:
-        view = require_job(store, name, declared=declared)
+    if name in declared:
+        trigger = declared[name].trigger
+    else:
+        with opened_store() as store:
+            view = require_job(store, name, declared=declared)
         if view.retired_at is not None:
             raise UnknownJob(f"the job {name!r} is retired: it fires no more; see the names: cronsensus jobs list")
-        paused = None if view.paused_at is None else view.paused_why or "no reason given"
-        return Target(view.spec.trigger, name, paused)
-
-
-def times_after(trigger: Trigger, start: datetime, count: int) -> Iterator[datetime]:
-    """Yield up to ``count`` nominal times after ``start``."""
-    position: datetime | None = start
-    for _ in range(count):
-        position = trigger.next_after(position) if position is not None else None
-        if position is None:
-            return
-        yield position
+        trigger, paused = view.spec.trigger, None if view.paused_at is None else view.paused_why or "no reason given"
+    if trigger is None:
+        raise CommandError(
+            f"job {name!r} has no trigger: it only runs when it is told to", then=f"cronsensus jobs trigger {name}"
+        )
+    return Target(trigger, name, paused)
 
 
 def time_rows(trigger: Trigger, start: datetime, count: int, zone: tzinfo) -> list[dict[str, Any]]:
@@ -140,26 +129,20 @@ def next_(words: tuple[str, ...], count: int, tz: str | None, dst: str | None, s
     cronsensus next send_digest -n 3
     """
     now = SystemClock().now()
-    target = find_target(one_expression(words), tz=tz, dst=dst)
-    if target.trigger is None:
-        raise CommandError(
-            f"job {target.job!r} has no trigger: it only runs when it is told to",
-            then=f"cronsensus jobs trigger {target.job}",
-        )
+    target = find_target(words, tz=tz, dst=dst)
     zone = zone_of(target.trigger) if tz is None else load_zone(zone_name(tz))
     begin = now if start is None else read_time(start, now, tz=zone, what="--from")
     rows = time_rows(target.trigger, begin, count, zone)
     output = Output.current()
-    if output.as_json:
-        output.document(
-            {
-                "job": target.job,
-                "words": target.trigger.describe(),
-                "paused": target.paused,
-                "tz": str(zone),
-                "times": rows,
-            }
-        )
+    if output.printed_json(
+        {
+            "job": target.job,
+            "words": target.trigger.describe(),
+            "paused": target.paused,
+            "tz": str(zone),
+            "times": rows,
+        }
+    ):
         return
     output.heading(target.trigger.describe())
     if target.paused is not None:

@@ -44,8 +44,7 @@ def list_(*, ended: bool, limit: int, watch: bool) -> None:
 
 
 def _print_nodes(output: Output, found: list[SessionView], now: datetime) -> None:
-    if output.as_json:
-        output.document({"nodes": [session_data(one) for one in found]})
+    if output.printed_json({"nodes": [session_data(one) for one in found]}):
         return
     output.table(
         ["node", "state", "holds", "most", "lease", "since", "release", "version", "pid", "session"],
@@ -119,8 +118,7 @@ def drain(node: str, every: bool, reason: str, by: str) -> None:  # noqa: FBT001
             )
         drained = [one for one in found if store.drain(one.id, by=by, why=reason)]
         store.notify()
-    if output.as_json:
-        output.document({"draining": [one.id for one in drained]})
+    if output.printed_json({"draining": [one.id for one in drained]}):
         return
     for one in drained:
         output.line(f"draining {one.node}: it holds {one.holds} and takes nothing new")

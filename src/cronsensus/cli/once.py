@@ -55,8 +55,7 @@ def forget(*, function: str, key: str, running: bool, reason: str, by: str) -> N
                 then=f"see the keys: cronsensus runs list --job {name}",
             )
         store.notify()
-    if output.as_json:
-        output.document({"job": name, "key": key, "was": was})
+    if output.printed_json({"job": name, "key": key, "was": was}):
         return
     output.line(f"{name} under the key {shorten(key, 200)} was {was}, and is forgotten: the next call runs it")
 

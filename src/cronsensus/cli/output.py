@@ -96,6 +96,12 @@ class Output:
         text = json.dumps(data, indent=2, default=_leaf, ensure_ascii=not utf8, allow_nan=False)
         click.echo(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
+    def printed_json(self, data: Any) -> bool:
+        """Print ``data`` as a document if the invocation asked for JSON; return whether it did."""
+        if self.as_json:
+            self.document(data)
+        return self.as_json
+
     def show(self, store: Store, draw: Callable[[], None], *, again: bool) -> None:
         """Draw once; with ``again`` draw anew whenever the store has something to say, until Ctrl-C.
 

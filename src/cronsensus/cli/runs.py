@@ -74,8 +74,7 @@ def list_(
 
 def _print_runs(output: Output, found: list[Occurrence], now: datetime, *, more: bool) -> None:
     after = found[-1].id if more else None
-    if output.as_json:
-        output.document({"runs": [occurrence_data(one) for one in found], "after": after})
+    if output.printed_json({"runs": [occurrence_data(one) for one in found], "after": after}):
         return
     output.table(
         ["id", "job", "for", "state", "node", "attempt", "started", "took", "reason"],
@@ -183,10 +182,9 @@ def retry(numbers: tuple[int, ...], reason: str, by: str) -> None:
                 )
         made = [(number, store.retry(number, by=by, why=reason)) for number in numbers]
         store.notify()
-    if output.as_json:
-        output.document(
-            {"runs": [{"id": new.id, "retry_of": old, "job": new.job, "state": new.state} for old, new in made]}
-        )
+    if output.printed_json(
+        {"runs": [{"id": new.id, "retry_of": old, "job": new.job, "state": new.state} for old, new in made]}
+    ):
         return
     for old, new in made:
         output.line(f"run {old} of {new.job} is tried again as run {new.id}")
@@ -210,8 +208,7 @@ def cancel(numbers: tuple[int, ...], reason: str, by: str) -> None:
                 )
         states = {number: store.cancel(number, by=by, why=reason) for number in numbers}
         store.notify()
-    if output.as_json:
-        output.document({"runs": [{"id": number, "state": state} for number, state in states.items()]})
+    if output.printed_json({"runs": [{"id": number, "state": state} for number, state in states.items()]}):
         return
     for number, state in states.items():
         output.line(
@@ -237,9 +234,8 @@ def logs(number: int, follow: bool) -> None:  # noqa: FBT001 - a flag
     with opened_store() as store:
         one = require_run(store, number)
         if output.as_json:
-            output.document(
-                {"id": number, "state": one.state, "logs": [log_data(line) for line in _every_line(store, number)]}
-            )
+            lines = [log_data(line) for line in _every_line(store, number)]
+            output.document({"id": number, "state": one.state, "logs": lines})
             return
         after = 0
         while True:

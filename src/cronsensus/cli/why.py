@@ -6,7 +6,7 @@ import click
 
 from cronsensus.cli.app import opened_store
 from cronsensus.cli.clock_changes import zone_of
-from cronsensus.cli.facts import occurrence_data
+from cronsensus.cli.facts import occurrence_data, picked
 from cronsensus.cli.find import require_job
 from cronsensus.cli.group import Command
 from cronsensus.cli.options import job_argument
@@ -34,20 +34,13 @@ def why(job: str, time: str) -> None:
         at = read_time(time, store.now(), tz=zone, what="TIME")
         answer = Inquiry(store, view, at).answer()
         sentences = [*answer.sentences, *store.unreadable]
-    if output.as_json:
-        output.document(
-            {
-                "job": job,
-                "time": at,
-                "nominal": answer.nominal,
-                "verdict": answer.verdict,
-                "reason": answer.reason,
-                "sentences": sentences,
-                "before": answer.before,
-                "after": answer.after,
-                "runs": [occurrence_data(one) for one in answer.occurrences],
-            }
-        )
+    if output.printed_json(
+        {
+            **picked(answer, "job time nominal verdict reason before after"),
+            "sentences": sentences,
+            "runs": [occurrence_data(one) for one in answer.occurrences],
+        }
+    ):
         return
     verdict = answer.verdict or ("not a nominal time" if not answer.nominal else "unknown")
     output.line(Cell(f"{job}, {exact(at, zone)}: {verdict}", word(verdict).style or "bold"))

@@ -1,8 +1,7 @@
 """``cronsensus demo``: see it work, in half a minute, with nothing to prepare.
 
 ``nodes`` starts and kills processes, ``app`` is what they run, ``trace`` is the count that the runs keep outside of
-the store, ``stage`` is the plot, ``lanes`` what has become of it, ``screen`` shows it, ``comparison`` and ``verdict``
-judge it.
+the store, ``stage`` is the plot, ``screen`` shows it, ``comparison`` and ``verdict`` judge it.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
     cronsensus demo --nodes 5 --seconds 60
     cronsensus demo -o json
     """
-    from cronsensus.cli.demo.lanes import Lanes
     from cronsensus.cli.demo.nodes import Nodes
-    from cronsensus.cli.demo.screen import Screen
+    from cronsensus.cli.demo.screen import Lanes, Screen
     from cronsensus.cli.demo.stage import Stage
     from cronsensus.cli.demo.verdict import Verdict
     from cronsensus.clock import SystemClock

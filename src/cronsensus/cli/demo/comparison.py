@@ -13,33 +13,31 @@ from cronsensus.stores.base import Store
 PAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
     """What differs.
 
     Attributes:
         problems: sentences; none: the two agree.
         twice: occurrences that ended more than once under results that were recorded.
-        unrecorded: ends whose result is not in the ledger, because the run had been taken over by then, or its node
-            was killed between the end and the record. The work may have been done twice; the record was not. That is
-            what "at least once" means, and what tokens are for.
+        unrecorded: ends without a result in the ledger, because the run had been taken over by then, or its node was
+            killed between the end and the record. The work may have been done twice; the record was not. That is what
+            "at least once" means, and what tokens are for.
     """
 
-    problems: tuple[str, ...]
-    twice: tuple[tuple[str, str], ...]
-    unrecorded: tuple[Line, ...]
+    problems: tuple[str, ...] = ()
+    twice: tuple[tuple[str, str], ...] = ()
+    unrecorded: tuple[Line, ...] = ()
 
 
 def compare(store: Store, lines: list[Line]) -> Comparison:
     """Compare the ledger with a trace, occurrence by occurrence, as they are now: stop the nodes first."""
-    problems: list[str] = []
-    twice: list[tuple[str, str]] = []
-    unrecorded: list[Line] = []
+    found = Comparison()
     ends: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for line in lines:
         if line.event == "end":
             ends[line.occurrence].append(line)
-    seen = {line.occurrence for line in lines}
+    unknown = {line.occurrence for line in lines}
     after: int | None = None
     while page := store.occurrences(OccurrenceFilter(), after=after, limit=PAGE, newest_first=False):
         runs_of: dict[int, dict[int, RunView]] = defaultdict(dict)
@@ -47,33 +45,26 @@ def compare(store: Store, lines: list[Line]) -> Comparison:
             runs_of[run.occurrence][run.token] = run
         for one in page:
             mine = (one.job, one.key)
-            if mine not in seen:
-                continue
-            seen.discard(mine)
-            runs = runs_of[one.id]
-            recorded = [line for line in ends[mine] if _recorded(runs.get(line.token))]
-            unrecorded += [line for line in ends[mine] if line not in recorded]
-            if len(recorded) > 1:
-                twice.append(mine)
-            problems += _differences(one, runs, ends[mine], recorded)
+            if mine in unknown:
+                unknown.discard(mine)
+                _compare_one(found, one, runs_of[one.id], ends[mine])
         after = page[-1].id
-    problems += [f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(seen)]
-    return Comparison(tuple(problems), tuple(twice), tuple(unrecorded))
+    found.problems += tuple(f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(unknown))
+    return found
 
 
-def _recorded(run: RunView | None) -> bool:
-    return run is not None and run.end == "succeeded"
-
-
-def _differences(one: Occurrence, runs: dict[int, RunView], ends: list[Line], recorded: list[Line]) -> list[str]:
-    name = f"{one.job} {one.key}"
+def _compare_one(found: Comparison, one: Occurrence, runs: dict[int, RunView], ends: list[Line]) -> None:
+    recorded = [line for line in ends if line.token in runs and runs[line.token].end == "succeeded"]
     strange = [line.token for line in ends if line.token not in runs]
-    if strange:
-        return [f"{name} ended under token {strange[0]}, which the ledger never gave out"]
+    found.unrecorded += tuple(line for line in ends if line not in recorded)
     if len(recorded) > 1:
-        return [f"{name} was recorded {len(recorded)} times"]
-    if one.state is State.SUCCEEDED and not recorded:
-        return [f"{name} is succeeded in the ledger, and never ended in the runs' own file"]
-    if one.state is State.SUCCEEDED and recorded[0].token != one.token:
-        return [f"{name} ended under token {recorded[0].token}, the ledger has {one.token}"]
-    return []
+        found.twice += ((one.job, one.key),)
+    name = f"{one.job} {one.key}"
+    if strange:
+        found.problems += (f"{name} ended under token {strange[0]}, which the ledger never gave out",)
+    elif len(recorded) > 1:
+        found.problems += (f"{name} was recorded {len(recorded)} times",)
+    elif one.state is State.SUCCEEDED and not recorded:
+        found.problems += (f"{name} is succeeded in the ledger, and never ended in the runs' own file",)
+    elif one.state is State.SUCCEEDED and recorded[0].token != one.token:
+        found.problems += (f"{name} ended under token {recorded[0].token}, the ledger has {one.token}",)

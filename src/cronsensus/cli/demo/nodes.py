@@ -22,8 +22,7 @@ class Nodes:
     def __init__(self, url: str, namespace: str, folder: Path, clock: Clock) -> None:
         self.trace = folder / "runs.jsonl"
         self._store = ["--url", url, "--namespace", namespace]
-        self._folder = folder
-        self._clock = clock
+        self._folder, self._clock = folder, clock
         self._by_name: dict[str, subprocess.Popen[bytes]] = {}
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -35,7 +34,7 @@ class Nodes:
 
     def start(self, name: str) -> int:
         """Start a node under ``name``, in place of the one before; return its process id."""
-        # What the user has set for nodes of their own does not concern these; default settings are what is shown.
+        # Settings of the user's own nodes do not apply here; the demo shows the defaults.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CRONSENSUS_")}
         environment |= {TRACE: str(self.trace), LEASH: "1"}
         with self._log(name).open("ab") as sink:
@@ -55,10 +54,10 @@ class Nodes:
         """Return how a node ended; ``None``: it runs."""
         return self._by_name[name].poll()
 
-    def last_words(self, name: str, lines: int = 5) -> str:
+    def last_words(self, name: str) -> str:
         """Return the end of a node's log."""
         text = self._log(name).read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.strip().splitlines()[-lines:])
+        return "\n".join(text.strip().splitlines()[-5:])
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"

@@ -1,7 +1,7 @@
 """The demo's plot: start, watch, kill in the middle of a run, watch the takeover, replace, drain.
 
-One loop looks at what the runs append to the trace, about fifty times a second, and acts on it. Nothing is assumed:
-that the kill cut a run is read from the trace (a start without an end), and when it did not, another node is killed.
+One loop reads what the runs append to the trace, about fifty times a second, and acts on it. Nothing is assumed: that
+the kill cut a run is read from the trace (a start without an end), and when it did not, another node is killed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import threading
 from datetime import datetime
 
 from cronsensus.audit import audit
-from cronsensus.cli.demo.lanes import TICK, Lanes, label
 from cronsensus.cli.demo.nodes import Nodes
-from cronsensus.cli.demo.screen import Screen
+from cronsensus.cli.demo.screen import TICK, Lanes, Screen, label
 from cronsensus.cli.demo.trace import Line, Tail
 from cronsensus.cli.errors import FAILED, CommandError
 from cronsensus.clock import Clock
@@ -29,8 +28,7 @@ TAKEOVER_WITHIN = 30.0
 """Longer than the default lease: a takeover without the fast evidence is slow, not wrong."""
 REPLACE_AFTER = 5.0
 CLOSING = 3.0
-SETTLE_WITHIN = 30.0
-DRAIN_WITHIN = 30.0
+SETTLE_WITHIN = DRAIN_WITHIN = 30.0
 ORDER_EVERY = 3.0
 
 
@@ -51,10 +49,7 @@ class Stage:
         self.killed: list[tuple[str, float]] = []
         self.until: datetime | None = None
         self.in_order = False
-        self._nodes = nodes
-        self._store = store
-        self._screen = screen
-        self._clock = clock
+        self._nodes, self._store, self._screen, self._clock = nodes, store, screen, clock
         self._tail = Tail(nodes.trace)
         self._begun = clock.monotonic()
         self._kill_from = self._order_at = float("inf")
@@ -69,16 +64,17 @@ class Stage:
             StoreError: the store cannot be used.
         """
         self._start_all()
-        ready = self._at
-        self._kill_from = ready + max(2.0, (seconds - ready) * 0.2)
-        self._order_at = ready + 1.0
-        while self._at < seconds - CLOSING or not (self._is_complete or self._gives_up(seconds)):
+        self._kill_from = self._at + max(2.0, (seconds - self._at) * 0.2)
+        self._order_at = self._at + 1.0
+        while self._at < seconds - CLOSING or not self._is_over(seconds):
             self._look()
             self._enqueue()
             self._kill()
-            self._replace()
+            for name, at in dict(self.killed).items():
+                if self.lanes.by_name[name].state == "dead" and self._clock.monotonic() - at > REPLACE_AFTER:
+                    self._restart(name)
         self._settle()
-        self._screen.say(self._at, "SIGTERM to all nodes: they finish what they run, and leave")
+        self._say("SIGTERM to all nodes: they finish what they run, and leave")
         self.in_order = self._nodes.stop(DRAIN_WITHIN)
         for name in self.lanes.by_name:
             self.lanes.node(name, "stopped")
@@ -89,17 +85,17 @@ class Stage:
         """Seconds since the beginning."""
         return self._clock.monotonic() - self._begun
 
-    @property
-    def _is_complete(self) -> bool:
-        """Whether a kill cut a run and every run that was cut started again."""
-        return bool(self.lanes.cuts) and all(cut.taken for cut in self.lanes.cuts.values())
+    def _say(self, text: str, style: str = "", *, in_lanes: bool = False) -> None:
+        self._screen.say(self._at, text, style, in_lanes=in_lanes)
 
-    def _gives_up(self, seconds: float) -> bool:
-        """Whether waiting longer makes no sense: all kills are spent, or a takeover does not come."""
+    def _is_over(self, seconds: float) -> bool:
+        """Whether every run that was cut started again, or more patience is of no use."""
+        cuts = self.lanes.cuts
+        if cuts and all(cut.taken for cut in cuts.values()):
+            return True
         last = self.killed[-1][1] - self._begun if self.killed else 0.0
-        return self._at > max(seconds, last + TAKEOVER_WITHIN) and (
-            bool(self.lanes.cuts) or len(self.killed) >= MOST_KILLS or self._at > seconds + TAKEOVER_WITHIN
-        )
+        no_more_kills = bool(cuts) or len(self.killed) >= MOST_KILLS or self._at > seconds + TAKEOVER_WITHIN
+        return no_more_kills and self._at > max(seconds, last + TAKEOVER_WITHIN)
 
     # --- acts -----------------------------------------------------------------------------------------------------
 
@@ -112,11 +108,10 @@ class Stage:
                 self.lanes.node(name, "alive")
             self._look()
             if self._at > START_WITHIN:
-                name = min(missing)
-                raise self._broken(name, f"{name} did not start within {START_WITHIN:.0f} s")
+                raise self._broken(min(missing), f"did not start within {START_WITHIN:.0f} s")
         for name in names:
             self.lanes.node(name, "alive")
-        self._screen.say(self._at, f"{len(names)} nodes run the same code on one store; none of them leads")
+        self._say(f"{len(names)} nodes run the same code on one store; none of them leads")
 
     def _enqueue(self) -> None:
         """Put an order into the queue now and then."""
@@ -130,7 +125,7 @@ class Stage:
             return
         self._orders = number
         self._store.notify()
-        self._screen.mention(self._at, f"order #{number} is enqueued")
+        self._say(f"order #{number} is enqueued", in_lanes=True)
 
     def _kill(self) -> None:
         """Kill the node that is in the middle of the run that was chosen, and see what that cut."""
@@ -147,23 +142,17 @@ class Stage:
         self._look()
         cut = self.lanes.killed(name, at)
         if not cut:
-            self._screen.say(self._at, f"{name} was killed between two runs; once more", "yellow")
+            self._say(f"{name} was killed between two runs; once more", "yellow")
             self._restart(name)
             return
         self._kill_from = float("inf")
         what = label(cut[0]) if len(cut) == 1 else f"{len(cut)} runs"
         self._screen.say(at - self._begun, f"kill -9 {lane.pid}: {name} dies in the middle of {what}", "bold red")
 
-    def _replace(self) -> None:
-        """Start a killed node again, some time after its death."""
-        for name, at in dict(self.killed).items():
-            if self.lanes.by_name[name].state == "dead" and self._clock.monotonic() - at > REPLACE_AFTER:
-                self._restart(name)
-
     def _restart(self, name: str) -> None:
         pid = self._nodes.start(name)
         self.lanes.node(name, "alive", pid)
-        self._screen.say(self._at, f"{name} is started again as pid {pid}")
+        self._say(f"{name} is started again as pid {pid}")
 
     def _settle(self) -> None:
         """Choose the end of what is judged, and let the nodes decide everything up to it."""
@@ -187,24 +176,24 @@ class Stage:
             else:
                 self.lanes.ended(line)
                 how = "finished" if line.event == "end" else "was stopped in"
-                self._screen.mention(self._at, f"{line.node} {how} {label(line)}")
+                self._say(f"{line.node} {how} {label(line)}", in_lanes=True)
         for name, lane in self.lanes.by_name.items():
             if lane.state in {"alive", "starting"} and (code := self._nodes.exit_code(name)) is not None:
-                raise self._broken(name, f"{name} ended by itself with exit code {code}")
+                raise self._broken(name, f"ended by itself with exit code {code}")
         threading.Event().wait(LOOK)
 
     def _started(self, line: Line) -> None:
         cut = self.lanes.started(line)
         if cut is None:
-            self._screen.mention(self._at, f"{line.node} runs {label(line)}")
+            self._say(f"{line.node} runs {label(line)}", in_lanes=True)
         else:
             after = f"attempt {line.attempt}, {line.at - cut.at:.2f} s after the kill"
-            at = line.at - self._begun
-            self._screen.say(at, f"{line.node} takes over {label(line)}: {after}", "bold yellow")
+            takes = f"{line.node} takes over {label(line)}: {after}"
+            self._screen.say(line.at - self._begun, takes, "bold yellow")
         lane = self.lanes.by_name[line.node]
-        wanted = self._at >= self._kill_from and len(self.killed) < MOST_KILLS
-        if wanted and line.job == TICK and lane.state == "alive" and line.pid == lane.pid:
+        may_kill = self._at >= self._kill_from and len(self.killed) < MOST_KILLS
+        if may_kill and line.job == TICK and lane.state == "alive" and line.pid == lane.pid:
             self._victim = line
 
     def _broken(self, name: str, what: str) -> CommandError:
-        return CommandError(what, why=self._nodes.last_words(name), then="cronsensus doctor", code=FAILED)
+        return CommandError(f"{name} {what}", why=self._nodes.last_words(name), then="cronsensus doctor", code=FAILED)

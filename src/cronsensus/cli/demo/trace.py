@@ -114,7 +114,7 @@ class Count:
     Attributes:
         started: runs that started.
         ended: runs that reached their end.
-        cut: runs that neither ended nor broke: whoever ran them was killed.
+        cut: runs that neither ended nor broke: their process was killed.
     """
 
     started: int

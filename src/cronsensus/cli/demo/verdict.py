@@ -13,13 +13,13 @@ from typing import Any
 
 from cronsensus.audit import audit
 from cronsensus.cli.demo.comparison import compare
-from cronsensus.cli.demo.lanes import label
+from cronsensus.cli.demo.screen import label
 from cronsensus.cli.demo.stage import Stage
 from cronsensus.cli.demo.trace import count
 from cronsensus.cli.output import Cell, Output
 from cronsensus.stores.base import Store
 
-NEXT = """\
+NEXT = """
   from cronsensus import Scheduler, every
 
   scheduler = Scheduler("sqlite:///cronsensus.db")
@@ -31,7 +31,7 @@ NEXT = """\
 
 
 class Verdict:
-    """What was found on a stage whose nodes are gone.
+    """What was found on a stage after its nodes were stopped.
 
     Attributes:
         problems: sentences; none: everything is as promised.
@@ -54,21 +54,17 @@ class Verdict:
         if not self._cuts:
             self.problems.append(f"no kill cut a run ({len(self._killed)} tried)")
         lost = sorted(occurrence for occurrence, cut in self._cuts.items() if cut.taken is None)
-        self.problems += [f"{job} {key} was cut off and nobody started it again" for job, key in lost]
+        self.problems += [f"{job} {key} was cut off, and no node started it again" for job, key in lost]
         if not stage.in_order:
             self.problems.append("a node did not leave when it was asked to, and had to be killed")
 
-    def to_json(self, *, nodes: int, seconds: int) -> dict[str, Any]:
-        """Return plain JSON values."""
+    def to_json(self, **played: int) -> dict[str, Any]:
+        """Return plain JSON values; ``played``: with which options."""
         report, counted = self._report, self._count
         slowest = max((cut.seconds for cut in self._cuts.values() if cut.taken), default=None)
         return {
-            "expected": report.expected,
-            "ran": report.ran,
-            "succeeded": report.succeeded,
+            **{name: getattr(report, name) for name in ("expected", "ran", "succeeded", "missed", "takeovers")},
             "duplicates": self._duplicates,
-            "missed": report.missed,
-            "takeovers": report.takeovers,
             "takeover_seconds": None if slowest is None else round(slowest, 3),
             "kills": len(self._killed),
             "runs_cut": len(self._cuts),
@@ -80,8 +76,7 @@ class Verdict:
                 "cut": len(counted.cut),
                 "unrecorded": len(self._compared.unrecorded),
             },
-            "nodes": nodes,
-            "seconds": seconds,
+            **played,
             "problems": self.problems,
             "ok": not self.problems,
         }
@@ -103,32 +98,27 @@ class Verdict:
             if cut.taken is not None:
                 way = f"from {cut.line.node} to {cut.taken.node} in {cut.seconds:.2f} s"
                 output.line(Cell(f"{'':<18}  {label(cut.line)}: {way}", "yellow"))
-        output.line()
-        output.line(f"  The runs kept their own count in a file outside of the store: {counted.started} starts,")
         agrees = ". It agrees with the ledger." if ok else "."
-        output.line(f"  {counted.ended} ends, {len(counted.cut)} cut off by kill -9{agrees}")
-        if self._compared.unrecorded:
-            number = len(self._compared.unrecorded)
-            output.line(f"  {number} of them ended just before the kill, unrecorded, and ran once more:")
-            output.line("  at least once is all that can be had without a transaction.")
+        output.line(
+            f"\n  The runs kept their own count in a file outside of the store: {counted.started} starts,\n"
+            f"  {counted.ended} ends, {len(counted.cut)} cut off by kill -9{agrees}"
+        )
+        if unrecorded := len(self._compared.unrecorded):
+            output.line(
+                f"  {unrecorded} of them ended just before the kill, unrecorded, and ran once more:\n"
+                "  at least once is all that can be had without a transaction."
+            )
         output.line()
-        if ok:
-            self._tell_what_next(output)
+        if not ok:
+            output.line(Cell("Not as promised:", "bold red"))
+            output.line(Cell("\n".join(f"  {problem}" for problem in self.problems[:20]), "red"))
+            output.line("  Keep everything for a look: cronsensus demo --keep")
             return
-        output.line(Cell("Not as promised:", "bold red"))
-        for problem in self.problems[:20]:
-            output.line(Cell(f"  {problem}", "red"))
-        output.line("  Keep everything for a look: cronsensus demo --keep")
-
-    def _tell_what_next(self, output: Output) -> None:
-        killed, said = self._killed[-1][0], "was killed while it worked: nothing was lost, nothing was recorded twice."
-        output.line(Cell(f"{killed} {said}", "bold green"))
-        output.line()
+        said = "was killed while it worked: nothing was lost, nothing was recorded twice."
+        output.line(Cell(f"{self._killed[-1][0]} {said}\n", "bold green"))
         output.heading("Next: save this as jobs.py")
-        output.line()
         output.line(Cell(NEXT, "cyan"))
-        output.heading("and start it in two terminals")
-        output.line()
+        output.heading("and start it in two terminals\n")
         output.line(Cell(f"  {program()} run jobs:scheduler", "cyan"))
 
 
