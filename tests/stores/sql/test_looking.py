@@ -1,7 +1,8 @@
 """A look is of one moment, also where it takes two statements and something is fired between them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
-from cronsensus.stores.sql import looking
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
@@ -42,19 +42,19 @@ def two(request: pytest.FixtureRequest) -> Iterator[tuple[SqlStore, SqlStore, Ma
 
 def fire_between(monkeypatch: pytest.MonkeyPatch, other: SqlStore, clock: ManualClock, times: int) -> None:
     """Let another node fire what is due, and take it, each time that what is due is about to be read."""
-    rows, left = Transaction.rows, [times]
+    send, left = Transaction.send, [times]
 
-    def meanwhile(self: Transaction, statement: Any, **parameters: Any) -> Sequence[Any]:
-        if statement is looking.DUE_JOBS and left[0]:
+    def meanwhile(self: Transaction, name: str, **values: Any) -> Any:
+        if name == "due_jobs" and left[0]:
             left[0] -= 1
-            monkeypatch.setattr(Transaction, "rows", rows)
+            monkeypatch.setattr(Transaction, "send", send)
             seen = other.look().jobs
             plans = tuple(plan(job, clock.now()) for job in seen)
             other.step("s2", Step(plans=plans, want=Want(limit=10, functions=["f"], lease=LEASE)))
-            monkeypatch.setattr(Transaction, "rows", meanwhile)
-        return rows(self, statement, **parameters)
+            monkeypatch.setattr(Transaction, "send", meanwhile)
+        return send(self, name, **values)
 
-    monkeypatch.setattr(Transaction, "rows", meanwhile)
+    monkeypatch.setattr(Transaction, "send", meanwhile)
 
 
 def test_what_is_fired_in_the_middle_of_a_look_is_seen_whole_or_not_at_all(two, monkeypatch):
@@ -71,9 +71,9 @@ def test_what_is_fired_in_the_middle_of_a_look_is_seen_whole_or_not_at_all(two, 
 
 def test_who_never_sees_one_moment_is_to_look_again_at_once(two, monkeypatch):
     store, _, clock = two
-    rows = Transaction.rows
-    gone = lambda self, statement, **given: [] if statement is looking.DUE_JOBS else rows(self, statement, **given)  # noqa: E731
-    monkeypatch.setattr(Transaction, "rows", gone)
+    send, nothing = Transaction.send, SimpleNamespace(rows=[])
+    gone = lambda self, name, **given: nothing if name == "due_jobs" else send(self, name, **given)  # noqa: E731
+    monkeypatch.setattr(Transaction, "send", gone)
     seen = store.look()
     assert seen.jobs == ()
     assert seen.next_job == seen.now == clock.now()
@@ -82,14 +82,14 @@ def test_who_never_sees_one_moment_is_to_look_again_at_once(two, monkeypatch):
 def test_a_look_says_how_long_ago_the_clock_came(two, monkeypatch):
     """The clock comes with the first answer; another trip passes where jobs are due."""
     store, _, clock = two
-    rows = Transaction.rows
+    send = Transaction.send
 
-    def far(self: Transaction, statement: Any, **parameters: Any) -> Sequence[Any]:
-        if statement is looking.DUE_JOBS:
+    def far(self: Transaction, name: str, **values: Any) -> Any:
+        if name == "due_jobs":
             clock.advance(0.04)
-        return rows(self, statement, **parameters)
+        return send(self, name, **values)
 
-    monkeypatch.setattr(Transaction, "rows", far)
+    monkeypatch.setattr(Transaction, "send", far)
     seen = store.look()
     assert seen.jobs
     assert (seen.now, seen.age) == (clock.now() - timedelta(seconds=0.04), pytest.approx(0.04))

@@ -10,34 +10,46 @@ import cronsensus.stores.sql
 from cronsensus.stores.sql import schema
 from cronsensus.stores.sql.mysql.packets import Part, packets
 from cronsensus.stores.sql.postgres.pipeline import compiled
-from cronsensus.stores.sql.queries import VALUE, Block, Kind, blocks, parse, queries_of
+from cronsensus.stores.sql.queries import VALUE, Kind, Query, blocks, parse, queries_of, with_pieces
 from cronsensus.stores.sql.sending import Moment
 
 SOURCE = Path(cronsensus.stores.sql.__file__).parent
 KINDS: tuple[Kind, ...] = ("postgres", "mysql", "sqlite")
 
 
-@pytest.mark.parametrize("block", blocks(), ids=lambda block: block.name)
-def test_a_block_has_one_statement_and_a_sentence_with_its_race(block: Block) -> None:
-    assert block.only in {None, *KINDS}
-    assert re.fullmatch(r"[A-Z].*\. Race: .+\.", block.sentence), block.sentence
-    assert block.text.startswith(("SELECT ", "WITH ", "INSERT INTO ", "UPDATE ", "DELETE FROM "))
-    assert ";" not in block.text
-    values = set(VALUE.findall(block.text)) | set(re.findall(r"given\.(\w+)", block.text))
-    assert values >= {*block.types, *block.rows}
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_has_one_statement_and_a_sentence_with_its_race(kind: Kind) -> None:
+    for block in blocks(kind).values():
+        assert re.fullmatch(r"[A-Z].*\. Race: .+\.", block.sentence), block.sentence
+        assert block.text.startswith(("SELECT ", "WITH ", "INSERT INTO ", "UPDATE ", "DELETE FROM ")), block.name
+        assert ";" not in block.text
+        values = set(VALUE.findall(block.text)) | set(re.findall(r"given\.(\w+)", block.text))
+        assert values >= {*block.types, *block.rows}
 
 
 def test_a_block_has_a_name_of_its_own_and_is_used() -> None:
-    names = [(block.name, block.only) for block in blocks()]
-    assert len(names) == len(set(names))
+    files = [path.read_text() for path in SOURCE.glob("queries/*.sql")]
+    heads = [re.findall(r"^-- (?:name|part): .*$", file, re.MULTILINE) for file in files]
+    assert all(len(head) == len(set(head)) for head in heads)
+    names = [name for head in heads for name in head if name.startswith("-- name")]
+    assert len(names) == len(set(names)) > 50
+    assert {only for head in heads for one in head for only in re.findall(r"\[(\w+)\]$", one)} <= {*KINDS}
     code = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    assert [name for name, _ in names if f'"{name}"' not in code] == []
+    assert [name for name in blocks("sqlite") if f'"{name}"' not in code] == []
+
+
+def forms(query: Query) -> list[Query]:
+    """Return a statement without its pieces, with each of them, and with all."""
+    pieces = re.findall(r"\{(also|or) (\w+): ", query.text)
+    either = {name for word, name in pieces if word == "or"}
+    every = {name for _, name in pieces}
+    return [with_pieces(query, frozenset(some)) for some in ((), *({one, *either} for one in every - either), every)]
 
 
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_statement_for_a_database_has_no_place_left(kind: Kind, single: bool) -> None:
-    for query in queries_of(kind, schema="s", single=single).values():
+    for query in (form for one in queries_of(kind, schema="s", single=single).values() for form in forms(one)):
         assert "{" not in query.text.replace("{rows}", "")
         assert ("{rows}" in query.text) == bool(query.row) == (kind == "mysql" and bool(query.rows) and not single)
         assert kind != "postgres" or "cronsensus_" not in query.text.replace('"s".cronsensus_', "")
@@ -47,34 +59,51 @@ def test_sqlite_takes_each_statement() -> None:
     engine = create_engine("sqlite://")
     schema.metadata.create_all(engine)
     with engine.connect() as connection:
-        for query in queries_of("sqlite").values():
+        for query in (form for one in queries_of("sqlite").values() for form in forms(one)):
             text = re.sub(r"IN :\w+", "IN (1, 2)", query.text)
             names = dict.fromkeys(VALUE.findall(text))
             connection.exec_driver_sql(f"EXPLAIN {text}", names)
     engine.dispose()
 
 
-def test_a_block_for_one_database_replaces_the_other_one() -> None:
-    found = parse(
-        "-- A file.\n-- name: a [mysql]\n-- Say. Race: none.\nSELECT 1;\n"
+def test_what_is_for_one_database_replaces_what_is_for_all() -> None:
+    text = (
+        "-- A file.\n-- part: p\nx\n\n-- part: p [mysql]\ny\n\n-- name: a [mysql]\n-- Say. Race: none.\nSELECT 1;\n"
         "-- name: a\n-- types: x bigint, y text\n-- Say more.\n-- Race: none.\nSELECT :x,\n  :y;\n"
+        "-- name: b\n-- Say. Race: none.\nSELECT {part: p};\n"
     )
-    assert [(block.name, block.only, block.sentence, block.text) for block in found] == [
-        ("a", "mysql", "Say. Race: none.", "SELECT 1"),
-        ("a", None, "Say more. Race: none.", "SELECT :x, :y"),
+    found = {kind: {block.name: block for block in parse(text, kind)} for kind in KINDS}
+    assert [(block["a"].sentence, block["a"].text, block["b"].text) for block in found.values()] == [
+        ("Say more. Race: none.", "SELECT :x, :y", "SELECT x"),
+        ("Say. Race: none.", "SELECT 1", "SELECT y"),
+        ("Say more. Race: none.", "SELECT :x, :y", "SELECT x"),
     ]
-    assert found[1].types == {"x": "bigint", "y": "text"}
+    assert found["postgres"]["a"].types == {"x": "bigint", "y": "text"}
+
+
+def test_a_piece_is_put_in_for_those_who_ask_for_it() -> None:
+    query = Query("q", "SELECT 1 {also x: WHERE x {also y: AND y}} {also z: AND ({or a: a} {or b: b} {or c: c})}", ())
+    found = [with_pieces(query, frozenset(also.split())) for also in ("", "y", "x", "x y", "z b", "z a c")]
+    assert [(one.name, one.text) for one in found] == [
+        ("q", "SELECT 1"),
+        ("q y", "SELECT 1"),
+        ("q x", "SELECT 1 WHERE x"),
+        ("q x y", "SELECT 1 WHERE x AND y"),
+        ("q b z", "SELECT 1 AND (b )"),
+        ("q a c z", "SELECT 1 AND (a OR c)"),
+    ]
 
 
 def test_a_part_stands_in_each_block_that_names_it() -> None:
     found = parse(
-        "-- part: p\nFROM t\nWHERE x = :x\n\n"
         "-- name: a\n-- Say. Race: none.\nSELECT 1 {part: p};\n"
         "-- name: b\n-- Say. Race: none.\nDELETE {part: p} AND y;\n"
+        "-- part: p\n{part: q}\nWHERE x = :x\n\n-- part: q\nFROM t\n",
+        "sqlite",
     )
     assert [block.text for block in found] == ["SELECT 1 FROM t WHERE x = :x", "DELETE FROM t WHERE x = :x AND y"]
     with pytest.raises(KeyError, match="none"):
-        parse("-- name: a\n-- Say. Race: none.\nSELECT {part: none};\n")
+        parse("-- name: a\n-- Say. Race: none.\nSELECT {part: none};\n", "sqlite")
 
 
 def test_a_guarded_statement_fails_where_it_touches_another_number_of_rows() -> None:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Row, Select, Table
+from sqlalchemy import Connection, Insert, Row, Table
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.sql.base import Executable
 
@@ -55,8 +55,6 @@ class Dialect(ABC):
 
     groups_by_seeking: bool = False
     """Whether GROUP BY goes from group to group in an index, instead of reading each entry."""
-    joins_sideways: bool = False
-    """Whether a join may have to be made to look up row by row, as LATERAL does, lest it reads the whole table."""
     most_parameters: int = 500
     """How many values one ``IN (…)`` may list."""
     most_rows: int = 500
@@ -173,13 +171,6 @@ class Dialect(ABC):
     def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
         """Whether a query may go without a transaction around it, where that saves journeys to a server."""
         return False
-
-    def look(
-        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
-    ) -> tuple[Reading, Sequence[AnyRow]]:
-        """Read the clocks, and run a query that wants the parameter ``now``; in one statement where possible."""
-        reading = self.read_clocks(connection)
-        return reading, self.rows(connection, statement, {**parameters, "now": reading.now})
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query and return its rows."""

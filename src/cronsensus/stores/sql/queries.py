@@ -1,10 +1,10 @@
 """Named statements out of the files ``queries/*.sql``, written for one database.
 
 A file holds blocks: a line ``-- name: close_runs``, one sentence with its race, and one statement. A line
-``-- name: x [mysql]`` begins one that replaces ``x`` for one database; ``-- types: a bigint`` says what PostgreSQL
-cannot tell; ``-- rows: a bigint, b text`` that the statement is run for many rows at once, with ``given.a`` and
-``given.b``. Above the first block, a line ``-- part: turn`` begins a piece of SQL that several blocks of the file put
-in with ``{part: turn}``.
+``-- types: a bigint`` says what PostgreSQL cannot tell; ``-- rows: a bigint, b text`` that the statement is run for
+many rows at once, with ``given.a`` and ``given.b``. A line ``-- part: turn`` begins a piece of SQL that blocks of the
+file put in with ``{part: turn}``. ``-- name: x [mysql]`` and ``-- part: x [mysql]`` begin what replaces ``x`` for one
+database.
 
 ====================== =================================================================================================
 ``:name``              a value; ``IN :name`` takes a list of any length
@@ -20,6 +20,7 @@ in with ``{part: turn}``.
 ``{job: page.job_id}`` the job of that id as ``j``, looked up for each row, whatever the planner knows
 ``{last_token}``       the last token that this transaction took
 ``{sequence}``         where PostgreSQL takes tokens from
+``{also key: …}``      only for those who ask also for ``key``; ``{or key: …}`` the same, with OR between several
 ====================== =================================================================================================
 
 A column whose name is a word of SQL stands in double quotes.
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -39,11 +40,11 @@ Kind = Literal["postgres", "mysql", "sqlite"]
 LIST = re.compile(r"\bIN :([a-z_]+)")
 NO_LIST = re.compile(r"\bNOT IN :([a-z_]+)")
 VALUE = re.compile(r"(?<![:\w]):([a-z_]+)")
-_BLOCK = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?\n", re.MULTILINE)
-_PART = re.compile(r"^-- part: (\w+)\n", re.MULTILINE)
+_HEAD = re.compile(r"^-- (name|part): (\w+)(?: \[(\w+)\])?\n", re.MULTILINE)
 _PUT = re.compile(r"\{part: (\w+)\}")
 _PLACE = re.compile(r"\{(\w+)(?:: ([^}]*))?\}")
 _GIVEN = re.compile(r"\bgiven\.([a-z_]+)")
+PIECE = re.compile(r"\{(also|or) (\w+): ([^{}]*)\}")
 _FOLDER = files("cronsensus.stores.sql").joinpath("queries")
 ROWS = "{rows}"
 """Stands in MySQL's texts where the rows belong, which are written into them."""
@@ -51,16 +52,14 @@ ROWS = "{rows}"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block as it stands in its file.
+    """A block as it stands in its file, with the parts of one database in it.
 
     Attributes:
-        only: the one database that it is for; ``None``: it is for each that has no block of its own.
         types: of values, for PostgreSQL.
         rows: names and types of the values of a row; empty: the statement is not for rows.
     """
 
     name: str
-    only: str | None
     sentence: str
     types: Mapping[str, str]
     rows: Mapping[str, str]
@@ -83,22 +82,28 @@ class Query:
 
 
 @cache
-def blocks() -> tuple[Block, ...]:
-    """Return all blocks of all files."""
+def blocks(kind: Kind) -> Mapping[str, Block]:
+    """Return the blocks of all files for a database, by name."""
     texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in _FOLDER.iterdir())
-    return tuple(block for name, text in texts if name.endswith(".sql") for block in parse(text))
+    return {block.name: block for name, text in texts if name.endswith(".sql") for block in parse(text, kind)}
 
 
-def parse(text: str) -> list[Block]:
-    """Return the blocks of a file."""
-    head, *found = _BLOCK.split(text)
-    pieces = _PART.split(head)
-    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-    bodies = [_PUT.sub(lambda at: parts[at[1]].strip(), body) for body in found[2::3]]
-    return [_block(name, only, body) for name, only, body in zip(found[::3], found[1::3], bodies, strict=True)]
+def parse(text: str, kind: Kind) -> list[Block]:
+    """Return the blocks of a file for a database."""
+    _, *found = _HEAD.split(text)
+    bodies: dict[str, dict[str, str]] = {"part": {}, "name": {}}
+    for wanted in (None, kind):  # what is for one database replaces what is for all
+        for what, name, only, body in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True):
+            if only == wanted:
+                bodies[what][name] = body
+
+    def put(body: str) -> str:
+        return _PUT.sub(lambda at: put(bodies["part"][at[1]].strip()), body)
+
+    return [_block(name, put(body)) for name, body in bodies["name"].items()]
 
 
-def _block(name: str, only: str | None, body: str) -> Block:
+def _block(name: str, body: str) -> Block:
     said: list[str] = []
     lines: list[str] = []
     typed: dict[str, dict[str, str]] = {"types": {}, "rows": {}}
@@ -110,7 +115,7 @@ def _block(name: str, only: str | None, body: str) -> Block:
             said.append(line.removeprefix("--").strip())
         else:
             lines.append(line)
-    return Block(name, only, " ".join(said), typed["types"], typed["rows"], " ".join(lines).removesuffix(";"))
+    return Block(name, " ".join(said), typed["types"], typed["rows"], " ".join(lines).removesuffix(";"))
 
 
 @cache
@@ -123,9 +128,21 @@ def queries_of(kind: Kind, *, schema: str = "", single: bool = False) -> Mapping
         single: write those for many rows for one row, whose values are parameters; on SQLite they always are.
     """
     single = single or kind == "sqlite"
-    chosen = {block.name: block for block in blocks() if block.only is None}
-    chosen |= {block.name: block for block in blocks() if block.only == kind}
-    return {name: _written(block, kind, schema, single=single) for name, block in chosen.items()}
+    return {name: _written(block, kind, schema, single=single) for name, block in blocks(kind).items()}
+
+
+@cache
+def with_pieces(query: Query, also: frozenset[str]) -> Query:
+    """Return a statement with those of its pieces ``{also …}`` and ``{or …}`` that are asked for."""
+
+    def put(match: re.Match[str]) -> str:
+        return ("OR " if match[1] == "or" else "") + match[3] if match[2] in also else ""
+
+    text = query.text
+    while PIECE.search(text):  # the innermost first
+        text = PIECE.sub(put, text)
+    text = re.sub(r"\s+", " ", re.sub(r"\(\s*OR ", "(", text)).strip()
+    return replace(query, name=" ".join([query.name, *sorted(also)]), text=text)
 
 
 def _written(block: Block, kind: Kind, schema: str, *, single: bool) -> Query:

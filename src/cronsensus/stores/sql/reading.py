@@ -17,7 +17,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import find, names_of
 from cronsensus.stores.sql.locks import HELD
-from cronsensus.stores.sql.looking import SESSION_COLUMNS, session_views
+from cronsensus.stores.sql.looking import session_views
 from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, OF_JOBS, instant, is_id
 from cronsensus.stores.sql.schema import along, listed
 from cronsensus.stores.sql.schema import jobs as jobs_table
@@ -51,13 +51,6 @@ _LOGS = (
     .order_by(logs_table.c.sequence)
     .limit(bindparam("limit"))
 )
-_SESSIONS = (
-    select(*SESSION_COLUMNS)
-    .where(_s.namespace == bindparam("space"))
-    .order_by(_s.number.desc())
-    .limit(bindparam("limit"))
-)
-_OPEN_SESSIONS = _SESSIONS.where(OPEN)
 _LOCKS = (
     select(locks_table, _s.host, _s.pid, _s.pid_started)
     .select_from(
@@ -255,8 +248,7 @@ def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int
 
 def sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
     """Return open sessions, or the ended ones too; newest first."""
-    rows = tx.rows(_SESSIONS if ended else _OPEN_SESSIONS, space=tx.namespace, limit=limit)
-    return session_views(tx, rows)
+    return session_views(tx, tx.send("sessions", also=() if ended else ("open",), space=tx.namespace, size=limit).rows)
 
 
 def locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:

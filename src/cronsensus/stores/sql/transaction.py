@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import Connection
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
-from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.queries import with_pieces
+from cronsensus.stores.sql.sending import Moment, Pending
 from cronsensus.stores.unreadable import Unreadable
 
 Value = TypeVar("Value")
@@ -70,15 +71,38 @@ class Transaction:
     # --- statements by name -------------------------------------------------------------------------------------------
 
     def send(
-        self, name: str, *, expect: int | None = None, otherwise: CronsensusError | None = None, **values: Any
+        self,
+        name: str,
+        *,
+        expect: int | None = None,
+        otherwise: CronsensusError | None = None,
+        also: Iterable[str] | None = None,
+        **values: Any,
     ) -> Pending:
         """Send a statement, at the latest with the COMMIT.
 
-        ``expect``: how many rows it must touch; if not, nothing is written, and ``otherwise`` is raised.
+        ``expect``: how many rows it must touch; if not, nothing is written, and ``otherwise`` is raised. ``also``:
+        which pieces of it are wanted, where it has some.
         """
-        pending = Pending(self.dialect.query(name), values, None, expect, self.flush, otherwise=otherwise)
+        query = self.dialect.query(name)
+        if also is not None:
+            query = with_pieces(query, frozenset(also))
+        pending = Pending(query, values, None, expect, self.flush, otherwise=otherwise)
         self._add(pending)
         return pending
+
+    def look(self, name: str, **values: Any) -> Sequence[Any]:
+        """Return the rows, at least one, of a query that wants ``now``; if it is the first, it reads the clock.
+
+        The server then puts its clock in, and says it in the column ``asked``.
+        """
+        moment = self.moment if self._reading is None and self.dialect.server_epoch else None
+        if not isinstance(moment, Moment):
+            return self.send(name, now=self.now, **values).rows
+        asked_at = self.dialect.monotonic()
+        rows = self.send(name, now=moment, **values).rows
+        self._reading = Reading(rows[0].asked, rows[0].asked, self.epoch, asked_at)
+        return rows
 
     def send_in(self, name: str, listed: str, values: Iterable[Any], **more: Any) -> list[Pending]:
         """Send a query with ``IN :listed``, in pieces that the database accepts."""
@@ -217,14 +241,6 @@ class Transaction:
         return self.now + self.passed
 
     # --- statements of SQLAlchemy, each for itself --------------------------------------------------------------------
-
-    def look(self, statement: Select[Any], **parameters: Any) -> Sequence[AnyRow]:
-        """Return the rows of a query that wants ``now``; if it is the first, the clocks are read with it."""
-        self._catch_up_with_queue()
-        if self._reading is not None:
-            return self.rows(statement, now=self.now, **parameters)
-        self._reading, rows = self.dialect.look(self.connection, statement, parameters)
-        return rows
 
     def rows(self, statement: Executable, **parameters: Any) -> Sequence[AnyRow]:
         """Return all rows of a query."""

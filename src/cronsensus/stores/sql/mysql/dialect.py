@@ -8,7 +8,7 @@ from typing import Any, cast
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert
+from sqlalchemy import Connection, Insert, Table, insert
 from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import Clock
@@ -18,7 +18,7 @@ from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.mysql import errors, packets, presence
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
-from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Expression, Statements, statements_of
+from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
@@ -52,7 +52,6 @@ class MysqlDialect(Dialect):
         asks = "" if clock is not None else f"; SELECT {_NOW}"
         self._read, self._write = _READ + asks, _WRITE + asks
         self._inserts: dict[str, Insert] = {}
-        self._timed: dict[Select[Any], Select[Any]] = {}
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -125,20 +124,6 @@ class MysqlDialect(Dialect):
     def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - none of them minds
         """Save a look the journeys of START TRANSACTION and COMMIT."""
         return True
-
-    def look(
-        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
-    ) -> tuple[Reading, Sequence[AnyRow]]:
-        """Run a query that wants ``now``, and answers with at least one row; the server puts its clock in."""
-        if self._clock is not None:
-            return super().look(connection, statement, parameters)
-        timed = self._timed.get(statement)
-        if timed is None:
-            timed = self._timed[statement] = statement.add_columns(bindparam("now").label("asked"))
-        asked_at = self.monotonic()
-        rows = self.rows(connection, timed, {**parameters, "now": Expression(_NOW)})
-        now = rows[0].asked
-        return Reading(now, now, _SERVER, asked_at), rows
 
     def is_cut(self, error: Exception) -> bool:
         """Whether the connection is gone."""

@@ -39,12 +39,6 @@ _ALONG_IDS = "FORCE INDEX (PRIMARY)"
 _ROWS = "given"
 
 
-class Expression(str):
-    """SQL of our own, in the place of a value."""
-
-    __slots__ = ()
-
-
 @dataclass(slots=True)
 class Template:
     """A compiled statement.
@@ -190,8 +184,6 @@ def literal(driver: BoundedConnection, value: Any) -> str:
     if value is None:
         return "NULL"
     if type(value) is int:
-        return str(value)
-    if isinstance(value, Expression):
         return str(value)
     if isinstance(value, (list, tuple)):
         return "(" + ",".join([literal(driver, one) for one in value]) + ")" if value else _NOTHING

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-from sqlalchemy import Connection, Insert, Select, Table
+from sqlalchemy import Connection, Insert, Table
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.sql.base import Executable
 
@@ -54,7 +54,6 @@ _MIGRATING_FOR = "5min"
 class PostgresDialect(Dialect):
     """What is particular about PostgreSQL."""
 
-    joins_sideways = True
     most_parameters = 10_000
     most_rows = MOST_AT_ONCE
     sends_later = True
@@ -247,18 +246,6 @@ class PostgresDialect(Dialect):
         if found is None:
             found = self._inserts[key] = postgres_insert(table).on_conflict_do_nothing(index_elements=list(unique))
         return found
-
-    def look(
-        self, connection: Connection, statement: Select[Any], parameters: dict[str, Any]
-    ) -> tuple[Reading, Sequence[AnyRow]]:
-        """Let a query read the clock itself; every ``now`` in it is the same."""
-        if self._clock is not None:
-            return super().look(connection, statement, parameters)
-        asked_at = PATIENCE.monotonic()
-        prepared = self._statements.looking(statement, parameters)
-        rows = prepared.run(driver_of(connection), parameters).fetchall()
-        now = rows[0].clock_now
-        return Reading(now, now, _SERVER, asked_at), rows
 
     def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
         """Run a query, straight to the driver."""

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.rows import namedtuple_row
-from sqlalchemy import ARRAY, BigInteger, Insert, Select, String, Text, any_, bindparam, cast, column, func, select
+from sqlalchemy import ARRAY, Insert, String, Text, any_, bindparam, column, func, select
 from sqlalchemy import all_ as all_of
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.sql import operators, visitors
@@ -33,7 +33,6 @@ _DIALECT = typed("Any", PGDialect_psycopg)(paramstyle="numeric_dollar")
 _SOMEWHERE = "cronsensus_somewhere"
 """The schema of what is compiled; the text is the same for all of them but for its name."""
 _COMPILED: WeakKeyDictionary[Executable, dict[object, Prepared]] = WeakKeyDictionary()
-_CLOCK = cast(func.extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
 MOST_AT_ONCE = 5000
 """Most rows that one statement takes."""
 
@@ -79,11 +78,6 @@ class Statements:
         """Return a statement for parameters of these names."""
         names = frozenset(parameters)
         return self._here(statement, names, names, lambda: _without_lists(statement))
-
-    def looking(self, statement: Select[Any], parameters: Mapping[str, Any]) -> Prepared:
-        """Return a query whose ``now`` is the server's clock, which comes with every row as ``clock_now``."""
-        names = frozenset(parameters)
-        return self._here(statement, (names, "now"), names, lambda: _with_clock(statement))
 
     def many(self, statement: Executable, names: tuple[str, ...]) -> Prepared:
         """Return a statement that takes an array of each of ``names`` and does what ``statement`` does for each row."""
@@ -166,19 +160,6 @@ def _for_rows(statement: Executable, names: tuple[str, ...]) -> Executable:
         "Executable",
         visitors.replacement_traverse(typed("Any", statement), {"stop_on": [given]}, typed("Any", replaced)),
     )
-
-
-def _with_clock(statement: Select[Any]) -> Executable:
-    """Return a query that reads the clock once; ``now()`` would be the time at which the transaction began."""
-    clock = select(_CLOCK.label("now")).cte("clock")
-
-    def replaced(element: Any, **_: Any) -> Any:
-        if isinstance(element, BindParameter) and element.key == "now":
-            return select(clock.c.now).scalar_subquery()
-        return None
-
-    looked = visitors.replacement_traverse(statement, {}, typed("Any", replaced))
-    return typed("Select[Any]", looked).add_columns(select(clock.c.now).scalar_subquery().label("clock_now"))
 
 
 def _unbounded(type_: TypeEngine[Any]) -> TypeEngine[Any]:

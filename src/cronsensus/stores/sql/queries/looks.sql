@@ -1,0 +1,134 @@
+-- part: clock
+WITH RECURSIVE
+
+-- part: clock [mysql]
+WITH
+
+-- part: clock [postgres]
+WITH RECURSIVE clock (now) AS (SELECT :now),
+
+-- part: now
+:now
+
+-- part: now [postgres]
+(SELECT clock.now FROM clock)
+
+-- part: waiting
+o.namespace = :space AND o.state = 'pending' {listed}
+
+-- part: levels
+levels (priority) AS (
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.priority < levels.priority
+        ORDER BY o.priority DESC LIMIT 1)
+    FROM levels WHERE levels.priority IS NOT NULL
+)
+
+-- part: levels [mysql]
+levels AS (
+    SELECT o.priority, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
+    WHERE {part: waiting}
+    GROUP BY o.namespace, o.state, o.priority
+)
+
+-- part: level_is_due
+(SELECT 1 FROM cronsensus_occurrences AS o
+    WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= {part: now} LIMIT 1) IS NOT NULL
+
+-- part: level_is_due [mysql]
+levels.earliest <= :now
+
+-- part: next_pending
+SELECT min((SELECT o.due_at FROM cronsensus_occurrences AS o
+    WHERE {part: waiting} AND o.due_at > {part: now} AND o.priority = levels.priority ORDER BY o.due_at LIMIT 1))
+FROM levels
+
+-- part: next_pending [mysql]
+SELECT min(later.earliest) FROM (
+    SELECT min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
+    WHERE {part: waiting} AND o.due_at > :now
+    GROUP BY o.namespace, o.state, o.priority
+) AS later
+
+-- part: session
+s.number, s.id, s.node, s.host, s.pid, s.pid_started, s."release", s.version, s.concurrency, s.functions, s.started_at,
+s.renewed_at, s.lease_until, s.epoch, s.draining, s.ended_at, s.ended_as, s.ended_why
+
+-- part: held_locks
+(SELECT count(*) FROM cronsensus_locks AS l WHERE l.namespace = s.namespace AND l.session = s.id)
+
+-- part: turning
+cronsensus_sessions AS s WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0
+
+-- part: turning [mysql]
+cronsensus_sessions AS s FORCE INDEX (cronsensus_sessions_turning)
+WHERE s.namespace = :space AND s.ended_at IS NULL AND s.concurrency > 0
+
+-- part: turning [postgres]
+cronsensus_sessions AS s WHERE (CASE WHEN s.ended_at IS NULL AND s.concurrency > 0 THEN s.namespace END) = :space
+
+-- part: holder
+cronsensus_sessions AS s ON s.namespace = :space AND s.id = held.session
+
+-- part: holder [postgres]
+LATERAL (SELECT one.* FROM cronsensus_sessions AS one
+    WHERE one.namespace = :space AND one.id = held.session LIMIT 1) AS s ON TRUE
+
+-- part: definition
+j.revision, j.digest, j.defined_at
+
+-- part: due
+SELECT j.id, j.name, {part: definition}, j.watermark, j.wake_at, j.pause_ended_at,
+    (SELECT count(*) FROM cronsensus_occurrences AS o {index: serial}
+        WHERE o.job_id = j.id AND o.serial = 1 AND o.finished_at IS NULL) AS active
+FROM cronsensus_jobs AS j
+WHERE j.namespace = :space AND j.wake_at <= :until AND j.id % :of = :place
+
+-- name: look
+-- types: now bigint
+-- Read which jobs are due, what waits, who holds runs and who takes turns, and the clock. One row for each session that takes turns, one for each that holds runs (which may be the same), one without when there is none. Guests that hold no run are not read. Race: none is kept out; the answer is compared again before anything is done by it.
+{part: clock} {part: levels}
+SELECT seen.*, watched.*
+FROM (
+    SELECT {part: now} AS asked,
+        (SELECT count(*) FROM (SELECT j.wake_at FROM cronsensus_jobs AS j
+            WHERE j.namespace = :space AND j.wake_at <= {part: now} + :ahead AND j.id % :of = :place
+            ORDER BY j.wake_at LIMIT :most) AS listed) AS listed_jobs,
+        (SELECT j.wake_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.wake_at > {part: now}
+            ORDER BY j.wake_at LIMIT 1) AS next_job,
+        (SELECT 1 FROM levels WHERE {part: level_is_due} LIMIT 1) AS backlog,
+        ({part: next_pending}) AS next_pending
+) AS seen
+LEFT JOIN (
+    SELECT 1 AS turns, 0 AS held_runs, 0 AS held_locks, {part: session} FROM {part: turning}
+    UNION ALL
+    SELECT 0 AS turns, held.runs AS held_runs, {part: held_locks} AS held_locks, {part: session}
+    FROM (SELECT o.session, count(*) AS runs FROM cronsensus_occurrences AS o {index: running}
+        WHERE o.namespace = :space AND o.state = 'running' {listed} GROUP BY o.session) AS held
+    JOIN {part: holder}
+    WHERE s.ended_at IS NULL
+) AS watched ON 1 = 1
+ORDER BY watched.number;
+
+-- name: due_jobs
+-- Read the jobs that are due, those that have been so for longest first. Race: a job is fired after the look that counted it; then this finds less, and the look is made again.
+{part: due} ORDER BY j.wake_at, j.id LIMIT :size;
+
+-- name: newest_due_jobs
+-- Read the jobs that have become due last. Race: as above.
+{part: due} ORDER BY j.wake_at DESC, j.id DESC LIMIT :size;
+
+-- name: pauses_after
+-- Read the pauses of a job that ended after its watermark. Race: none; a plan is compared with the job again.
+SELECT p.start, p."end" FROM cronsensus_pauses AS p WHERE p.job_id = :job AND p."end" > :watermark ORDER BY p.id;
+
+-- name: sessions
+-- Read sessions, the newest first; only those that are ``open``, or all. Race: none.
+SELECT {part: session}, {part: held_locks} AS held_locks,
+    (SELECT count(*) FROM cronsensus_occurrences AS o {index: running}
+        WHERE o.namespace = s.namespace AND o.session = s.id AND o.state = 'running' {listed}) AS held_runs
+FROM cronsensus_sessions AS s
+WHERE s.namespace = :space {also open: AND s.ended_at IS NULL}
+ORDER BY s.number DESC
+LIMIT :size;
