@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, bindparam, insert, select
+from sqlalchemy import bindparam, insert, select
 
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt, UnknownJob
@@ -35,33 +35,9 @@ _COLUMNS = (
 )
 
 
-def _by_name() -> Select[tuple[int]]:
-    return select(*_COLUMNS).where(_j.namespace == bindparam("space"), _j.name == bindparam("name"))
-
-
-BY_NAME = _by_name()
-BY_NAME_LOCKED = _by_name().with_for_update()
-_last_before = eras.alias("before")
-_ERAS = (
-    select(eras.c.job_id, eras.c.since, eras.c.revision, eras.c.trigger)
-    .join_from(jobs, eras, eras.c.job_id == _j.id)
-    .where(
-        _j.id.in_(bindparam("ids", expanding=True)),
-        eras.c.since
-        >= select(_last_before.c.since)
-        .where(_last_before.c.job_id == _j.id, _last_before.c.since <= _j.watermark)
-        .order_by(_last_before.c.since.desc())
-        .limit(1)
-        .correlate(jobs)
-        .scalar_subquery(),
-    )
-    .order_by(eras.c.id)
+BY_NAME_LOCKED = (
+    select(*_COLUMNS).where(_j.namespace == bindparam("space"), _j.name == bindparam("name")).with_for_update()
 )
-
-
-def find(tx: Transaction, name: str) -> AnyRow | None:
-    """Return a job's row, without locking it."""
-    return tx.row(BY_NAME, space=tx.namespace, name=name)
 
 
 def find_locked(tx: Transaction, name: str) -> AnyRow | None:
@@ -117,7 +93,7 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
     """
     known = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
     read: dict[int, list[Era]] = {job: [] for job, found in known.items() if found is None}
-    for era in tx.rows_in(_ERAS, "ids", read):
+    for era in [era for one in tx.send_in("eras_after", "ids", read) for era in one.rows]:
         read[era.job_id].append(read_era(era))
     for row in rows:
         if row.id in read:
@@ -166,14 +142,6 @@ def read_era(row: AnyRow) -> Era:
             f"the store holds a trigger that this version cannot read ({error}): {str(row.trigger)[:200]}; "
             "upgrade cronsensus here, or define the job anew, with some change"
         ) from error
-
-
-def names_of(tx: Transaction, ids: Iterable[int]) -> dict[int, str]:
-    """Return jobs' names by id."""
-    return {row.id: row.name for row in tx.rows_in(_NAMES, "ids", set(ids))}
-
-
-_NAMES = select(_j.id, _j.name).where(_j.id.in_(bindparam("ids", expanding=True)))
 
 
 _LAST_ERAS = (

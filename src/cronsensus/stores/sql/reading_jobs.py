@@ -4,78 +4,33 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-
-from sqlalchemy import bindparam, func, select
+from typing import Any
 
 from cronsensus.errors import StoreCorrupt
-from cronsensus.instants import from_micros, to_micros
+from cronsensus.instants import from_micros
 from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, find, read_era, specs_of
-from cronsensus.stores.sql.occurrencerows import ACTIVE, SERIAL, instant
-from cronsensus.stores.sql.schema import eras as eras_table
-from cronsensus.stores.sql.schema import jobs as jobs_table
-from cronsensus.stores.sql.schema import occurrences, verdicts
-from cronsensus.stores.sql.schema import pauses as pauses_table
+from cronsensus.stores.sql.jobrows import read_era, specs_of
+from cronsensus.stores.sql.occurrencerows import instant, micros
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import read_one, whole
-
-_j, _v = jobs_table.c, verdicts.c
-
-_ACTIVE = (
-    select(func.count()).where(occurrences.c.job_id == _j.id, SERIAL, ACTIVE).correlate(jobs_table).scalar_subquery()
-)
-_VIEW = select(
-    _j.id,
-    _j.name,
-    *NAMES_OF_DEFINITION,
-    _j.watermark,
-    _j.horizon,
-    _j.next_due,
-    _j.paused_at,
-    _j.paused_by,
-    _j.paused_why,
-    _j.retired_at,
-    _j.waiting_until,
-    _j.created_at,
-    _ACTIVE.label("active"),
-).where(_j.namespace == bindparam("space"))
-_ONE = _VIEW.where(_j.name == bindparam("name"))
-_ALL = _VIEW.where(_j.name > bindparam("after")).order_by(_j.name).limit(bindparam("limit"))
-_LIVING = _ALL.where(_j.retired_at.is_(None))
-_ERAS = (
-    select(eras_table.c.since, eras_table.c.revision, eras_table.c.trigger)
-    .where(eras_table.c.job_id == bindparam("job"))
-    .order_by(eras_table.c.id)
-)
-_PAUSES = (
-    select(pauses_table.c.start, pauses_table.c.end)
-    .where(pauses_table.c.job_id == bindparam("job"))
-    .order_by(pauses_table.c.id)
-)
-_RANGES = (
-    select(_v.id, _v.first, _v.last, _v.state, _v.reason, _v.count.label("counted"), _v.decided_at)
-    .where(_v.job_id == bindparam("job"), _v.id > bindparam("after"))
-    .order_by(_v.id)
-    .limit(bindparam("limit"))
-)
 
 
 def job(tx: Transaction, name: str) -> JobView | None:
     """Return one job, retired or not."""
-    row = tx.row(_ONE, space=tx.namespace, name=name)
-    return None if row is None else read_one(row, lambda row: _view(tx, row), f"job {name!r}")
+    rows = tx.send("job", space=tx.namespace, job=name).rows
+    return read_one(rows[0], lambda row: _view(tx, row), f"job {name!r}") if rows else None
 
 
 def jobs(tx: Transaction, after: str, limit: int, *, retired: bool) -> list[JobView]:
     """Return jobs by name, in the order of code points."""
-    query = _ALL if retired else _LIVING
+    also = () if retired else ("living",)
     found: list[JobView] = []
     while True:
-        rows = tx.rows(query, space=tx.namespace, after=after, limit=limit - len(found))
+        rows = tx.send("jobs", also=also, space=tx.namespace, after=after, size=limit - len(found)).rows
         with suppress(StoreCorrupt):  # all in one statement; from here on they are known
             specs_of(tx, {row.id: row for row in rows})
         found += tx.unreadable.readable(rows, lambda row: _view(tx, row), lambda row: f"job {row.name!r}")
@@ -105,12 +60,11 @@ def _view(tx: Transaction, row: AnyRow) -> JobView:
 
 def history(tx: Transaction, job: str) -> JobHistory:
     """Return every era of a job's life and its paused stretches, oldest first."""
-    row = find(tx, job)
-    if row is None:
-        return JobHistory()
+    asked: dict[str, Any] = {"space": tx.namespace, "job": job}
+    all_eras, pauses = tx.send("eras", **asked), tx.send("pauses", **asked)
     return JobHistory(
-        tuple(read_one(era, read_era, f"an era of job {job!r}") for era in tx.rows(_ERAS, job=row.id)),
-        tuple(read_one(pause, _stretch, f"a pause of job {job!r}") for pause in tx.rows(_PAUSES, job=row.id)),
+        tuple(read_one(era, read_era, f"an era of job {job!r}") for era in all_eras.rows),
+        tuple(read_one(pause, _stretch, f"a pause of job {job!r}") for pause in pauses.rows),
     )
 
 
@@ -122,16 +76,10 @@ def ranges(
     tx: Transaction, name: str, *, since: datetime | None, until: datetime | None, after: int, limit: int
 ) -> list[LedgerRange]:
     """Return the verdict ranges that touch [since, until], by id."""
-    row = find(tx, name)
-    if row is None:
-        return []
-    query = _RANGES
-    if since is not None:
-        query = query.where(_v.last >= to_micros(since))
-    if until is not None:
-        query = query.where(_v.first <= to_micros(until))
+    asked = {"since": micros(since), "until": micros(until)}
+    bounds: dict[str, Any] = {name: bound for name, bound in asked.items() if bound is not None}
     return tx.unreadable.readable(
-        tx.rows(query, job=row.id, after=after, limit=limit),
+        tx.send("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=limit, **bounds).rows,
         lambda one: LedgerRange(
             one.id,
             name,

@@ -1,3 +1,14 @@
+-- part: of_job
+(SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
+
+-- part: view
+SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.watermark, j.horizon, j.next_due, j.paused_at, j.paused_by,
+    j.paused_why, j.retired_at, j.waiting_until, j.created_at,
+    (SELECT count(*) FROM cronsensus_occurrences AS o
+        WHERE o.job_id = j.id AND o.serial = 1 AND o.finished_at IS NULL) AS active
+FROM cronsensus_jobs AS j
+WHERE j.namespace = :space
+
 -- name: specs
 -- Read definitions of jobs. Race: none, what is kept of them is known by the digest that is read with it.
 SELECT j.id, j.revision, j.digest, j.defined_at, j.spec FROM cronsensus_jobs AS j WHERE j.id IN :ids;
@@ -9,3 +20,36 @@ FROM cronsensus_jobs AS j {by_name}
 WHERE j.namespace = :space AND j.name IN :names
 ORDER BY j.id
 {for_update};
+
+-- name: eras_after
+-- Read the eras of jobs that still matter: the one that holds at the watermark, and those after it. Race: none; what is kept of them is known by the digest of the definition.
+SELECT e.job_id, e.since, e.revision, e."trigger"
+FROM cronsensus_jobs AS j
+JOIN cronsensus_eras AS e ON e.job_id = j.id
+WHERE j.id IN :ids AND e.since >= (SELECT last.since FROM cronsensus_eras AS last
+    WHERE last.job_id = j.id AND last.since <= j.watermark ORDER BY last.since DESC LIMIT 1)
+ORDER BY e.id;
+
+-- name: job
+-- Read a job, retired or not. Race: none.
+{part: view} AND j.name = :job;
+
+-- name: jobs
+-- Read a page of jobs, by name; only those that are ``living``, or the retired ones too. Race: none.
+{part: view} AND j.name > :after {also living: AND j.retired_at IS NULL} ORDER BY j.name LIMIT :size;
+
+-- name: eras
+-- Read all eras of a job. Race: none, an era never changes.
+SELECT e.since, e.revision, e."trigger" FROM cronsensus_eras AS e WHERE e.job_id = {part: of_job} ORDER BY e.id;
+
+-- name: pauses
+-- Read all pauses of a job. Race: none.
+SELECT p.start, p."end" FROM cronsensus_pauses AS p WHERE p.job_id = {part: of_job} ORDER BY p.id;
+
+-- name: verdicts
+-- Read a page of the verdict ranges of a job that touch a stretch of time. Race: none, a range never changes.
+SELECT v.id, v."first", v."last", v.state, v.reason, v."count" AS counted, v.decided_at
+FROM cronsensus_verdicts AS v
+WHERE v.job_id = {part: of_job} AND v.id > :after {also since: AND v."last" >= :since} {also until: AND v."first" <= :until}
+ORDER BY v.id
+LIMIT :size;

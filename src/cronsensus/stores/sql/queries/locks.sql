@@ -1,3 +1,9 @@
+-- part: held
+l.epoch = :boot AND l.lease_until > :moment
+    AND (l.session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS owner
+        WHERE owner.namespace = l.namespace AND owner.id = l.session AND owner.ended_at IS NULL AND owner.epoch = :boot
+            AND owner.lease_until > :moment))
+
 -- part: still_held
 WHERE namespace = :space AND name = :lock AND place = :at AND token = :held AND holder = :by
     AND coalesce(session, '') = :of_session AND epoch = :boot AND lease_until > :moment
@@ -11,18 +17,12 @@ SELECT count(*) AS held, min(l.most) AS most,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s WHERE s.id = :session AND s.namespace = :space
         AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment) THEN 1 ELSE 0 END AS alive
 FROM cronsensus_locks AS l
-WHERE l.namespace = :space AND l.name = :lock AND l.epoch = :boot AND l.lease_until > :moment
-    AND (l.session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-        WHERE s.namespace = l.namespace AND s.id = l.session AND s.ended_at IS NULL AND s.epoch = :boot
-            AND s.lease_until > :moment));
+WHERE l.namespace = :space AND l.name = :lock AND {part: held};
 
 -- name: lock_places
 -- Lock the places of a lock and read who holds them. Race: several want the lock; they wait here for each other, at place 0.
 SELECT l.place, l.holder, l.token, l.session, l.most,
-    CASE WHEN l.epoch = :boot AND l.lease_until > :moment
-        AND (l.session IS NULL OR EXISTS (SELECT 1 FROM cronsensus_sessions AS s
-            WHERE s.namespace = l.namespace AND s.id = l.session AND s.ended_at IS NULL AND s.epoch = :boot
-                AND s.lease_until > :moment)) THEN 1 ELSE 0 END AS held
+    CASE WHEN {part: held} THEN 1 ELSE 0 END AS held
 FROM cronsensus_locks AS l
 WHERE l.namespace = :space AND l.name = :lock
 ORDER BY l.place
@@ -57,3 +57,12 @@ DELETE FROM cronsensus_locks
 -- name: leave_place
 -- Take a place away. Race: none, it is locked.
 DELETE FROM cronsensus_locks WHERE namespace = :space AND name = :lock AND place = :at;
+
+-- name: locks
+-- Read who holds which lock, or only that of one name. Race: none.
+SELECT l.name, l.place, l.holder, l.session, l.token, l.acquired_at, l.lease_until, s.host, s.pid, s.pid_started
+FROM cronsensus_locks AS l
+LEFT JOIN cronsensus_sessions AS s ON s.namespace = l.namespace AND s.id = l.session
+WHERE l.namespace = :space {also lock: AND l.name = :lock} AND {part: held}
+ORDER BY l.name, l.place
+LIMIT :size;

@@ -1,0 +1,93 @@
+-- part: job
+(SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
+
+-- part: occurrence
+SELECT o.id, o.job_id, {part: job}, o."key", o.origin, o.state, o.priority, o.scheduled_for, o.due_at, o.attempt,
+    o.crashes, o.failures, o.token, o.session, o.node, o.created_at, o.started_at, o.finished_at, o.cancel_reason,
+    o.retry_of, o.progress_done, o.progress_total, o.reason, o.payload, o.result, o.error, o.fingerprint
+
+-- name: occurrence
+-- Read an occurrence. Race: none.
+{part: occurrence}
+FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.id = :occurrence;
+
+-- part: matching
+{part: occurrence}
+FROM cronsensus_occurrences AS o {also along_failed: {index: failed}} {also along_nominal: {index: nominal}}
+WHERE o.namespace = :space {listed}
+    {also job: AND o.job_id = (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)}
+    {also states: AND ({or pending: o.state = 'pending'} {or running: o.state = 'running'}
+        {or succeeded: o.state = 'succeeded'} {or failed: o.state = 'failed'} {or cancelled: o.state = 'cancelled'}
+        {or skipped: o.state = 'skipped'} {or missed: o.state = 'missed'})}
+    {also origin: AND o.origin = :origin}
+    {also key: AND o."key" = :key}
+    {also session: AND o.session = :session}
+    {also since: AND o.scheduled_for >= :since}
+    {also until: AND o.scheduled_for <= :until}
+
+-- name: oldest_occurrences
+-- Read a page of occurrences, the oldest first. The states stand in the text, where a database sees which partial index will do. Race: none; what is created meanwhile has a higher id.
+{part: matching} AND o.id > :after ORDER BY o.id LIMIT :size;
+
+-- name: newest_occurrences
+-- Read a page of them, the newest first. Race: as above.
+{part: matching} AND o.id < :after ORDER BY o.id DESC LIMIT :size;
+
+-- name: attempted
+-- Read the occurrences whose attempts are asked for, with what runs of them now. Race: an attempt ends between this and the next statement; both are of one snapshot, where the database has them.
+SELECT o.id, o.job_id, {part: job}, o."key", o.scheduled_for, o.state, o.attempt, o.token, o.session, o.node, o.started_at
+FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.id IN :ids;
+
+-- name: attempts
+-- Read the attempts of occurrences that have ended. Race: none, a record never changes.
+SELECT r.token, r.occurrence_id, r.attempt, r.session, r.node, r.started_at, r.finished_at, r."end", r.reason, r.error
+FROM cronsensus_runs AS r
+WHERE r.occurrence_id IN :ids
+ORDER BY r.token;
+
+-- name: log_lines
+-- Read a page of the log lines of an occurrence. Race: none; what is written meanwhile has a higher number.
+SELECT l.sequence, l.attempt, l.at, l.level, l.text
+FROM cronsensus_logs AS l
+WHERE l.occurrence_id = (SELECT o.id FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space)
+    AND l.sequence > :after
+ORDER BY l.sequence
+LIMIT :size;
+
+-- name: job_ids
+-- Read the ids of jobs by their names. Race: none, they never change.
+SELECT j.id, j.name FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
+
+-- name: count_pending
+-- Count what waits of jobs, along what waits in the namespace and not along the whole history of each job: hence the sum. Race: none.
+SELECT o.job_id, count(*) AS waiting
+FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :ids
+GROUP BY o.job_id;
+
+-- name: counts
+-- Count what there is, each kind up to a limit. Race: none.
+SELECT
+    (SELECT count(*) FROM (SELECT j.id FROM cronsensus_jobs AS j
+        WHERE j.namespace = :space AND j.retired_at IS NULL LIMIT :size) AS counted) AS jobs,
+    (SELECT count(*) FROM (SELECT j.id FROM cronsensus_jobs AS j
+        WHERE j.namespace = :space AND j.paused_at IS NOT NULL AND j.retired_at IS NULL LIMIT :size) AS counted) AS paused,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_occurrences AS o
+        WHERE o.namespace = :space AND o.state = 'pending' {listed} LIMIT :size) AS counted) AS pending,
+    (SELECT count(*) FROM (SELECT o.id FROM cronsensus_sessions AS s
+        JOIN cronsensus_occurrences AS o
+            ON o.namespace = s.namespace AND o.session = s.id AND o.state = 'running' {listed}
+        WHERE s.namespace = :space AND s.ended_at IS NULL LIMIT :size) AS counted) AS running,
+    (SELECT count(*) FROM (SELECT s.id FROM cronsensus_sessions AS s
+        WHERE s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
+        LIMIT :size) AS counted) AS sessions;
+
+-- name: trail
+-- Read a page of the audit trail, the newest first. Race: none, an entry never changes.
+SELECT t.id, t.at, t."by", t.action, t.target, t.why, t.details
+FROM cronsensus_trail AS t
+WHERE t.namespace = :space AND t.id < :before {also target: AND t.target = :target}
+ORDER BY t.id DESC
+LIMIT :size;
