@@ -21,7 +21,7 @@ from cronsensus.stores.sql.mysql import statements
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, settings
 from cronsensus.stores.sql.mysql.statements import ManyRows, Statements, literal
 from cronsensus.stores.sql.mysql.url import read_url
-from cronsensus.stores.sql.queries import queries_of
+from cronsensus.stores.sql.queries import blocks, queries_of
 from cronsensus.stores.sql.schema import jobs, metadata, occurrences
 
 BOTH = pytest.mark.parametrize("is_mariadb", [True, False], ids=["mariadb", "mysql"])
@@ -61,7 +61,7 @@ def compiled(is_mariadb: bool) -> dict[str, str]:
 
 @BOTH
 def test_no_statement_needs_what_one_of_the_two_servers_lacks(is_mariadb):
-    texts = compiled(is_mariadb) | {name: query.text for name, query in queries_of("mysql").items()}
+    texts = compiled(is_mariadb) | {name: queries_of("mysql")[name].text for name in blocks("mysql")}
     assert len(texts) > 60, "they were not found"
     assert {name: text for name, text in texts.items() if NOT_EVERYWHERE.search(text)} == {}
 
@@ -69,7 +69,7 @@ def test_no_statement_needs_what_one_of_the_two_servers_lacks(is_mariadb):
 @BOTH
 def test_no_statement_locks_a_join(is_mariadb):
     """MariaDB cannot be told which table of a join to lock, and locks all."""
-    texts = [*compiled(is_mariadb).values(), *(query.text for query in queries_of("mysql").values())]
+    texts = [*compiled(is_mariadb).values(), *(queries_of("mysql")[name].text for name in blocks("mysql"))]
     locking = [outermost for outermost in map(_outermost, texts) if "FOR UPDATE" in outermost]
     assert len(locking) > 10
     for text in locking:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cronsensus.model.job import JobSpec
+from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.sql.probe import probe
 from cronsensus.stores.sql.sqlite import epoch
@@ -50,12 +50,13 @@ def test_living_sessions_are_those_of_the_store(url: str, store: Store):
 
 def test_jobs_other_than_guarded_functions_need_a_node(url: str, store: Store):
     store.open_session(a_session("one"), lease=LEASE)
-    guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
-    store.put_jobs([guarded], release="r1")
+    names = [f"{prefix}charge" for prefix in GUARDED]
+    guarded = [JobSpec(name=name, function=name, source="runtime") for name in names]
+    store.put_jobs(guarded, release="r1")
     found = probe(url, "it's")
     assert found is not None
     assert not found.needs_a_node
-    store.put_jobs([guarded, JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r1")
+    store.put_jobs([*guarded, JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r1")
     found = probe(url, "it's")
     assert found is not None
     assert found.needs_a_node

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -38,6 +39,11 @@ def test_a_block_has_a_name_of_its_own_and_is_used() -> None:
     assert [name for name in blocks("sqlite") if f'"{name}"' not in code] == []
 
 
+def written(kind: Kind, **more: Any) -> list[Query]:
+    """Return all statements for a database, in all of their forms."""
+    return [form for name in blocks(kind) for form in forms(queries_of(kind, **more)[name])]
+
+
 def forms(query: Query) -> list[Query]:
     """Return a statement without its pieces, with each of them, and with all."""
     pieces = re.findall(r"\{(also|or) (\w+): ", query.text)
@@ -49,7 +55,7 @@ def forms(query: Query) -> list[Query]:
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_statement_for_a_database_has_no_place_left(kind: Kind, single: bool) -> None:
-    for query in (form for one in queries_of(kind, schema="s", single=single).values() for form in forms(one)):
+    for query in written(kind, schema="s", single=single):
         assert "{" not in query.text.replace("{rows}", "")
         assert ("{rows}" in query.text) == bool(query.row) == (kind == "mysql" and bool(query.rows) and not single)
         assert kind != "postgres" or "cronsensus_" not in query.text.replace('"s".cronsensus_', "")
@@ -59,7 +65,7 @@ def test_sqlite_takes_each_statement() -> None:
     engine = create_engine("sqlite://")
     schema.metadata.create_all(engine)
     with engine.connect() as connection:
-        for query in (form for one in queries_of("sqlite").values() for form in forms(one)):
+        for query in written("sqlite"):
             text = re.sub(r"IN :\w+", "IN (1, 2)", query.text)
             names = dict.fromkeys(VALUE.findall(text))
             connection.exec_driver_sql(f"EXPLAIN {text}", names)

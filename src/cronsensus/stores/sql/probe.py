@@ -7,29 +7,17 @@ verbs find out, and say what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cronsensus.model.job import GUARDED
+from cronsensus.stores.sql.queries import VALUE, Queries, Query, queries_of
 from cronsensus.stores.sql.version import VERSION
 
 Ask = Callable[[str], Sequence[Sequence[Any]]]
-_SESSIONS = """
-SELECT node, id, draining, concurrency
-  FROM cronsensus_sessions
- WHERE namespace = {namespace} AND ended_at IS NULL AND epoch = {epoch} AND lease_until > {now}
-   AND (SELECT MAX(version) FROM cronsensus_schema) = {version}
- ORDER BY number DESC
- LIMIT 200
-"""
-_NEEDS_A_NODE = """
-SELECT 1
-  FROM cronsensus_jobs
- WHERE namespace = {namespace} AND retired_at IS NULL AND NOT (source = 'runtime' AND {function} = name AND ({guarded}))
- LIMIT 1
-"""
+Asking = tuple[Ask, Queries, Mapping[str, str]]
+"""What runs a text, the statements, and the values for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +41,25 @@ class Answer:
 def probe(url: str, namespace: str) -> Answer | None:
     """Return which sessions live; ``None``: none, or this cannot tell, and the store itself must be asked."""
     try:
-        with _ASKING[url.partition(":")[0]](url, namespace) as (ask, words):
+        with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
             living = [
                 Living(node, number, "draining" if draining else "alive", concurrency == 0)
-                for node, number, draining, concurrency in ask(_SESSIONS.format(version=VERSION, **words))
+                for node, number, draining, concurrency in ask(_filled(queries["living_nodes"], words))
             ]
             if not living:
                 return None
-            return Answer(living, bool(ask(_NEEDS_A_NODE.format(guarded=_guarded(), **words))))
+            return Answer(living, bool(ask(_filled(queries["needs_a_node"], words))))
     except Exception:  # noqa: BLE001 - whatever it is, the store's own verbs explain it
         return None
 
 
-def _guarded() -> str:
-    return " OR ".join(f"substr(name, 1, {len(prefix)}) = '{prefix}'" for prefix in GUARDED)
+def _filled(query: Query, words: Mapping[str, str]) -> str:
+    return VALUE.sub(lambda at: words[at[1]], query.text)
+
+
+def _words(namespace: str, boot: str, moment: str) -> dict[str, str]:
+    """Return the values of the statements, as they stand in the text."""
+    return {"space": _quoted(namespace), "boot": boot, "moment": moment, "version": str(VERSION)}
 
 
 def _quoted(text: str) -> str:
@@ -76,7 +69,7 @@ def _quoted(text: str) -> str:
 
 
 @contextmanager
-def _sqlite(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
+def _sqlite(url: str, namespace: str) -> Iterator[Asking]:
     import sqlite3
     from urllib.parse import quote
 
@@ -94,37 +87,33 @@ def _sqlite(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
         epoch.enter(lambda: turn(driver))
         try:
             now = round(HostClock().monotonic() * 1_000_000)
-            words = {"epoch": _quoted(epoch.text), "now": str(now), "function": "function"}
-            yield lambda text: driver.execute(text).fetchall(), {"namespace": _quoted(namespace), **words}
+            words = _words(namespace, _quoted(epoch.text), str(now))
+            yield lambda text: driver.execute(text).fetchall(), queries_of("sqlite"), words
         finally:
             epoch.leave()
 
 
 @contextmanager
-def _postgres(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
+def _postgres(url: str, namespace: str) -> Iterator[Asking]:
     from cronsensus.stores.sql.postgres.driver import open_connection
     from cronsensus.stores.sql.postgres.url import read_url
 
     parsed = read_url(url)
     now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     with closing(open_connection(parsed)) as driver:
-        driver.execute(f"SET search_path = {parsed.schema}")
-        words = {"epoch": "'server' AND NOT pg_is_in_recovery()", "now": now, "function": "function"}
-        yield (
-            lambda text: driver.execute(text).fetchall(),
-            {"namespace": _quoted(namespace), **words},
-        )
+        words = _words(namespace, "'server' AND NOT pg_is_in_recovery()", now)
+        yield lambda text: driver.execute(text).fetchall(), queries_of("postgres", schema=parsed.schema), words
 
 
 @contextmanager
-def _mysql(url: str, namespace: str) -> Iterator[tuple[Ask, dict[str, str]]]:
+def _mysql(url: str, namespace: str) -> Iterator[Asking]:
     from cronsensus.stores.sql.mysql.driver import open_connection, run
     from cronsensus.stores.sql.mysql.url import read_url
 
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-    words = {"epoch": "'server' AND NOT @@GLOBAL.read_only", "now": now, "function": "`function`"}
     with closing(open_connection(read_url(url))) as driver:
-        yield lambda text: run(driver, text), {"namespace": _quoted(namespace), **words}
+        words = _words(namespace, "'server' AND NOT @@GLOBAL.read_only", now)
+        yield lambda text: run(driver, text), queries_of("mysql"), words
 
 
 _ASKING = {

@@ -118,17 +118,31 @@ def _block(name: str, body: str) -> Block:
     return Block(name, " ".join(said), typed["types"], typed["rows"], " ".join(lines).removesuffix(";"))
 
 
+class Queries(dict[str, Query]):
+    """Statements by name for one database, each of them written when it is first wanted."""
+
+    def __init__(self, kind: Kind, schema: str, *, single: bool) -> None:
+        """Know how to write them."""
+        super().__init__()
+        self._write = lambda block: _written(block, kind, schema, single=single or kind == "sqlite")
+        self._blocks = blocks(kind)
+
+    def __missing__(self, name: str) -> Query:
+        """Write a statement."""
+        found = self[name] = self._write(self._blocks[name])
+        return found
+
+
 @cache
-def queries_of(kind: Kind, *, schema: str = "", single: bool = False) -> Mapping[str, Query]:
-    """Return all statements for a database, by name.
+def queries_of(kind: Kind, *, schema: str = "", single: bool = False) -> Queries:
+    """Return the statements for a database.
 
     Args:
         kind: which database.
         schema: PostgreSQL's, to be put in front of the tables.
         single: write those for many rows for one row, whose values are parameters; on SQLite they always are.
     """
-    single = single or kind == "sqlite"
-    return {name: _written(block, kind, schema, single=single) for name, block in blocks(kind).items()}
+    return Queries(kind, schema, single=single)
 
 
 @cache

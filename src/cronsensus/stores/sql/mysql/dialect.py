@@ -20,7 +20,7 @@ from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
-from cronsensus.stores.sql.queries import Query
+from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities
 
@@ -138,11 +138,11 @@ class MysqlDialect(Dialect):
 
     def query(self, name: str) -> Query:
         """Return a statement by its name."""
-        return packets.query_of(name)
+        return queries_of("mysql")[name]
 
     def query_alone(self, name: str) -> Query:
         """Return a statement that is run for one row at a time."""
-        return packets.query_alone(name)
+        return queries_of("mysql", single=True)[name]
 
     def moment(self, connection: Connection) -> Any:
         """Let the server put its clock in."""

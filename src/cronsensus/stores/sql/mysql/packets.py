@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cronsensus.stores.sql.mysql.driver import BoundedConnection
 from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, literal
-from cronsensus.stores.sql.queries import ROWS, VALUE, Query, queries_of
+from cronsensus.stores.sql.queries import ROWS, VALUE, Query
 from cronsensus.stores.sql.sending import NONE, Moment, Pending
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -88,16 +88,6 @@ def _filled(driver: BoundedConnection, pending: Pending) -> str:
 def _templates(query: Query) -> tuple[str, str, str]:
     text, row = (VALUE.sub(r"%(\1)s", one.replace("%", "%%")) for one in (query.text, query.row))
     return text, row, " UNION ALL " if query.row.startswith("SELECT") else ", "
-
-
-def query_of(name: str) -> Query:
-    """Return a statement by its name."""
-    return queries_of("mysql")[name]
-
-
-def query_alone(name: str) -> Query:
-    """Return a statement that is run for one row at a time."""
-    return queries_of("mysql", single=True)[name]
 
 
 def statements_in(text: str) -> list[str]:

@@ -24,7 +24,6 @@ from cronsensus.stores.sql.postgres.pipeline import (
     compiled,
     has_pipeline,
     part_of,
-    queries,
     run_one_by_one,
 )
 from cronsensus.stores.sql.postgres.pipeline import run as run_together
@@ -66,6 +65,7 @@ class PostgresDialect(Dialect):
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
         self._statements = statements_of(url.schema)
+        self._queries = queries_of("postgres", schema=url.schema)
         self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         asks = "" if clock is not None else f"; {_CLOCK}"
         local = "".join(f"; {one}" for one in settings(url, local=True))
@@ -203,7 +203,7 @@ class PostgresDialect(Dialect):
 
     def query(self, name: str) -> Query:
         """Return a statement by its name."""
-        return queries(self.url.schema)[name]
+        return self._queries[name]
 
     def query_alone(self, name: str) -> Query:
         """Return a statement that is run for one row at a time."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from typing import Any, NamedTuple, cast
 
@@ -24,7 +23,7 @@ from psycopg.waiting import Ready, Wait
 
 from cronsensus.stores.sql.postgres.driver import BoundedConnection, NotSent
 from cronsensus.stores.sql.postgres.prepared import array, as_text
-from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query, queries_of
+from cronsensus.stores.sql.queries import LIST, NO_LIST, VALUE, Query
 from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -79,12 +78,6 @@ def part_of(pending: Pending, schema: str) -> Part:
     text = _text(pending.query, schema, timed, guarded=pending.expect is not None)
     values |= {name: values[name].plus for name in timed}
     return Part(text, [encoded(values[name]) for name in text.order], pending)
-
-
-@cache
-def queries(schema: str) -> Mapping[str, Query]:
-    """Return the statements by name, for the tables of a schema."""
-    return queries_of("postgres", schema=schema)
 
 
 _texts: dict[tuple[str, str, frozenset[str], bool], Text] = {}

@@ -1,0 +1,16 @@
+-- name: living_nodes
+-- Read which sessions live, if the schema is the one that this code knows. Race: none.
+SELECT s.node, s.id, s.draining, s.concurrency
+FROM cronsensus_sessions AS s
+WHERE s.namespace = :space AND s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment
+    AND (SELECT max(known.version) FROM cronsensus_schema AS known) = :version
+ORDER BY s.number DESC
+LIMIT 200;
+
+-- name: needs_a_node
+-- Read whether there is a job that only a node can run: any but those that guard calls (``JobSpec.guarded``). Race: none.
+SELECT 1
+FROM cronsensus_jobs AS j
+WHERE j.namespace = :space AND j.retired_at IS NULL AND NOT (j.source = 'runtime' AND j."function" = j.name AND (
+    substr(j.name, 1, 5) = 'once:' OR substr(j.name, 1, 9) = 'once_per:' OR substr(j.name, 1, 8) = 'startup:'))
+LIMIT 1;
