@@ -18,7 +18,7 @@ from sqlalchemy.sql.elements import BindParameter
 from cronsensus.errors import CronsensusError, StoreBusy, UnsupportedTransaction
 from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.queries import LIST, Query
-from cronsensus.stores.sql.sending import NONE, Pending
+from cronsensus.stores.sql.sending import NONE, Begin, Pending
 from cronsensus.stores.values import StoreCapabilities
 
 
@@ -149,7 +149,7 @@ class Borrowed(Dialect):
         connection: Connection,
         queue: Sequence[Pending],
         *,
-        begin: bool,  # noqa: ARG002 - the caller begins
+        begin: Begin,  # noqa: ARG002 - the caller begins
         commit: bool,  # noqa: ARG002 - the caller commits
     ) -> None:
         """Run each statement by itself."""

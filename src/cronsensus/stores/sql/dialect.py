@@ -20,7 +20,7 @@ from sqlalchemy.sql.base import Executable
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
 from cronsensus.stores.sql.queries import Query
-from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.sending import Begin, Pending
 from cronsensus.stores.values import StoreCapabilities
 
 Arrange = Callable[[Sequence[Any]], Any]
@@ -144,13 +144,13 @@ class Dialect(ABC):
         return self.query(name)
 
     @abstractmethod
-    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
+    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
         """Send statements and give each its answer, in one trip where possible.
 
         Args:
             connection: where.
             queue: the statements, in their order.
-            begin: begin a transaction before them, and return what the clocks said then.
+            begin: which kind of transaction to begin before them; if any, return what the clocks said then.
             commit: commit behind them, unless one touched another number of rows than expected.
         """
 

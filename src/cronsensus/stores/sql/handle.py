@@ -26,6 +26,7 @@ from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import Dialect, TryAgain
 from cronsensus.stores.sql.held_up import HeldUp
 from cronsensus.stores.sql.lending import Lending
+from cronsensus.stores.sql.sending import Begin
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import is_of_values
@@ -142,12 +143,13 @@ class SqlHandle(Store):
             self._clock_watch.keep(look)
 
     @contextmanager
-    def _reading(self) -> Iterator[Transaction]:
-        """Read in one transaction; if its connection is closed, ``TryAgain``, as nothing is lost by that.
+    def _reading(self, *, queued: bool = False) -> Iterator[Transaction]:
+        """Read in one transaction, ``queued`` as in ``_writing``; if its connection is closed, ``TryAgain``.
 
         A server ends what stands still in a transaction, and so it may end what a busy machine has not gone on with.
         """
-        with self._in_transaction(self._dialect.begin_read, None, writes=False) as tx:
+        later = queued and self._dialect.sends_later
+        with self._in_transaction(None if later else self._dialect.begin_read, None, writes=False) as tx:
             yield tx
 
     @contextmanager
@@ -195,7 +197,8 @@ class SqlHandle(Store):
             try:
                 connection, transaction = self._begin(begin)
                 with transaction:
-                    tx = self._transaction_on(connection, begun=begin is not None)
+                    kind: Begin = "write" if writes else "read"
+                    tx = self._transaction_on(connection, begin=kind if begin is None else "")
                     yield tx
                     tx.commit()
             except Exception as error:
@@ -253,9 +256,9 @@ class SqlHandle(Store):
             del under_way[thread]
             put(connection)
 
-    def _transaction_on(self, connection: Connection, *, begun: bool = True) -> Transaction:
+    def _transaction_on(self, connection: Connection, *, begin: Begin = "") -> Transaction:
         """Read the clocks, and have a transaction to work with."""
-        return Transaction(connection, self._dialect, self.namespace, self._definitions, begun=begun)
+        return Transaction(connection, self._dialect, self.namespace, self._definitions, begin=begin)
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:

@@ -124,12 +124,13 @@ class Queries(dict[str, Query]):
     def __init__(self, kind: Kind, schema: str, *, single: bool) -> None:
         """Know how to write them."""
         super().__init__()
-        self._write = lambda block: _written(block, kind, schema, single=single or kind == "sqlite")
-        self._blocks = blocks(kind)
+        self._kind: Kind = kind
+        self._schema = schema
+        self._single = single or kind == "sqlite"
 
     def __missing__(self, name: str) -> Query:
         """Write a statement."""
-        found = self[name] = self._write(self._blocks[name])
+        found = self[name] = _written(blocks(self._kind)[name], self._kind, self._schema, single=self._single)
         return found
 
 

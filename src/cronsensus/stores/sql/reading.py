@@ -23,7 +23,7 @@ _NEWEST = 1 << 62
 
 def occurrence(tx: Transaction, number: int) -> Occurrence | None:
     """Return one occurrence."""
-    rows = tx.send("occurrence", occurrence=number, space=tx.namespace).rows if is_id(number) else ()
+    rows = tx.send_last("occurrence", occurrence=number, space=tx.namespace) if is_id(number) else ()
     return read_one(rows[0], _occurrence, f"run {number}") if rows else None
 
 
@@ -153,7 +153,7 @@ def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int
     if not is_id(number):
         return []
     return tx.unreadable.readable(
-        tx.send("log_lines", space=tx.namespace, occurrence=number, after=after, size=limit).rows,
+        tx.send_last("log_lines", space=tx.namespace, occurrence=number, after=after, size=limit),
         lambda row: (whole(row.sequence), whole(row.attempt), LogLine(from_micros(row.at), row.level, row.text)),
         lambda _: f"a log line of run {number}",
     )
@@ -161,14 +161,15 @@ def logs(tx: Transaction, number: int, after: int, limit: int) -> list[tuple[int
 
 def sessions(tx: Transaction, limit: int, *, ended: bool) -> list[SessionView]:
     """Return open sessions, or the ended ones too; newest first."""
-    return session_views(tx, tx.send("sessions", also=() if ended else ("open",), space=tx.namespace, size=limit).rows)
+    rows = tx.send_last("sessions", also=() if ended else ("open",), space=tx.namespace, size=limit)
+    return session_views(tx, rows)
 
 
 def locks(tx: Transaction, name: str | None, limit: int) -> list[LockView]:
     """Return held locks by name, or the held places of one."""
     named: dict[str, Any] = {} if name is None else {"lock": name}
-    clocks: dict[str, Any] = {"boot": tx.epoch, "moment": tx.lease_now}
-    rows = tx.send("locks", also=named, space=tx.namespace, size=limit, **named, **clocks).rows
+    clocks: dict[str, Any] = {"boot": tx.epoch, "moment": tx.moment}
+    rows = tx.send_last("locks", also=named, space=tx.namespace, size=limit, **named, **clocks)
     return tx.unreadable.readable(rows, lambda row: _lock(tx, row), lambda row: f"lock {row.name!r}")
 
 
@@ -189,7 +190,7 @@ def _lock(tx: Transaction, row: AnyRow) -> LockView:
 
 def counts(tx: Transaction, limit: int) -> Counts:
     """Return bounded counts."""
-    [row] = tx.send("counts", space=tx.namespace, size=limit, boot=tx.epoch, moment=tx.lease_now).rows
+    [row] = tx.send_last("counts", space=tx.namespace, size=limit, boot=tx.epoch, moment=tx.moment)
     return Counts(
         jobs=row.jobs,
         paused=row.paused,
@@ -212,7 +213,7 @@ def trail(tx: Transaction, target: str | None, after: int | None, limit: int) ->
     """Return the audit trail, newest first."""
     of: dict[str, Any] = {} if target is None else {"target": target}
     before = _NEWEST if after is None else after
-    rows = tx.send("trail", also=of, space=tx.namespace, before=before, size=limit, **of).rows
+    rows = tx.send_last("trail", also=of, space=tx.namespace, before=before, size=limit, **of)
     return tx.unreadable.readable(
         rows,
         lambda row: TrailEntry(

@@ -61,10 +61,10 @@ def _view(tx: Transaction, row: AnyRow) -> JobView:
 def history(tx: Transaction, job: str) -> JobHistory:
     """Return every era of a job's life and its paused stretches, oldest first."""
     asked: dict[str, Any] = {"space": tx.namespace, "job": job}
-    all_eras, pauses = tx.send("eras", **asked), tx.send("pauses", **asked)
+    all_eras, pauses = tx.send("eras", **asked), tx.send_last("pauses", **asked)
     return JobHistory(
         tuple(read_one(era, read_era, f"an era of job {job!r}") for era in all_eras.rows),
-        tuple(read_one(pause, _stretch, f"a pause of job {job!r}") for pause in pauses.rows),
+        tuple(read_one(pause, _stretch, f"a pause of job {job!r}") for pause in pauses),
     )
 
 
@@ -79,7 +79,7 @@ def ranges(
     asked = {"since": micros(since), "until": micros(until)}
     bounds: dict[str, Any] = {name: bound for name, bound in asked.items() if bound is not None}
     return tx.unreadable.readable(
-        tx.send("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=limit, **bounds).rows,
+        tx.send_last("verdicts", also=bounds, space=tx.namespace, job=name, after=after, size=limit, **bounds),
         lambda one: LedgerRange(
             one.id,
             name,

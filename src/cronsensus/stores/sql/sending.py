@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from cronsensus.errors import CronsensusError, StoreUnavailable
 from cronsensus.stores.sql.queries import Query
 
 NONE: Sequence[Any] = ()
+Begin = Literal["", "read", "write"]
+"""Which kind of transaction begins with what is sent; none, where one has begun."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conca
 
     @repeated
     def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        with self._reading() as tx:
+        with self._reading(queued=True) as tx:
             return verb(tx, *args, **kwargs)
 
     return whole

@@ -13,7 +13,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.queries import with_pieces
-from cronsensus.stores.sql.sending import Moment, Pending
+from cronsensus.stores.sql.sending import Begin, Moment, Pending
 from cronsensus.stores.unreadable import Unreadable
 
 Value = TypeVar("Value")
@@ -36,7 +36,7 @@ class Transaction:
     """
 
     __slots__ = (
-        "_begun",
+        "_begin",
         "_on_clocks",
         "_queue",
         "_reading",
@@ -55,18 +55,18 @@ class Transaction:
         definitions: Definitions,
         *,
         read: bool = True,
-        begun: bool = True,
+        begin: Begin = "",
     ) -> None:
-        """Begin to work; ``read`` the clocks at once, or when they are asked for; not ``begun``: with what is sent."""
+        """Begin to work; ``read`` the clocks at once, or when they are asked for; ``begin`` with what is sent."""
         self.connection = connection
         self.dialect = dialect
         self.namespace = namespace
         self.definitions = definitions
         self.was_cut = False
         self._queue: list[Pending] = []
-        self._begun = begun
+        self._begin: Begin = begin
         self._on_clocks: Callable[[], None] | None = None
-        self._reading = dialect.read_clocks(connection) if read and begun else None
+        self._reading = dialect.read_clocks(connection) if read and not begin else None
 
     # --- statements by name -------------------------------------------------------------------------------------------
 
@@ -90,6 +90,12 @@ class Transaction:
         pending = Pending(query, values, None, expect, self.flush, otherwise=otherwise)
         self._add(pending)
         return pending
+
+    def send_last(self, name: str, **values: Any) -> Sequence[Any]:
+        """Return the rows of a query that is sent together with the COMMIT."""
+        pending = self.send(name, **values)
+        self.commit()
+        return pending.rows
 
     def look(self, name: str, **values: Any) -> Sequence[Any]:
         """Return the rows, at least one, of a query that wants ``now``; if it is the first, it reads the clock.
@@ -143,17 +149,17 @@ class Transaction:
 
     def _send(self, *, commit: bool) -> None:
         queue, self._queue = self._queue, []
-        first, self._begun = not self._begun, True
-        if not queue and not first:
+        begin, self._begin = self._begin, ""
+        if not queue and not begin:
             return
         try:
-            reading = self.dialect.send(self.connection, queue, begin=first, commit=commit)
+            reading = self.dialect.send(self.connection, queue, begin=begin, commit=commit)
         except Exception as error:
             was_good = self.connection.info.get("was_good", False)
-            rested = first and not commit and was_good and self.dialect.is_cut(error)
+            rested = bool(begin) and not commit and was_good and self.dialect.is_cut(error)
             self.was_cut = rested or self.dialect.is_unsent(error)
             raise
-        if first:
+        if begin:
             self.connection.info["was_good"] = True
             self._reading = reading
             self.tell_clocks()
@@ -161,7 +167,7 @@ class Transaction:
     def on_clocks(self, act: Callable[[], None]) -> None:
         """Do something as soon as the clocks are read, before anything is done by them."""
         self._on_clocks = act
-        if self._begun:
+        if not self._begin:
             self.tell_clocks()
 
     def tell_clocks(self) -> None:
@@ -172,7 +178,7 @@ class Transaction:
 
     def _catch_up_with_queue(self) -> None:
         """Send what waits, before a statement that does not wait."""
-        if self._queue or not self._begun:
+        if self._queue or self._begin:
             self.flush()
 
     @property
@@ -182,7 +188,7 @@ class Transaction:
 
     def instant(self, plus: int = 0) -> Any:
         """Return the store's clock, plus some microseconds, for a statement by name: as it was read, or will be."""
-        return (self.now if self._begun else self.moment) + plus
+        return (self.moment if self._begin else self.now) + plus
 
     # --- clocks -------------------------------------------------------------------------------------------------------
 
@@ -194,7 +200,7 @@ class Transaction:
     @property
     def reading(self) -> Reading:
         """Return what the clocks said."""
-        if not self._begun:
+        if self._begin:
             self.flush()
         if self._reading is None:
             self._reading = self.dialect.read_clocks(self.connection)

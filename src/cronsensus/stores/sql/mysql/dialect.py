@@ -21,7 +21,7 @@ from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query, queries_of
-from cronsensus.stores.sql.sending import NONE, Moment, Pending, wrong_count
+from cronsensus.stores.sql.sending import NONE, Begin, Moment, Pending, wrong_count
 from cronsensus.stores.values import StoreCapabilities
 
 _NOW = CLOCK
@@ -148,13 +148,14 @@ class MysqlDialect(Dialect):
         """Let the server put its clock in."""
         return super().moment(connection) if self._clock is not None else Moment()
 
-    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
+    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
         """Send statements in one packet, or in as many as their size needs."""
         driver = driver_of(connection)
         together = bool(driver.client_flag & CLIENT.MULTI_STATEMENTS)
         parts: list[Part] = []
         if begin:
-            parts += [Part(one) for one in packets.statements_in(driver.hold_rows() + self._write)]
+            text = self._read if begin == "read" else driver.hold_rows() + self._write
+            parts += [Part(one) for one in packets.statements_in(text)]
         asks = len(parts) - 1 if begin and self._clock is None else None
         for pending in queue:
             parts += packets.parts_of(driver, pending, together=together)

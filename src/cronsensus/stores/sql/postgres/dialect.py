@@ -31,7 +31,7 @@ from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, st
 from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 from cronsensus.stores.sql.queries import Query, queries_of
-from cronsensus.stores.sql.sending import Moment, Pending
+from cronsensus.stores.sql.sending import Begin, Moment, Pending
 from cronsensus.stores.sql.transaction import pieces
 from cronsensus.stores.values import StoreCapabilities
 
@@ -44,7 +44,7 @@ _NOT_IDLE_FOR_EVER = (
 )
 _SERVER, _INJECTED = "server", "injected"
 _CLOCK_PART = Part(compiled(_CLOCK), [])
-_WRITE_PART = Part(compiled(_WRITE), [])
+_BEGIN_PARTS = {"read": Part(compiled(_READ), []), "write": Part(compiled(_WRITE), [])}
 _COMMIT_PART = Part(Text(b"COMMIT", name=b"COMMIT"), [])  # so it can be told apart on the way
 _pooled: dict[str, bool] = {}
 _MIGRATING_FOR = "5min"
@@ -217,14 +217,14 @@ class PostgresDialect(Dialect):
         """Return the injected clock; ``None``: the server takes its own."""
         return None if self._clock is None else now
 
-    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: bool, commit: bool) -> Reading | None:
+    def send(self, connection: Connection, queue: Sequence[Pending], *, begin: Begin, commit: bool) -> Reading | None:
         """Send statements in one trip; with a libpq before 14 each goes by itself."""
         driver = driver_of(connection)
         parts = [part_of(pending, self.url.schema) for pending in queue]
         ahead: list[Part] = []
         if begin:
             driver.patience = patience(self.url)
-            ahead = [_WRITE_PART, *(self._local if driver.pooled else ())]
+            ahead = [_BEGIN_PARTS[begin], *(self._local if driver.pooled else ())]
             if self._clock is None:
                 ahead.append(_CLOCK_PART)
         asked_at = PATIENCE.monotonic()

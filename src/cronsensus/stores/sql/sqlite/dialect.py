@@ -21,7 +21,7 @@ from cronsensus.stores.boot import HostClock
 from cronsensus.stores.filesystems import kind_of
 from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.queries import Query, queries_of
-from cronsensus.stores.sql.sending import NONE, Pending
+from cronsensus.stores.sql.sending import NONE, Begin, Pending
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.handover import Handover
@@ -149,7 +149,7 @@ class SqliteDialect(Dialect):
         connection: Connection,
         queue: Sequence[Pending],
         *,
-        begin: bool,  # noqa: ARG002 - the write lock is taken before anything else
+        begin: Begin,  # noqa: ARG002 - the write lock is taken before anything else
         commit: bool,  # noqa: ARG002 - nothing waits until the end
     ) -> None:
         """Run each statement by itself: nothing crosses a network."""
