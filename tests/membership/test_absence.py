@@ -1,5 +1,6 @@
 """A session is taken for dead when two looks, far enough apart, found no sign of life, and no renewal came between."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -83,6 +84,14 @@ def test_the_way_to_the_store_counts_neither_for_nor_against() -> None:
     # Far from the store, a process that comes back needs a while.
     assert not looked(looks, view("a"), 0.1 + ABSENT_FOR, took=0.1)
     assert looked(looks, view("a"), 0.2 + ABSENT_FOR + JOURNEYS * 0.1, took=0.1)
+
+
+def test_a_look_of_two_questions_waits_as_long_as_the_first_of_them_asks_for() -> None:
+    looks = Looks()
+    twice = replace(view("a"), age=0.05)
+    looked(looks, twice, 0, took=0.1)
+    assert not looked(looks, twice, 0.1 + ABSENT_FOR + JOURNEYS * 0.04, took=0.1)
+    assert looked(looks, twice, 0.1 + ABSENT_FOR + JOURNEYS * 0.05, took=0.1)
 
 
 def test_another_look_is_wanted_as_soon_as_it_can_tell() -> None:

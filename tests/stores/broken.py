@@ -103,6 +103,16 @@ class NoHolder(BrokenStore):
         return row if row is not None and row.token == grant.token and self._held(row) else None
 
 
+class MissesWhatNeverShowedASign(BrokenStore):
+    """``look`` takes each session without a sign of life for one whose process is gone."""
+
+    rejected_by = "test_a_session_that_never_showed_a_sign_of_life_is_not_missed_and_one_that_shows_it_neither"
+
+    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+        view = super()._look(limit, share, ahead)
+        return replace(view, absent=tuple(holder.id for holder in view.holders))
+
+
 class NoActive(BrokenStore):
     """``fire`` carries out what was planned when fewer were active."""
 

@@ -207,6 +207,7 @@ def connect_anew(store: Any) -> None:
 def test_a_killed_process_is_absent_and_one_that_lives_or_is_frozen_is_not(place: Place) -> None:
     watcher, stranger = place.watcher(), place.open()
     alive, killed = place.start("alive"), place.start("killed")
+    killed.ask("(store.attend('killed'), store.renew('killed', lease=LEASE))")
     assert watcher.look().absent == ()
     killed.kill()
     until(lambda: watcher.look().absent == ("killed",), 5)
@@ -222,6 +223,45 @@ def test_a_killed_process_is_absent_and_one_that_lives_or_is_frozen_is_not(place
     place.open().open_session(a_session("mute"), lease=LEASE)  # shows no sign, as behind a pooler
     assert watcher.look().absent == ()
     assert watcher.look().absent == ()
+
+
+def note(place: Place, session: str, shown: bool) -> str:
+    """Return what a handle says to write down whether a session shows its sign."""
+    verb = "_write('note_sign', '{}', {})" if place.kind == "redis" else "_note_sign('{}', shown={})"
+    return verb.format(session, shown)
+
+
+def test_a_process_that_wrote_down_its_sign_is_absent_where_none_has_seen_it(place: Place) -> None:
+    watcher = place.watcher()
+    assert watcher.look().absent == ()  # from here on this connection is open
+    nodes = {name: place.start(name) for name in ("noted", "silent", "withdrawn")}
+    nodes["noted"].ask("(store.attend('noted'), store.renew('noted', lease=LEASE))")
+    nodes["withdrawn"].ask("store." + note(place, "withdrawn", False))
+    for name, node in nodes.items():
+        node.kill()
+        until(lambda name=name: place.signs(name) == 0)  # type: ignore[misc]
+    # This connection is younger than all of them, as after a restart of the server.
+    assert place.open().look().absent == ()
+    assert watcher.look().absent == ("noted",)
+
+
+def test_what_withdrew_its_sign_is_not_missed_by_those_who_saw_it(place: Place) -> None:
+    watcher, node = place.watcher(), place.start("node")
+    assert watcher.look().absent == ()
+    node.ask("store." + note(place, "node", False))
+    node.kill()
+    until(lambda: place.signs("node") == 0)
+    assert watcher.look().absent == ()
+
+
+def test_a_session_says_that_it_shows_a_sign_only_where_the_server_shows_it(place: Place) -> None:
+    store: Any = place.watcher()
+    write = {shown: f"store.{note(place, 'watcher', shown)}" for shown in (True, False)}
+    assert not eval(write[True])
+    store.attend("watcher")
+    store.renew("watcher", lease=LEASE)
+    assert eval(write[True])
+    assert not eval(write[False])
 
 
 def test_a_living_process_is_missed_only_while_both_of_its_connections_are_gone(place: Place) -> None:

@@ -93,8 +93,8 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
 ABSENT_FOR = 0.2
 """Least seconds between two looks that together tell that a session shows the store no sign of life any more."""
 JOURNEYS = 10
-"""How many times a look's own duration is added to that: a live process whose connections were cut reconnects within
-this time, and may be as far from the store as this one."""
+"""How many times the duration of a look's first question is added to that: a live process whose connections were cut
+reconnects within this time, and may be as far from the store as this one."""
 
 
 class _Absent(NamedTuple):
@@ -124,7 +124,7 @@ class Absences:
             if known is None or known.renewed_at != renewed.get(session):
                 known = _Absent(received_at, renewed.get(session))
             absent[session] = known
-        return Absences(absent, asked_at, ABSENT_FOR + JOURNEYS * (received_at - asked_at))
+        return Absences(absent, asked_at, ABSENT_FOR + JOURNEYS * (received_at - asked_at - view.age))
 
     def is_gone(self, session: str) -> bool:
         """Whether it was absent in two looks, the second asked long enough after the first was answered."""

@@ -92,8 +92,9 @@ class View:
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
         sessions: ids of live sessions that take turns (guests do not), sorted, at most 64.
-        absent: ids of live sessions whose process showed a sign of life when looked at before (``attend``), and shows
-            none now: it is gone, or its connection was cut off just now. Evidence, not proof: look again first.
+        absent: ids of live sessions whose process showed a sign of life (``attend``), as this handle saw or the session
+            wrote down, and shows none now: it is gone, or its connection was cut off just now. Evidence, not proof:
+            look again first.
         age: seconds that have passed since ``now`` came here: the store was asked more after it.
     """
 

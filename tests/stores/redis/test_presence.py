@@ -10,11 +10,11 @@ def test_signs_are_missed_only_through_the_connection_that_saw_them() -> None:
     with socket.socket() as one, socket.socket() as another:
         assert lookout.note(one, "2", (["s1", "s2"], [])) == ()
         assert lookout.known == "2"
-        assert lookout.note(another, "2", (["s2"], ["s1"])) == ()
-        assert lookout.note(one, "2", (["s2"], ["s1"])) == ("s1",)
+        assert lookout.note(another, "2", (["s2"], [("s1", 1, False)])) == ()
+        assert lookout.note(one, "2", (["s2"], [("s1", 1, False)])) == ("s1",)
         assert lookout.note(one, "2", (["s2", "s1"], [])) == ()
         assert lookout.note(one, "2", (["s2"], [])) == ()  # it is not asked for any more
-        assert lookout.note(one, "2", (["s2"], ["s1"])) == ()
+        assert lookout.note(one, "2", (["s2"], [("s1", 1, False)])) == ()
 
 
 def test_a_connection_that_was_not_asked_yet_is_asked_with_the_next_look() -> None:

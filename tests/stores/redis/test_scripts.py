@@ -131,6 +131,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.note([Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
     store.cancel(claim.id, by=name, why=name)
     store.renew(name, lease=HOUR)
+    assert store._write("note_sign", name, True) is False
     assert store.release([claim]) == [True]
     made = store.retry(claim.id, by=name, why=name)
     store.enqueue([Item(job=name, key=name, kwargs={name: name}, expires_in=SECOND, priority=-3)])

@@ -1,10 +1,12 @@
 """Where a lock of MySQL means something as a sign of life, and which of a session's names a connection takes."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from cronsensus.stores.sql.mysql import MysqlStore, presence
+from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, run
 from cronsensus.stores.sql.mysql.url import read_url
 
@@ -12,21 +14,28 @@ LEASE = timedelta(minutes=5)
 PLACE = ("database", "namespace")
 
 
+def present(store: Any, sessions: list[str], place: tuple[str, str] = PLACE) -> set[str] | None:
+    """Ask through a handle."""
+    with store._glancing() as tx:
+        return presence.present(tx, driver_of(tx.connection), place, sessions)
+
+
 def test_a_connection_takes_the_first_free_name_and_frees_it_with_the_session(mysql_url: str) -> None:
     first, second = open_connection(read_url(mysql_url)), open_connection(read_url(mysql_url))
-    place = (mysql_url, "default")
+    place, store = (mysql_url, "default"), MysqlStore(mysql_url)
     names = presence.names_of(place, "s1")
     assert presence.show(first, place, "s1")
     assert presence.show(second, place, "s1")
     assert [first.lock, second.lock] == names[:2]
-    assert presence.present(second, place, ["s1", "s2"]) == {"s1"}
+    assert present(store, ["s1", "s2"], place) == {"s1"}
     assert presence.show(second, place, None)
-    assert presence.present(second, place, ["s1"]) == {"s1"}
+    assert present(store, ["s1"], place) == {"s1"}
     first.close()
-    while presence.present(second, place, ["s1"]):  # the server may not have read it yet
+    while present(store, ["s1"], place):  # the server may not have read it yet
         pass
     assert run(second, "SELECT @@wait_timeout") == ((presence.IDLE_FOR,),)
     second.close()
+    store.close()
 
 
 def test_names_that_are_all_taken_are_tried_again(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +60,7 @@ def test_behind_a_proxy_no_sign_is_shown_and_none_is_missed(mysql_url: str, monk
     assert "through a proxy" in store.describe()["evidence_of_death"]
     driver = open_connection(read_url(mysql_url))
     assert not presence.show(driver, PLACE, "s1")
-    assert presence.present(driver, PLACE, ["s1"]) is None
+    assert present(store, ["s1"]) is None
     driver.close()
     store.attend("s1")
     store.wait(0.05)

@@ -74,7 +74,7 @@ def test_store_of_version_1_is_refused_then_upgraded_to_the_tables_of_a_new_stor
     try:
         with pytest.raises(SchemaMismatch, match=rf"version 1, .*needs {VERSION}; run: cronsensus db upgrade"):
             store.check()
-        assert store.migrate() == ["m0002_additions"]
+        assert store.migrate() == ["m0002_additions", "m0003_signs"]
         assert store.migrate() == []
         store.check()
         store.put_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1")
@@ -88,7 +88,7 @@ def test_store_of_version_1_is_refused_then_upgraded_to_the_tables_of_a_new_stor
             if kind == "postgres":
                 connection.exec_driver_sql("DROP SEQUENCE cronsensus_tokens")
             connection.commit()
-        assert store.migrate() == ["m0001_first", "m0002_additions"]
+        assert store.migrate() == ["m0001_first", "m0002_additions", "m0003_signs"]
         with connect(url, kind) as connection:
             assert shape(connection) == upgraded
     finally:

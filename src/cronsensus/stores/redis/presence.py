@@ -10,15 +10,16 @@ import contextlib
 import socket
 import weakref
 from collections.abc import Callable
+from typing import Literal
 
 from cronsensus.errors import StoreError
-from cronsensus.stores.presence import Eyes
+from cronsensus.stores.presence import Eyes, Noted
 from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.link import Link
 from cronsensus.stores.redis.space import Space
 
-Signs = tuple[list[str], list[str]]
-"""Whose sign is there, and whose is not."""
+Signs = tuple[list[str], list[tuple[str, int, str | Literal[False]]]]
+"""Whose sign is there, and whose is not, with the session's number and what it wrote down."""
 
 
 class SecondSign:
@@ -30,14 +31,16 @@ class SecondSign:
         self._sign: bytes | None = None
         self._ear: Ear | None = None
 
-    def keep(self, sign: bytes) -> None:
-        """Show ``sign``, if it is not shown; nothing is lost where that fails."""
+    def keep(self, sign: bytes) -> bool:
+        """Show ``sign``, if it is not shown; ``False``: that failed, and nothing is lost by it."""
         if sign != self._sign:
             self.close()
             self._sign, self._ear = sign, self._listening_to(sign)
         if self._ear is not None:
             with contextlib.suppress(StoreError):
                 self._ear.check()
+                return True
+        return False
 
     def close(self) -> None:
         """Show none."""
@@ -60,7 +63,7 @@ class Lookout:
         Args:
             through: a connection.
             opened: how many sessions were opened so far.
-            signs: ``None``: not asked for. A word: the user may not ask; it is asked again on another connection.
+            signs: ``None``: not asked for. A word: this server or this user may not be asked; another connection is.
         """
         eyes = self._eyes.get(through)
         if eyes is None:
@@ -72,8 +75,9 @@ class Lookout:
             self.known = False
             return ()
         present, absent = signs
-        missed = eyes.note(frozenset((*present, *absent)), present)
-        self.known = "" if any(map(eyes.may_come, absent)) else opened
+        missing = {session: Noted(number, shown == "1" if shown else None) for session, number, shown in absent}
+        missed = eyes.note(present, missing, int(opened))
+        self.known = "" if any(map(eyes.may_come, missing)) else opened
         return missed
 
 
@@ -81,6 +85,7 @@ def may_ask(link: Link, space: Space) -> bool:
     """Whether the user of ``link`` may ask for signs of life."""
     try:
         link.command("PUBSUB", "NUMSUB", space.sign(""))
+        link.command("INFO", "replication")
     except StoreError:
         return False
     return True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from cronsensus.codec import clean
+from cronsensus.errors import StoreError
 from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
@@ -25,6 +27,8 @@ class SessionVerbs(Handle):
     _second_sign: SecondSign
     _attended: str | None = None
     _own_session = ""
+    _noted: tuple[str, bool] = "", False
+    """What the hash of a session says of its sign, as far as this handle wrote it."""
 
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         text = write_session_spec(session).decode()
@@ -40,7 +44,7 @@ class SessionVerbs(Handle):
         )
         self._policy.look()
         if session == self._attended and set_to is not False:
-            self._second_sign.keep(self._space.sign(session))
+            self._show(session)
         # A token that is none is that of no run here: it is stopped, for the store takes no result of it.
         runs = self._unreadable.readable(
             held, lambda row: (int(row[0]), int(row[1] or 0)), lambda row: f"the token of run {row[0]}"
@@ -55,6 +59,13 @@ class SessionVerbs(Handle):
             store=store,
             held=tuple(runs) if set_to is not False else None,
         )
+
+    def _show(self, session: str) -> None:
+        """Show a sign of life, and write down that it is there; nothing is lost where that fails."""
+        shown = self._second_sign.keep(self._space.sign(session))
+        if shown != (self._noted == (session, True)):
+            with contextlib.suppress(StoreError):
+                self._noted = session, self._write("note_sign", session, shown)
 
     def _close_session(self, session: str) -> list[Takeover]:
         return self._taken(self._write("close_session", session))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from cronsensus.errors import StoreError
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.stores.presence import Eyes
+from cronsensus.stores.presence import Eyes, Noted
 from cronsensus.stores.sql import looking
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.store import SqlStore
+from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import Share, View
 
+Answer = TypeVar("Answer")
 _NO_TIME = timedelta(0)
 
 
@@ -25,14 +29,16 @@ class PresentStore(SqlStore):
 
     _own_session: str | None = None
     _attended: str | None = None
+    _noted: tuple[str | None, bool] = None, False
+    """What the row of a session says of its sign, as far as this handle wrote it."""
 
     @abstractmethod
-    def _show(self, connection: Connection, session: str) -> None:
-        """Hold the lock of ``session`` on a connection, and no other; nothing where locks mean nothing."""
+    def _show(self, connection: Connection, session: str) -> bool:
+        """Hold the lock of ``session`` on a connection, and no other; ``False``: it could not, or it means nothing."""
 
     @abstractmethod
-    def _present(self, connection: Connection, sessions: Collection[str]) -> Collection[str] | None:
-        """Return those of ``sessions`` whose lock is held; ``None``: locks mean nothing here."""
+    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+        """Return those of ``sessions`` whose lock is held; ``None``: locks mean nothing here. Sends what waits."""
 
     def _attend(self, session: str | None) -> None:
         """Show a sign of life of ``session`` on this handle from its next renewal."""
@@ -43,11 +49,22 @@ class PresentStore(SqlStore):
         return super()._open_session(session, lease)
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
-        """Set the lease, if it has not run out; show a sign of life of a session that is attended."""
+        """Set the lease, if it has not run out; show a sign of life of an attended session, and write that down."""
         renewal = super()._renew(session, lease, idle_lease)
         if session == self._attended and renewal.alive:
-            self._on_idle(lambda connection: self._show(connection, session))
+            shown = self._on_idle(lambda connection: self._show(connection, session)) is True
+            if shown != (self._noted == (session, True)):
+                with contextlib.suppress(StoreError):
+                    self._noted = session, self._note_sign(session, shown=shown)
         return renewal
+
+    @repeated
+    def _note_sign(self, session: str, *, shown: bool) -> bool:
+        """Write down whether the server that is written to shows the sign of this session; return what was written."""
+        with self._writing(queued=True) as tx:
+            seen = shown and session in (self._present(tx, [session]) or ())
+            tx.send("note_sign", session=session, space=tx.namespace, shown=int(seen))
+            return seen
 
     @repeated
     def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
@@ -56,20 +73,34 @@ class PresentStore(SqlStore):
             view = looking.look(tx, limit, share, ahead)
             own = {self._own_session}
             holding = frozenset(one.id for one in view.holders if one.expires_in > _NO_TIME) - own
+            every = holding.union(view.sessions) - own
             eyes = tx.connection.info.setdefault("eyes", Eyes())
-            asked = eyes.worth_asking(holding, frozenset(view.sessions) - own)
-            if not asked:
+            if not eyes.worth_asking(holding, every):
                 return view
-            present = self._present(tx.connection, asked)
-            return view if present is None else replace(view, absent=eyes.note(asked, present))
+            asked_at = tx.dialect.monotonic()
+            asked = sorted(every) or [self._own_session or ""]
+            noted, newest = tx.send("signs", sessions=asked, space=tx.namespace), tx.send("newest_session")
+            present = self._present(tx, asked)
+            if present is None:
+                eyes.blind = True
+                return view
+            missing = {
+                row.id: Noted(row.number, None if row.shown is None else row.shown == 1)
+                for row in noted.rows
+                if row.id not in present
+            }
+            age = view.age + tx.dialect.monotonic() - asked_at
+            return replace(view, absent=eyes.note(present, missing, newest.rows[0].number), age=age)
 
-    def _on_idle(self, do: Callable[[Connection], None]) -> None:
+    def _on_idle(self, do: Callable[[Connection], Answer]) -> Answer | None:
         """Do something on the connection that was used last; nothing is lost where it fails."""
         with contextlib.suppress(Exception):
             connection = self._connections.take()
             try:
-                do(connection)
+                answer = do(connection)
             except BaseException:
                 self._connections.throw_away(connection)
                 raise
             self._connections.give_back(connection)
+            return answer
+        return None

@@ -417,6 +417,8 @@ sessions = Table(
     Column("ended_at", Big),
     Column("ended_as", _word(10)),
     Column("ended_why", Long),
+    # Since version 3: 1: it showed a sign of life; 0: it shows none; NULL: it never said.
+    Column("shown", SmallInteger),
     UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
     *_partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
     # What a look reads of the sessions, however many guests there are.

@@ -115,11 +115,18 @@ class Transaction:
         all_pieces = pieces(list(values), self.dialect.most_parameters)
         return [self.send(name, **cast("Any", {listed: list(piece)}), **more) for piece in all_pieces]
 
-    def send_rows(self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False, **values: Any) -> None:
-        """Send a statement for many rows; ``one_each``: for each of them it must touch one."""
+    def send_rows(
+        self, name: str, rows: Sequence[tuple[Any, ...]], *, one_each: bool = False, **values: Any
+    ) -> list[Pending]:
+        """Send a statement for many rows, in pieces; ``one_each``: for each of them it must touch one."""
         query = self.dialect.query(name)
-        for piece in pieces(rows, self.dialect.most_rows):
-            self._add(Pending(query, values, piece, len(piece) if one_each else None, self.flush))
+        sent = [
+            Pending(query, values, piece, len(piece) if one_each else None, self.flush)
+            for piece in pieces(rows, self.dialect.most_rows)
+        ]
+        for pending in sent:
+            self._add(pending)
+        return sent
 
     def take_tokens(self, count: int) -> Pending:
         """Take fencing tokens, ascending; the answer's one row has the ``last``.

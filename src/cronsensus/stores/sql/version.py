@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 """The schema that this code knows; the number of the newest migration."""

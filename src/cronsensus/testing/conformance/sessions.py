@@ -526,3 +526,19 @@ class Sessions(Scene):
         self.store.close_session("closed")
         assert self.runs(closed)[0].end is not None
         assert timedelta(0) == (self.runs(closed)[0].finished_at or START) - self.store.now()
+
+    # --- signs of life ----------------------------------------------------------------------------------------------
+
+    def test_a_session_that_never_showed_a_sign_of_life_is_not_missed_and_one_that_shows_it_neither(self) -> None:
+        self.holding()
+        watcher, shows = self.sibling(), self.sibling()
+        assert () == watcher.look().absent
+        shows.attend("s2")
+        shows.open_session(a_session("s2"), lease=LEASE)
+        self.enqueue("another")
+        assert self.claim("s2", store=shows)
+        assert shows.renew("s2", lease=LEASE).alive
+        assert [()] * 3 == [watcher.look().absent for _ in range(3)]
+        shows.close()  # as a process that ends; a store that has such signs may say so from now on
+        assert watcher.look().absent in {(), ("s2",)}
+        assert {"s1", "s2"} == {holder.id for holder in watcher.look().holders}

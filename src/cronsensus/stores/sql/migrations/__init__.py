@@ -14,7 +14,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from cronsensus.errors import SchemaMismatch
-from cronsensus.stores.sql.migrations import m0001_first, m0002_additions
+from cronsensus.stores.sql.migrations import m0001_first, m0002_additions, m0003_signs
 from cronsensus.stores.sql.schema import counters, schema
 from cronsensus.stores.sql.version import VERSION
 
@@ -23,6 +23,7 @@ Upgrade = Callable[[Connection], None]
 MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
     (1, "m0001_first", m0001_first.upgrade),
     (2, "m0002_additions", m0002_additions.upgrade),
+    (3, "m0003_signs", m0003_signs.upgrade),
 )
 """All steps, in order. The last number is ``VERSION``."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 
 from pymysql.err import MySQLError
 
@@ -23,6 +23,7 @@ from cronsensus.stores.bell import Bell
 from cronsensus.stores.presence import hollow
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.statements import literal
+from cronsensus.stores.sql.transaction import Transaction
 
 SIGNS = 4
 """Names for each session: two connections show it, and each may have a predecessor."""
@@ -67,17 +68,13 @@ def show(driver: BoundedConnection, place: Place, session: str | None) -> bool:
     return True
 
 
-def present(driver: BoundedConnection, place: Place, sessions: Collection[str]) -> set[str] | None:
-    """Return those of ``sessions`` of which a lock is held; ``None``: something stands between."""
-    asked = list(sessions)
-    held = []
-    for session in asked:
-        names = (f"IS_USED_LOCK({literal(driver, name)})" for name in names_of(place, session))
-        held.append(f"COALESCE({', '.join(names)})")
-    [(thread, *holders)] = run(driver, f"SELECT CONNECTION_ID(), {', '.join(held)}")
-    if not _is_thread(driver, thread):
+def present(tx: Transaction, driver: BoundedConnection, place: Place, sessions: Sequence[str]) -> set[str] | None:
+    """Return those of ``sessions`` of which a lock is held; ``None``: something stands between, or it is a replica."""
+    asked = [(number, *names_of(place, session)) for number, session in enumerate(sessions)]
+    rows = [row for sent in tx.send_rows("held_signs", asked) for row in sent.rows]
+    if any(row.copies or not _is_thread(driver, row.thread) for row in rows):
         return None
-    return {session for session, holder in zip(asked, holders, strict=True) if holder is not None}
+    return {sessions[row.place] for row in rows if row.holder is not None}
 
 
 def described(driver: BoundedConnection) -> str:

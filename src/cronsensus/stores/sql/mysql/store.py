@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -25,6 +25,7 @@ from cronsensus.stores.sql.mysql.statements import literal
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.presence import PresentStore
 from cronsensus.stores.sql.schema import counters
+from cronsensus.stores.sql.transaction import Transaction
 
 _MIGRATING_FOR = 300.0
 """Seconds that a process waits for another one's steps; a statement may take twice as long."""
@@ -100,11 +101,12 @@ class MysqlStore(PresentStore):
         super()._attend(session)
         self._sign.attend(session)
 
-    def _show(self, connection: Connection, session: str) -> None:
-        show(driver_of(connection), self._place, session)
+    def _show(self, connection: Connection, session: str) -> bool:
+        driver = driver_of(connection)
+        return show(driver, self._place, session) and driver.lock is not None
 
-    def _present(self, connection: Connection, sessions: Collection[str]) -> Collection[str] | None:
-        return present(driver_of(connection), self._place, sessions)
+    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+        return present(tx, driver_of(tx.connection), self._place, sessions)
 
     def _notify(self) -> None:
         """Do nothing: nobody could be told."""

@@ -8,19 +8,13 @@ so those that look do not disturb each other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import psycopg
 
-# Without asking whether it is granted: one who still waits for it lives.
-_PRESENT = """
-SELECT DISTINCT (classid::bigint << 32) | objid::bigint
-FROM pg_locks
-WHERE locktype = 'advisory' AND objsubid = 1
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND ((classid::bigint << 32) | objid::bigint) = ANY ($1::bigint[])
-"""
+from cronsensus.stores.sql.transaction import Transaction
+
 SHOW = "SELECT pg_advisory_lock_shared($1::bigint)"
 HIDE = "SELECT pg_advisory_unlock_shared($1::bigint)"
 
@@ -45,9 +39,8 @@ def show(
         cursor.execute(HIDE, [str(key_of(*place, shown))])
 
 
-def present(driver: psycopg.Connection[Any], place: tuple[str, str], sessions: Collection[str]) -> set[str]:
-    """Return those of ``sessions`` whose lock is held."""
+def present(tx: Transaction, place: tuple[str, str], sessions: Sequence[str]) -> set[str] | None:
+    """Return those of ``sessions`` whose lock is held, or waited for; ``None``: this server copies another one."""
     keys = {key_of(*place, session): session for session in sessions}
-    cursor = psycopg.RawCursor(driver)
-    cursor.execute(_PRESENT, ["{" + ",".join(map(str, keys)) + "}"])
-    return {keys[row[0]] for row in cursor.fetchall()}
+    rows = tx.send("held_signs", signs=list(keys)).rows
+    return None if rows[0].copies else {keys[row.sign] for row in rows if row.sign is not None}

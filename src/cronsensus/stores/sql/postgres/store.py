@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import cache
@@ -29,6 +29,7 @@ from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.presence import PresentStore
 from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sessions import not_alive
+from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -94,12 +95,13 @@ class PostgresStore(PresentStore):
         super()._attend(session)
         self._wake.attend(session)
 
-    def _show(self, connection: Connection, session: str) -> None:
+    def _show(self, connection: Connection, session: str) -> bool:
         if not self._postgres.pooled:
             show(driver_of(connection), connection.info, self._place, session)
+        return not self._postgres.pooled
 
-    def _present(self, connection: Connection, sessions: Collection[str]) -> Collection[str] | None:
-        return None if self._postgres.pooled else present(driver_of(connection), self._place, sessions)
+    def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
+        return None if self._postgres.pooled else present(tx, self._place, sessions)
 
     def _notify(self) -> None:
         """Wake the other handles of this namespace, wherever they are."""

@@ -32,3 +32,35 @@ SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity';
 UPDATE cronsensus_sessions
 SET lease_until = :until, renewed_at = :now, beats = :beat
 WHERE id = :session AND namespace = :space AND ended_at IS NULL;
+
+-- name: note_sign
+-- Write down whether a session shows a sign of life. Race: its end by another node; then nothing is written.
+UPDATE cronsensus_sessions SET shown = :shown WHERE id = :session AND namespace = :space AND ended_at IS NULL;
+
+-- name: signs
+-- Read what open sessions say of their signs of life. Race: one that is opened meanwhile is asked for by the next look.
+SELECT s.id, s.number, s.shown
+FROM cronsensus_sessions AS s
+WHERE s.namespace = :space AND s.id IN :sessions AND s.ended_at IS NULL;
+
+-- name: newest_session
+-- Read the number of the newest session. Race: one that is committed later, and has a lower number, counts as older.
+SELECT coalesce(max(s.number), 0) AS number FROM cronsensus_sessions AS s;
+
+-- name: held_signs [postgres]
+-- Read which advisory locks are held, also those that are waited for. Race: none, a lock tells of its own moment.
+SELECT here.copies, held.sign
+FROM (SELECT pg_is_in_recovery() AS copies) AS here
+LEFT JOIN (
+    SELECT DISTINCT (l.classid::bigint << 32) | l.objid::bigint AS sign
+    FROM pg_locks AS l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1
+        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+) AS held ON held.sign IN :signs;
+
+-- name: held_signs [mysql]
+-- rows: place integer, one text, two text, three text, four text
+-- Read of which sessions a lock is held. Race: none, a lock tells of its own moment.
+SELECT here.thread, here.copies, given.place,
+    coalesce(is_used_lock(given.one), is_used_lock(given.two), is_used_lock(given.three), is_used_lock(given.four)) AS holder
+FROM {rows_first} (SELECT connection_id() AS thread, @@GLOBAL.read_only AS copies) AS here;

@@ -50,8 +50,9 @@ for index, session in ipairs(holding) do
   holders[index] = try(session_row, session) or { session }
 end
 
--- Which other sessions show a sign of life, and which do not: false where there is nothing to ask, as no other one holds
--- runs, and none was opened since `known` of them were.
+-- Which other sessions show a sign of life, and which do not, with what they say of it: false where there is nothing to
+-- ask, as no other one holds runs, and none was opened since `known` of them were. A replica is not asked: what its keys
+-- say happened elsewhere.
 local taking_turns, opened = turning(), sessions_opened or '0'
 local function signs()
   local asked, there, gone = {}, {}, {}
@@ -69,6 +70,10 @@ local function signs()
   if #taking_turns <= FEW then
     ask_for(taking_turns)
   end
+  local server = redis.pcall('INFO', 'replication')
+  if type(server) == 'table' or not string.find(server, 'role:master', 1, true) then
+    return 'refused'
+  end
   for start = 1, #asked, FEW do
     local channels = {}
     for index = start, math.min(start + FEW - 1, #asked) do
@@ -79,8 +84,13 @@ local function signs()
       return 'refused'
     end
     for index = 1, #channels do
-      local found = heard[2 * index] > 0 and there or gone
-      found[#found + 1] = asked[start + index - 1]
+      local session = asked[start + index - 1]
+      if heard[2 * index] > 0 then
+        there[#there + 1] = session
+      else
+        local said = read(session_key(session), 'number', 'shown')
+        gone[#gone + 1] = { session, tonumber(said.number) or 0, said.shown }
+      end
     end
   end
   return { there, gone }
