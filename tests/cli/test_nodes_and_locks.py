@@ -1,4 +1,4 @@
-"""``nodes`` and ``locks``: who takes part, and who holds what."""
+"""``nodes`` and ``locks``: the nodes, and the locks with their holders."""
 
 from datetime import timedelta
 from typing import Any

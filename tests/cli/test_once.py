@@ -1,4 +1,4 @@
-"""``once forget``: a key is free for the next call, and the trail says who did it."""
+"""``once forget``: a key is free for the next call, and the trail names the operator."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def masters() -> Iterator[list[RedisServer]]:
-    """Return three independent Redis servers, running; who breaks them uses others."""
+    """Return three independent Redis servers, running; a test that breaks servers uses others."""
     try:
         servers = [RedisServer(durable=False) for _ in range(3)]
     except ServiceMissing as missing:
@@ -50,7 +50,7 @@ def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     elif kind == "redlock":
         servers = request.getfixturevalue("masters")
         with pytest.MonkeyPatch.context() as patch:
-            # These are all alive: who says nothing for half a second is short of processor time.
+            # These are all alive: one without an answer for half a second is short of processor time.
             for module in ("redlock", "redlock_client"):
                 patch.setattr(f"cronsensus.integrations.{module}.SLOWEST", 5.0)
             yield ",".join(f"{server.url}?prefix=test-{number}" for server in servers)

@@ -26,7 +26,7 @@ NOBODY = b"0".ljust(20)
 
 @dataclass(frozen=True)
 class Count:
-    """What was seen. ``wrong`` are reports of workers who did not find in the file what they had written."""
+    """What was seen. ``wrong`` are reports of workers that did not find in the file what they had written."""
 
     sums: dict[str, int]
     tokens: list[int]
@@ -139,7 +139,7 @@ def _holder(folder: Path) -> int | None:
 
 
 def _reap(alive: dict[int, str], wrong: list[str], folder: Path) -> bool:
-    """Note who has ended; ``True``: somebody has."""
+    """Note the workers that ended; ``True``: there was one."""
     pid, status = os.waitpid(-1, os.WNOHANG)
     if pid == 0:
         return False

@@ -24,7 +24,7 @@ class Stale(Exception):
 
 
 class Resource:
-    """What the lock protects. Each call is one step; ``fenced``, it refuses whoever comes with an older token."""
+    """What the lock protects. Each call is one step; ``fenced``, it refuses an older token."""
 
     def __init__(self, path: Path, *, fenced: bool) -> None:
         self._path = path

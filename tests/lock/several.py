@@ -47,7 +47,7 @@ class Files:
         fcntl.flock(file, fcntl.LOCK_UN)
 
     def holders(self) -> list[int]:
-        """Return who is in, as far as the files tell."""
+        """Return the processes inside, as far as the files tell."""
         return [int(os.pread(file, 20, 0) or 0) for file in self._files]
 
 

@@ -1,4 +1,4 @@
-"""Whatever interrupts those who take, hold and free locks: nothing is left held, and no waiter is forgotten."""
+"""Interruptions while locks are acquired, held and released: no lock stays held, and no waiter is forgotten."""
 
 import asyncio
 import gc

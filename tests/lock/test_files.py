@@ -103,7 +103,7 @@ def test_file_lock_is_lost_when_its_file_is_removed(folder):
     assert lock.acquire()
     the_file(folder, ".lock").unlink()
     assert not lock.owned()
-    with at(folder) as other:  # it would be no protection, so who held it is told
+    with at(folder) as other:  # it would be no protection, so its holder learns of it
         assert other.token > lock.token
         with pytest.raises(LeaseLost, match="no longer held under token"):
             lock.release()

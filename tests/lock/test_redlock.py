@@ -38,7 +38,7 @@ def five() -> Iterator[list[RedisServer]]:
         for server in servers:
             server.start()
         with pytest.MonkeyPatch.context() as patch:
-            # Who is alive and says nothing for half a second is short of processor time.
+            # A live master without an answer for half a second is short of processor time.
             for module in ("redlock", "redlock_client"):
                 patch.setattr(f"cronsensus.integrations.{module}.SLOWEST", NO_ANSWER)
             yield servers
@@ -178,7 +178,7 @@ def test_tokens_grow_although_masters_forget(five):
 
 
 def test_a_failed_try_leaves_nothing_behind(five):
-    """Whoever gets too few masters gives them back at once, and does not make others wait for the TTL."""
+    """A process with too few masters gives them back at once, so that others need not wait for the TTL."""
     first, second = Lock(urls(five), "name"), Lock(urls(five), "name", blocking=False, ttl="1h")
     with first:
         assert not _in_thread(second.acquire)
@@ -300,7 +300,7 @@ def test_redlock_take_without_a_majority_for_the_token_is_given_back(three, monk
 
     def lose_it_before_the_token(script, *args, **how):
         if script is redlock._NOTE:
-            assert until(lambda: None not in three.holders())  # also the one whose answer nobody waited for
+            assert until(lambda: None not in three.holders())  # also the one with an answer after the majority
             for client in three.clients[1:]:
                 client.delete(three.place)  # restarted empty in this very moment
         return ask(script, *args, **how)

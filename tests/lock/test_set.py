@@ -126,7 +126,7 @@ def test_without_the_token_a_frozen_holder_undoes_what_others_wrote(shared_timed
 
 @pytest.mark.timeout(300)
 def test_file_lock_of_a_frozen_process_keeps_others_waiting(folder):
-    """The kernel holds the lock for as long as the process is there, so nobody comes in between."""
+    """The kernel holds the lock for as long as the process is there, so no other process gets it."""
     with workers(f"file://{folder / 'locks'}", folder, "unfenced") as them:
         them.go_on(10)
         for _ in range(FREEZES):

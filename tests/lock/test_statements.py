@@ -37,6 +37,6 @@ def test_a_lock_on_postgresql_takes_two_statements_each_way_at_most(postgres_url
     try:
         assert journeys(lock.acquire) == 1
         assert journeys(lock.reacquire) == 1
-        assert journeys(lock.release) == 2  # frees it, tells who waits
+        assert journeys(lock.release) == 2  # frees it, notifies waiters
     finally:
         opening.close_all()

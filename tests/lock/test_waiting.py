@@ -1,4 +1,4 @@
-"""Who waits is told, nobody is told in vain without telling the next, and nobody asks more often than is of use."""
+"""Wait queues: the first waiter is notified, an unused notification is passed on, and polling backs off."""
 
 import threading
 from datetime import timedelta
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 class Place(WaitQueues):
-    """A place where this test tells who waits; and its only line."""
+    """A place where this test notifies waiters; and its only wait queues."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ def test_a_redis_handle_that_is_closed_under_the_hands_of_a_verb_says_so(redis_u
 
 
 def test_notification_after_the_last_waiter_left_is_received(queue, place):
-    """Else the lock would lie there until somebody looks: whoever freed it believes that it has told one."""
+    """Else the lock would stay free until the next poll: the unlock has notified this process alone."""
     one = waiter(queue)
     one.join()
     place.tell("name")
@@ -242,5 +242,5 @@ def test_waiter_that_timed_out_leaves_the_queue():
         thread.start()
         thread.join(PATIENCE)
         assert got == [False]
-        # News for one who is gone would be lost to the next.
+        # A notification for a waiter that is gone would be lost to the next.
         assert backend._queue._waiting == {}

@@ -43,7 +43,7 @@ def shared_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def telling_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of an empty store that can tell those who wait."""
+    """Return the URL of an empty store with notifications."""
     return _place(request, request.param)
 
 

@@ -552,7 +552,7 @@ def test_an_end_is_remembered_in_case_the_store_forgets_it(claims):
     assert claims._reconciliation._said.take(key) == outcome(held)
 
 
-# --- who waits for whom -----------------------------------------------------------------------------------------------
+# --- calls that wait for calls ----------------------------------------------------------------------------------------
 
 A, B, C = ("job", "a"), ("job", "b"), ("job", "c")
 
@@ -584,7 +584,7 @@ def test_calls_that_wait_for_one_that_waits_for_itself_are_looked_at_once(claims
     assert claims._waits == {A: [A], B: [A]}
 
 
-# --- those who hold it ------------------------------------------------------------------------------------------------
+# --- holders ----------------------------------------------------------------------------------------------------------
 
 
 def test_holder_is_reclaimed_only_with_a_reason(claims, store, monkeypatch, clock):

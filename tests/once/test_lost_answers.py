@@ -61,7 +61,7 @@ def test_the_answer_to_the_end_is_lost(scheduler, proxy, server_url):
 
 @FAR
 def test_the_answer_to_the_claim_is_lost(scheduler, proxy, server_url):
-    """Nobody knows then who has it, until the store is asked; it is not left to a holder who knows nothing of it."""
+    """Its holder is unknown until the store is asked; the claim is not left to a call that knows nothing of it."""
     ran = []
 
     @scheduler.once("k:{n}")

@@ -1,4 +1,4 @@
-"""A function runs once for each key: results, failures, and those who come meanwhile. On every store."""
+"""A function runs once for each key: results, failures, and calls that come meanwhile. On every store."""
 
 import asyncio
 import copy
@@ -335,7 +335,7 @@ def test_effects_of_an_async_function(shop, effects):
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_transaction_that_gave_way_to_another_one_is_tried_again(shop, effects, is_async):
-    """A deadlock is nobody's failure: what was written is undone, so the function runs again, even if failures keep."""
+    """A deadlock is no failure: what was written is undone, so the function runs again, even if failures keep."""
     ran = []
 
     def work() -> int:
@@ -393,7 +393,7 @@ def test_transaction_of_a_run_that_was_taken_over_commits_nothing(sql_url, effec
         if len(ran) == 1:
             run = current_run()
             assert run is not None
-            # Before the first write: on SQLite nobody could end a session while the block has written.
+            # Before the first write: on SQLite no session could be ended while the block has written.
             shop.store.reclaim([run.session])
         conn.execute(effects.insert, {"what": f"{len(ran)}"})
         return len(ran)

@@ -35,7 +35,7 @@ def run(url: str, kind: str, workers: int, kills: int, seed: int, *, table: str 
         text=True,
         check=False,
         env={**os.environ, **env},
-        # A master has a process group of its own, as whoever starts services gives it one.
+        # A master has a process group of its own, as service managers give it one.
         start_new_session=True,
         timeout=patience(280),
     )
@@ -101,7 +101,7 @@ def test_of_eight_workers_exactly_one_completes_the_task_in_each_generation(shar
 
 @pytest.mark.timeout(patience(300))
 def test_startup_task_without_wait_is_taken_over(shared_url):
-    """The runner is killed and nobody is started in its place."""
+    """The runner is killed, and no process is started in its place."""
     seen = run(shared_url, "watch", WORKERS, 2, 3)
     assert recorded(shared_url, "startup:run") == [State.SUCCEEDED]
     assert seen["killed"]

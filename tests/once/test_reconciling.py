@@ -1,4 +1,4 @@
-"""The store forgets how a call of a guarded function ended: it is told again, and nobody waits for ever."""
+"""The store forgets how a call of a guarded function ended: it is recorded again, and no call waits for ever."""
 
 import threading
 from typing import Any

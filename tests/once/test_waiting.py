@@ -1,4 +1,4 @@
-"""Those who wait for a guarded function are told of its end, also by another process; and they can be called off."""
+"""Calls that wait for a guarded function are notified of its end, also by another process; and can be called off."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ TOO_LATE = 60.0
 
 @pytest.fixture
 def joined(monkeypatch):
-    """Nobody who stands in line looks by himself for the length of a test. Released once by each who stands there."""
+    """No call in the wait queue polls for the length of a test. Released once by each call that joins it."""
     monkeypatch.setattr(acquiring, "LOOK_AGAIN", TOO_LATE)
     in_line, join = threading.Semaphore(0), acquiring._Waiting._join
 
@@ -105,7 +105,7 @@ def test_waiting_call_that_cannot_join_the_queue_polls(local, monkeypatch):
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_stopped_scheduler_watches_no_start_up_task(schedulers, joined, is_async):
-    """The runner is another worker, and goes on; who only watched has nothing to wait for any more."""
+    """The runner is another worker, and goes on; a worker that only watched has nothing left to wait for."""
     work = Work()
     runner, watcher, _ = schedulers
     for one in (runner, watcher):

@@ -24,7 +24,6 @@ import os
 import random
 import secrets
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -110,15 +109,15 @@ class RedlockBackend(LockBackend):
         Raises:
             InvalidOption: a URL that names no server, or servers that make no majority.
         """
+        super().__init__()
         self.clock = clock or SystemClock()
         self._masters = Masters(urls, self.clock)
         digest = hashlib.blake2b(check_name(namespace, what="namespace").encode(), digest_size=8).hexdigest()
         self._space = f"{{{self._masters.urls[0].prefix}:redlock:{digest}}}"
         self._process = f"{host_identity()} {os.getpid()} {started_at(os.getpid()) or 0}"
-        self._numbers = itertools.count(1)
         self._monitor = LeaseMonitor(self.clock)
         self._renewals: dict[LeaseRef, Deadline] = {}
-        self._lines = itertools.count()
+        self._listened = itertools.count()
         self._queue = LocalQueue(lambda: self)
 
     def close(self) -> None:
@@ -176,17 +175,8 @@ class RedlockBackend(LockBackend):
         return None, Counter(answer[1].decode() for answer in taken.said.values() if not _granted(answer))
 
     def _held(self, request: LockRequest, me: str, token: int, asked_at: float) -> Lease:
-        lease = request.acquisition.lease = Lease(
-            self,
-            name=request.name,
-            holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
-            token=token,
-            ttl=request.ttl,
-            asked_at=asked_at,
-            renew=request.renew,
-            bound=request.bound,
-            grant=me,
-        )
+        holder = self.holder(f"{socket.gethostname()}:{os.getpid()}")
+        lease = request.granted(self, me, holder=holder, token=token, asked_at=asked_at)
         lease.register(self._monitor.begin)
         if request.renew:
             lease.register(lambda ref: self._renew_in(ref, request.ttl.total_seconds() / RENEWALS))
@@ -277,7 +267,7 @@ class RedlockBackend(LockBackend):
 
     def wait_queues(self) -> WaitQueues:
         """Return the wait queues, on one of the masters; on another one each time."""
-        urls, first = self._masters.urls, next(self._lines)
+        urls, first = self._masters.urls, next(self._listened)
         return RedlockQueues([urls[(first + number) % len(urls)] for number in range(len(urls))], self._keys("")[2])
 
     def wake_next(self, name: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from cronsensus.lock.lease import Lease, LeaseBackend
 from cronsensus.lock.waiter import Waiter
 from cronsensus.lock.worker_pool import submit
+from cronsensus.model.session import LONGEST_HOLDER
 
 
 class Acquisition:
@@ -57,9 +61,32 @@ class LockRequest:
             name=self.name, ttl=self.ttl, limit=self.limit, renew=self.renew, bound=bound, acquisition=acquisition
         )
 
+    def granted(
+        self, backend: LeaseBackend, grant: object, *, holder: str, token: int, asked_at: float, **more: Any
+    ) -> Lease:
+        """Return the lease of a grant, which this acquire has from now on; ``more``: as ``Lease``."""
+        lease = self.acquisition.lease = Lease(
+            backend,
+            name=self.name,
+            holder=holder,
+            token=token,
+            asked_at=asked_at,
+            bound=self.bound,
+            grant=grant,
+            **{"ttl": self.ttl, "renew": self.renew, **more},
+        )
+        return lease
+
 
 class LockBackend(LeaseBackend):
     """Where locks are held. Safe to share between threads; its clock is that of this process."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def holder(self, process: str) -> str:
+        """Return a name for a holder: of the process, the thread, and the call."""
+        return f"{process}/{threading.current_thread().name}/{next(self._numbers)}"[-LONGEST_HOLDER:]
 
     @abstractmethod
     def take(self, request: LockRequest, waiter: Waiter | None = None, *, look: bool = True) -> Lease | None:

@@ -14,11 +14,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import itertools
 import os
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -60,10 +58,10 @@ class FileLockBackend(LockBackend):
         Raises:
             InvalidOption: it names no directory, or an option that does not exist.
         """
+        super().__init__()
         self.clock = clock or SystemClock()
         self._directory, self._allow_network = _read_url(url)
         self._namespace = check_name(namespace, what="namespace")
-        self._numbers = itertools.count(1)
         self._is_ready = False
 
     def close(self) -> None:
@@ -98,18 +96,9 @@ class FileLockBackend(LockBackend):
                     raise
 
     def _held(self, request: LockRequest, lock: FileLock, file: int, token: int) -> Lease:
-        lease = request.acquisition.lease = Lease(
-            self,
-            name=request.name,
-            holder=f"{socket.gethostname()}:{os.getpid()}/{threading.current_thread().name}/{next(self._numbers)}",
-            token=token,
-            ttl=None,
-            asked_at=self.clock.monotonic(),
-            renew=False,
-            bound=request.bound,
-            grant=(lock, os.fstat(file).st_ino),
-        )
-        return lease
+        holder, asked_at = self.holder(f"{socket.gethostname()}:{os.getpid()}"), self.clock.monotonic()
+        grant = (lock, os.fstat(file).st_ino)
+        return request.granted(self, grant, holder=holder, token=token, asked_at=asked_at, ttl=None, renew=False)
 
     @contextmanager
     def _turn(self, name: str) -> Iterator[int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import socket
-import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -54,10 +52,10 @@ class StoreLockBackend(LockBackend):
             fast_evidence: regard a process of this host as dead as soon as it is gone.
             stop: refuse every lock once the store was emptied.
         """
+        super().__init__()
         self.clock = clock
         self._name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._fast_evidence = fast_evidence
-        self._numbers = itertools.count(1)
         self._store = store
         self._owned = owned
         self._is_ready = False
@@ -94,7 +92,7 @@ class StoreLockBackend(LockBackend):
         return lease
 
     def _try(self, request: LockRequest, *, again: bool = True) -> Lease | None:
-        holder = f"{self._name}/{threading.current_thread().name}/{next(self._numbers)}"[-400:]
+        holder = self.holder(self._name)
         asked: list[str] = []
         try:
             return self._ask(request, holder, asked)
@@ -154,18 +152,7 @@ class StoreLockBackend(LockBackend):
             raise
 
     def _held(self, request: LockRequest, grant: LockGrant, session: str, asked_at: float) -> Lease:
-        lease = request.acquisition.lease = Lease(
-            self,
-            name=request.name,
-            holder=grant.holder,
-            token=grant.token,
-            ttl=request.ttl,
-            asked_at=asked_at,
-            renew=request.renew,
-            bound=request.bound,
-            session=session,
-            grant=grant,
-        )
+        lease = request.granted(self, grant, holder=grant.holder, token=grant.token, asked_at=asked_at, session=session)
 
         def keep(ref: LeaseRef) -> None:
             # Also what is not renewed: it is lost with the session.

@@ -172,7 +172,7 @@ class Lost(Event):
 
 
 class Lease:
-    """One holding of a lock, from ``acquire`` to ``release``.
+    """One hold of a lock, from ``acquire`` to ``release``.
 
     Attributes:
         name: of the lock.

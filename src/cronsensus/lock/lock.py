@@ -18,9 +18,9 @@ from cronsensus.lock.lease import Lease, Lost
 from cronsensus.lock.opening import Where, backend_of
 from cronsensus.lock.options import OPTIONS, read_limit, read_stop, read_timeout, read_ttl, unknown_here
 from cronsensus.lock.ownership import (
-    Holding,
-    Holdings,
     Kind,
+    OwnedLease,
+    OwnedLeases,
     frame_of_caller,
     kind_of_here,
     refuse_self_wait,
@@ -98,14 +98,14 @@ class Lock:
         self._backend = backend_of(where, namespace, stop=read_stop(on_store_loss))
         if limit != 1 and isinstance(where, (list, tuple)):
             raise InvalidOption(f"limit={limit}: a majority of masters locks for one holder; use one store for several")
-        self._holdings = Holdings()
+        self._owned = OwnedLeases()
 
     # --- what is held -------------------------------------------------------------------------------------------------
 
     @property
     def lease(self) -> Lease | None:
         """What this thread, task or run holds; ``None``: nothing."""
-        held = self._holdings.find()
+        held = self._owned.find()
         return None if held is None or not held.lease.is_ours else held.lease
 
     @property
@@ -126,16 +126,16 @@ class Lock:
         """
         return self._required().lease.lost
 
-    def _required(self) -> Holding:
+    def _required(self) -> OwnedLease:
         held = self._held()
         held.lease.require_holder()
         return held
 
-    def _held(self) -> Holding:
-        held = self._holdings.find()
+    def _held(self) -> OwnedLease:
+        held = self._owned.find()
         if held is not None:
             return held
-        others = [other.lease.holder for other in self._holdings if not other.lease.released]
+        others = [other.lease.holder for other in self._owned if not other.lease.released]
         where = f"; it is held by {', '.join(others)}" if others else ""
         raise NotTheHolder(
             f"the lock {self.name!r} is not held by this {kind_of_here()}{where}. acquire() it first, and release or "
@@ -169,7 +169,7 @@ class Lock:
         acquisition = Acquisition()
         request = self._request.by(acquisition, bound=kind == "thread")
         try:
-            self._holdings.refuse_twice(self.name)
+            self._owned.refuse_twice(self.name)
             backend = self._backend()
             if patience is None:
                 refuse_self_wait(backend, request)
@@ -183,7 +183,7 @@ class Lock:
         self, kind: Kind, backend: LockBackend, request: LockRequest, lease: Lease | None, frame: int
     ) -> Lease | None:
         if lease is not None:
-            self._holdings.add(Holding(kind, backend, request, lease, frame))
+            self._owned.add(OwnedLease(kind, backend, request, lease, frame))
         elif kind == "block":
             raise self._not_to_be_had()
         return lease
@@ -201,7 +201,7 @@ class Lock:
         acquisition = Acquisition()
         request = self._request.by(acquisition, bound=False)
         try:
-            self._holdings.refuse_twice(self.name)
+            self._owned.refuse_twice(self.name)
             backend = await on_worker(self._backend)
             if patience is None:
                 refuse_self_wait(backend, request)
@@ -256,11 +256,11 @@ class Lock:
             held = self._held()
             held.lease.release()
             if held.kind != "block":  # that is taken out where it is left
-                self._holdings.remove(held)
+                self._owned.remove(held)
         except CronsensusError:
             raise
         except BaseException:  # out of a signal handler
-            if (held := held or self._holdings.find()) is not None:
+            if (held := held or self._owned.find()) is not None:
                 held.lease.abandon_now()
             raise
 
@@ -271,9 +271,9 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        left: list[Holding] = []
+        left: list[OwnedLease] = []
         try:
-            self._holdings.leave(frame_of_caller(), left)
+            self._owned.leave(frame_of_caller(), left)
             if left and not left[0].lease.released:  # else the block has released it
                 with _leaving(left[0].lease, failed=error is not None):
                     left[0].lease.release()
@@ -281,9 +281,9 @@ class Lock:
             raise
         except BaseException:  # out of a signal handler
             if not left:
-                self._holdings.leave(frame_of_caller(), left)
+                self._owned.leave(frame_of_caller(), left)
             for one in left:
-                self._holdings.remove(one)
+                self._owned.remove(one)
                 one.lease.abandon_now()
             raise
 
@@ -293,13 +293,13 @@ class Lock:
         return self._aexit(frame_of_caller(), failed=error is not None)
 
     async def _aexit(self, frame: int, *, failed: bool) -> None:
-        left: list[Holding] = []
-        self._holdings.leave(frame, left)
+        left: list[OwnedLease] = []
+        self._owned.leave(frame, left)
         if left and not left[0].lease.released:
             with _leaving(left[0].lease, failed=failed):
                 await left[0].lease.arelease()
 
-    # --- holding ------------------------------------------------------------------------------------------------------
+    # --- the held lease -----------------------------------------------------------------------------------------------
 
     def extend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002 - redis-py's
         """Let what this thread holds last longer; see ``Lease.extend``."""

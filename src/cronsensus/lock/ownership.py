@@ -31,7 +31,7 @@ Kind = Literal["block", "thread", "object", "run"]
 Here = threading.Thread | asyncio.Task[object]
 
 
-class Holding:
+class OwnedLease:
     """A lease and its owner.
 
     Attributes:
@@ -76,26 +76,26 @@ class Holding:
         return self._run is not None and self._run() is run
 
 
-class Holdings:
+class OwnedLeases:
     """The leases acquired through one ``Lock``. Safe to share between threads: each step is one call of a list."""
 
     def __init__(self) -> None:
-        self._all: list[Holding] = []
+        self._all: list[OwnedLease] = []
 
-    def __iter__(self) -> Iterator[Holding]:
+    def __iter__(self) -> Iterator[OwnedLease]:
         return iter(list(self._all))
 
-    def add(self, holding: Holding) -> None:
+    def add(self, owned: OwnedLease) -> None:
         """Add a lease."""
         for over in self if self._all else ():
             # A block is taken out where it is left. Other leases that are over are of no use.
             if over.kind != "block" and not over.is_live and (over.is_by_nobody or _is_here(over)):
                 self.remove(over)
-        self._all.append(holding)
+        self._all.append(owned)
         seen = [one for one in _inside.get() if (other := one()) is not None and other.is_live]
-        _inside.set((*seen, weakref.ref(holding)))
+        _inside.set((*seen, weakref.ref(owned)))
 
-    def find(self) -> Holding | None:
+    def find(self) -> OwnedLease | None:
         """Return the lease that this thread, task or run may use, lost or not; ``None``: there is none."""
         if len(self._all) == 1:  # as it mostly is
             one = self._all[0]
@@ -104,8 +104,8 @@ class Holdings:
         held = [one for one in self._all if not one.lease.released]
         if not held:
             return None
-        me, run, inside = here(), current_run(), _holdings_inside()
-        candidates: tuple[Callable[[Holding], bool], ...] = (
+        me, run, inside = here(), current_run(), _owned_inside()
+        candidates: tuple[Callable[[OwnedLease], bool], ...] = (
             lambda one: one.is_by(me) and (one.kind != "run" or one.is_of(run)),
             lambda one: one.kind == "thread" and one.is_by(threading.current_thread()),
             lambda one: one.kind == "block" and one in inside,
@@ -115,7 +115,7 @@ class Holdings:
         )
         return _first(candidates, held)
 
-    def leave(self, frame: int, left: list[Holding]) -> None:
+    def leave(self, frame: int, left: list[OwnedLease]) -> None:
         """Move the lease of the block that ends here, in any thread or task, into ``left``.
 
         It is appended there first, because a signal handler may raise in between.
@@ -127,7 +127,7 @@ class Holdings:
                 return
             left.pop()
 
-    def remove(self, one: Holding) -> bool:
+    def remove(self, one: OwnedLease) -> bool:
         """Remove a lease; ``False``: another thread has removed it."""
         try:
             self._all.remove(one)
@@ -157,7 +157,7 @@ def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
     Raises:
         NotTheHolder: it would wait for itself, without end.
     """
-    lasting: list[Holding] = []
+    lasting: list[OwnedLease] = []
     for known in _inside.get():
         one = known()
         if one is None or one.backend is not backend or one.request.name != request.name:
@@ -172,21 +172,21 @@ def refuse_self_wait(backend: LockBackend, request: LockRequest) -> None:
         )
 
 
-def _is_here(one: Holding) -> bool:
+def _is_here(one: OwnedLease) -> bool:
     if one.kind == "thread":
         return one.is_by(threading.current_thread())
     if not one.is_by(here()):
         return False
     # Web frameworks run a generator in several threads: one enters a block, and another one is in it now.
-    return one.kind != "block" or one in _holdings_inside()
+    return one.kind != "block" or one in _owned_inside()
 
 
-_inside: ContextVar[tuple[weakref.ref[Holding], ...]] = ContextVar("cronsensus_locks", default=())
+_inside: ContextVar[tuple[weakref.ref[OwnedLease], ...]] = ContextVar("cronsensus_locks", default=())
 """The leases acquired in this context, newest last: by this thread or task, or by the one that began this task."""
 
 
-def _holdings_inside() -> list[Holding]:
-    return [holding for one in _inside.get() if (holding := one()) is not None]
+def _owned_inside() -> list[OwnedLease]:
+    return [owned for one in _inside.get() if (owned := one()) is not None]
 
 
 def frame_of_caller() -> int:
@@ -198,9 +198,9 @@ def frame_of_caller() -> int:
     return id(sys._getframe(2))  # noqa: SLF001 - the one way to
 
 
-def _the_one_that_is_left(blocks: list[Holding], frame: int) -> Holding:
-    me, inside = here(), _holdings_inside()
-    candidates: tuple[Callable[[Holding], bool], ...] = (
+def _the_one_that_is_left(blocks: list[OwnedLease], frame: int) -> OwnedLease:
+    me, inside = here(), _owned_inside()
+    candidates: tuple[Callable[[OwnedLease], bool], ...] = (
         lambda one: one.frame == frame and one.is_by(me),
         lambda one: one.frame == frame,
         lambda one: one in inside and one.is_by(me),
@@ -210,8 +210,8 @@ def _the_one_that_is_left(blocks: list[Holding], frame: int) -> Holding:
     return _first(candidates, blocks) or blocks[0]
 
 
-def _first(candidates: tuple[Callable[[Holding], bool], ...], among: list[Holding]) -> Holding | None:
-    """Return the newest holding that fits the first candidate, or else the second, and so on."""
+def _first(candidates: tuple[Callable[[OwnedLease], bool], ...], among: list[OwnedLease]) -> OwnedLease | None:
+    """Return the newest lease that fits the first candidate, or else the second, and so on."""
     return next((one for fits in candidates for one in reversed(among) if fits(one)), None)
 
 
