@@ -34,7 +34,7 @@ class Named(Protocol):
 
 
 class Acts:
-    """What each act of a scheduler needs.
+    """The parts that each act of a scheduler needs.
 
     Attributes:
         opened: the store.
@@ -66,7 +66,7 @@ class Acts:
         return done
 
     def define(self, specs: Sequence[JobSpec], by: str | None) -> None:
-        """Put definitions into the store, and hint at them."""
+        """Define jobs in the store, and notify nodes."""
         store = self.opened.ready()
         store.put_jobs(specs, release=self._setup.release, by=self.operator(by))
         store.notify()

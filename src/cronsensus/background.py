@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 Act = Callable[[], object]
 
 IDLE_SECONDS = 10.0
-"""How long a thread without work stays."""
+"""Seconds that a thread stays without work."""
 PATIENCE = 5.0
 """Seconds that an interrupted caller waits for its act to end."""
 
@@ -42,7 +42,7 @@ class Gone(weakref.ref[Any]):
     __eq__ = object.__eq__
 
     def act(self) -> object:
-        """Do it; on a thread of ours."""
+        """Do the act; on a background thread."""
         raise NotImplementedError
 
 
@@ -62,19 +62,19 @@ class Background:
         self.held: dict[Gone, None] = {}
 
     def submit(self, act: Act) -> None:
-        """Have something done here."""
+        """Do ``act`` on a background thread."""
         with self._lock:
             self._need(self._under_way + 1)
             self._under_way += 1
             self._acts.put((act, True))
 
     def drop(self, act: Act) -> None:
-        """Have something done by a thread that is there already; takes no lock, for ``__del__``."""
+        """Do ``act`` on an existing background thread; takes no lock, for ``__del__``."""
         # Python may run this anywhere, also while this very thread holds any lock of ours: SimpleQueue takes none.
         self._acts.put((act, False))
 
     def need_one(self) -> None:
-        """See to it that there is a thread."""
+        """Make sure that there is a thread."""
         if not self._threads:
             with self._lock:
                 self._need(1)
@@ -173,7 +173,7 @@ class Whole(Generic[Answer]):
         self._over = Event()
 
     def begin(self) -> None:
-        """Have it done, unless that is so already; a caller that was interrupted in here may call it again."""
+        """Start the act unless it was started; a caller that was interrupted in here may call it again."""
         if not self._ticket:
             return
         try:

@@ -63,7 +63,7 @@ _RENAMED = {
     **dict.fromkeys(("id", "task_id", "job_id", "queueing_lock", "idempotency_key", "unique_key"), "key='invoice:42'"),
     "ttl": "expires='1h'",
 }
-"""What other task queues call an option, and what to write here."""
+"""Options of other task queues, and what to write here."""
 _ELSEWHERE = _RENAMED | {
     **dict.fromkeys(("args", "kwargs"), "the arguments as the function takes them: .options(…).enqueue(42, copies=2)"),
     **dict.fromkeys(PolicyOptions.__annotations__, "it where the job is declared: @scheduler.job(…)"),

@@ -16,7 +16,7 @@ from cronsensus.instants import from_micros
 
 
 class Clock(Protocol):
-    """What a store or a node asks for the time."""
+    """The source of time for stores and nodes."""
 
     def now(self) -> datetime:
         """Return the present instant, aware, in UTC, in whole microseconds."""
@@ -55,7 +55,7 @@ class ManualClock:
             return self._monotonic
 
     def advance(self, by: timedelta | float) -> None:
-        """Let ``by`` (seconds or a timedelta, not negative) pass on both clocks."""
+        """Advance both clocks by ``by``: seconds or a timedelta, not negative."""
         delta = by if isinstance(by, timedelta) else timedelta(seconds=by)
         if delta < timedelta(0):
             raise ValueError("time only moves forward; use step() to set a wall clock back")

@@ -33,7 +33,7 @@ class Unset(enum.Enum):
 
 
 UNSET: Final = Unset.UNSET
-"""Stands for "not given" where ``None`` is a value."""
+"""The default of an argument that may be ``None``."""
 
 LogFormat = Literal["text", "json"]
 OnStoreLoss = Literal["warn", "stop"]
@@ -52,7 +52,7 @@ _NO = {"0", "false", "no", "off"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a scheduler goes by. Each value remembers where it came from.
+    """The settings of a scheduler. Each value has a source.
 
     Example:
         >>> settings = load_settings(arguments={"lease": "5s"}, env={"CRONSENSUS_CONCURRENCY": "4"}, start="/")

@@ -1,4 +1,4 @@
-"""What the application's code declares: functions under names, and jobs that call them.
+"""The declarations of the application's code: functions under names, and jobs that call them.
 
 A job is kept as it was written, and becomes a definition when somebody asks, because defaults may still change until
 the node is started (a command's flags come after the import).

@@ -13,7 +13,7 @@ from datetime import timedelta
 from cronsensus.errors import InvalidDuration
 
 Duration = timedelta | float | int | str
-"""What a user may write where a duration is wanted."""
+"""The types of a duration in arguments and settings."""
 
 _UNITS = {
     "us": timedelta(microseconds=1),

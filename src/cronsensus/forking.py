@@ -17,7 +17,7 @@ class Forkable(Protocol):
 
 
 left_to_the_parent: list[object] = []
-"""What a fork brought into this process and only the parent may close: connections, threads' locks."""
+"""Objects of a forked child that only the parent may close: connections, threads' locks."""
 _all: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 

@@ -1,4 +1,4 @@
-"""Look at a user's function: what it is, where it stands, what it wants to be called with.
+"""Inspect a user's function: its kind, its place, its parameters.
 
 Nothing is called here. A function is refused, with what to write instead, when no executor could run it.
 """
@@ -22,7 +22,7 @@ from cronsensus.node.run import Run
 from cronsensus.typed import signature_of
 
 _ONLY_NAMED = re.compile(r"(?:Optional\[)?(?:[\w.]+\.)?Run\]?(?:\s*\|\s*None)?|None\s*\|\s*(?:[\w.]+\.)?Run")
-"""How ``Run`` is written in an annotation that cannot be evaluated, such as one imported under ``TYPE_CHECKING``."""
+"""Spellings of ``Run`` in an annotation that cannot be evaluated, as after an import under ``TYPE_CHECKING``."""
 
 _EXECUTORS = typing.get_args(Executor)
 
@@ -110,7 +110,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def mark_async(wrapper: object, function: Callable[..., Any]) -> None:
-    """Let a wrapper look async if what it wraps is: frameworks ask before they call."""
+    """Mark a wrapper of an async function as async: frameworks check that before a call."""
     if not is_async(function):
         return
     if sys.version_info >= (3, 12):

@@ -151,7 +151,7 @@ if TYPE_CHECKING:
 
 
 class Anything:
-    """What no function takes for a parameter, unless it takes anything."""
+    """A type that no parameter accepts, unless it accepts anything."""
 
 
 class _ByName0(Protocol[R_co]):
@@ -171,7 +171,7 @@ class _ByName3(Protocol[R_co]):
 
 
 class Declare(Protocol):
-    """What makes a job of a function, as a type checker sees it: a caller of ``enqueue`` passes no ``Run``.
+    """The decorator that makes a job of a function, for type checkers: a caller of ``enqueue`` passes no ``Run``.
 
     Where it stands first it can be told apart. Where it stands later, or goes by name, what is left without it has no
     type, and so its arguments are checked when it is called.

@@ -32,7 +32,7 @@ _log = Logger("cronsensus.scheduler")
 
 
 class Lifecycle:
-    """What starts and stops the node of one scheduler.
+    """Starts and stops the node of one scheduler.
 
     Attributes:
         part: the participation.
@@ -223,7 +223,7 @@ class Lifecycle:
         )
 
     def declare(self, store: Store) -> bool:
-        """Put all that the code declares; return whether it must be said again later."""
+        """Define all declared jobs; return whether that has to be repeated later."""
         specs = self._declared.specs()
         # A program that declares nothing, such as a console, does not mean that there is to be nothing.
         retire_after = self._setup.settings.retire_after

@@ -24,7 +24,7 @@ from cronsensus.interrupts import Condition
 ExcInfo: TypeAlias = bool | BaseException | tuple[type[BaseException], BaseException, TracebackType | None] | None
 
 MOST_COMPLAINTS = 20
-"""How many errors of handlers are shown on standard error in the life of a process."""
+"""Most errors of handlers that a process shows on standard error."""
 MOST_WAITING = 1_000
 """Records that wait to be written aside; what comes on top is dropped, and counted."""
 
@@ -138,7 +138,7 @@ def say_aloud(text: str) -> None:
 
 
 def complain(name: str, level: int, message: object, args: tuple[object, ...], error: BaseException) -> None:
-    """Say on standard error that a record was not written, and why; so many times, and then no more. Never raises."""
+    """Report on standard error that a record was not written, and why; a few times in all. Never raises."""
     global _complaints  # noqa: PLW0603 - of the process
     _complaints += 1
     if _complaints > MOST_COMPLAINTS:
@@ -172,7 +172,7 @@ class _Writer:
         self._thread: threading.Thread | None = None
 
     def put(self, write: Callable[[], None]) -> None:
-        """Have ``write`` called soon; never blocks."""
+        """Call ``write`` soon on another thread; never blocks."""
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 self._dropped += 1

@@ -132,7 +132,7 @@ class OpenedStore:
             return self._claims
 
     def move(self, settings: Settings) -> None:
-        """Let go of the store if other settings name another one."""
+        """Close the store if the settings name another one now."""
         if settings.source("url") == "flag" and self._given is not None:
             self._given = None
         elif (settings.url, settings.namespace) == self._place:
@@ -141,7 +141,7 @@ class OpenedStore:
         self._store = self._shared = self._heartbeat = None
 
     def close(self) -> None:
-        """Let go of connections, but for those by which a lock is held or a guarded function runs.
+        """Close connections, except those of held locks and of running guarded functions.
 
         What lives in this process's memory would be lost with its handle, so that is kept.
         """

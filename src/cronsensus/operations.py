@@ -1,4 +1,4 @@
-"""What people and programs do to jobs and occurrences, with or without a node in this process.
+"""The acts of people and programs on jobs and occurrences, with or without a node in this process.
 
 Every act is one verb of the store. Each blocking method has an ``a…`` twin that does the same on a thread.
 """

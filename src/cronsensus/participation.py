@@ -70,7 +70,7 @@ class Participation:
         self._drained: Callable[[], None] = _nothing
         self._stopping: _Stopping | None = None
         self._stops: list[object] = []
-        """Those that wait for a start to end."""
+        """The callers that wait for a start to end."""
         self._start_on: dict[int, Start] = {}
         """The start that is under way, by the number of its thread."""
         self._undisturbed: dict[Whole[Any], None] = {}
@@ -360,7 +360,7 @@ class _Here:
             node.hurry()
 
     def hurry(self) -> None:
-        """Let runs end no longer."""
+        """End the time that runs have to end."""
         self._hurries = True
         if self._node is not None:
             self._node.hurry()

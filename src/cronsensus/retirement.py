@@ -1,4 +1,4 @@
-"""Tell of jobs that a release no longer declares: what waits of them, and whether they are another application's.
+"""Report jobs that a release no longer declares: what is pending, and whether they are another application's.
 
 Logs, and reads of the store. What becomes of such jobs the store decides (``put_jobs``).
 """

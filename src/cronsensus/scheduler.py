@@ -149,7 +149,7 @@ class Scheduler:
     # --- settings and the store --------------------------------------------------------------------------------------
 
     def configure(self, flags: Mapping[str, object]) -> None:
-        """Let a command's flags override everything else; before the start.
+        """Override all other settings by a command's flags; before the start.
 
         Raises:
             InvalidOption: an unknown or impossible setting.

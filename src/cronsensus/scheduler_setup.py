@@ -1,4 +1,4 @@
-"""What a scheduler was set up with: the settings in force, the clock, and what this process is called by them."""
+"""The set-up of a scheduler: the settings in force, the clock, and the node's name."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Setup:
         return self._digest() if version is None else f"{version}+{self._digest()}"
 
     def keep_release(self) -> None:
-        """Let the release stay what it is now, whatever is declared later."""
+        """Freeze the release, whatever is declared later."""
         self._release = None  # of a start that failed
         self._release = self.release
 
     def forget_release(self) -> None:
-        """Let the release follow what is declared."""
+        """Derive the release from the declarations again."""
         self._release = None
 
     forked = forget_release

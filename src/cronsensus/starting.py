@@ -53,7 +53,7 @@ class Tries:
         """Begin a try."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Note how a try ended; keep an error that later may not be one, as long as there is time."""
+        """Note the end of a try; keep an error that may pass, as long as there is time."""
         self._succeeded = error is None
         left = self._until - _CLOCK.monotonic()
         if not isinstance(error, StoreError) or not error.retryable or left <= 0:
@@ -95,6 +95,6 @@ class Start:
             return not self.is_given_up
 
     def give_up(self) -> None:
-        """Want it no more. What it took before is still to be stopped."""
+        """Give the start up. A node that it has started is still to be stopped."""
         with self._lock:
             self.is_given_up = True

@@ -19,7 +19,7 @@ class ThisProcess:
         self.pid = os.getpid()
 
     def ask_again(self) -> None:
-        """Be told that this may be another process by now."""
+        """Read the pid again, because of a fork."""
         self.pid = os.getpid()
 
 

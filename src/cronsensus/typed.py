@@ -42,7 +42,7 @@ _RESULT = "the result"
 
 
 class Types:
-    """How the arguments and the result of one function go through JSON.
+    """The conversion of one function's arguments and result to and from JSON.
 
     Annotations are looked at when first needed: a class that one names may be defined further down in its module.
 
@@ -59,7 +59,7 @@ class Types:
     """
 
     def __init__(self, function: Callable[..., Any] | None, run_parameter: str | None = None) -> None:
-        """Look at ``function``, which is not called; ``None`` has no annotations.
+        """Read the annotations of ``function``, which is not called; ``None`` has none.
 
         ``run_parameter`` is the one that gets the ``Run``, which is no argument.
         """
@@ -252,7 +252,7 @@ class _Wire:
 
 
 def _names_more_than_json(shape: shapes.Type, seen: set[Any]) -> bool:
-    """Tell whether values of this type differ from what JSON gives.
+    """Return whether values of this type differ from those of JSON.
 
     Raises:
         TypeError: nothing is known of some class in it.

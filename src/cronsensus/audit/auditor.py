@@ -17,7 +17,7 @@ from cronsensus.model.job import JobView
 from cronsensus.stores.base import Store
 
 TOLERANCE = timedelta(seconds=30)
-"""How long a nominal time may stay undecided, and a run stay with a dead session: a few leases."""
+"""The longest time for a nominal time to be undecided, or a run to stay with a dead session: a few leases."""
 
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
 PAGE = 100

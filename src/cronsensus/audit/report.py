@@ -1,4 +1,4 @@
-"""What an audit says: counts, lateness, findings.
+"""The report of an audit: counts, lateness, findings.
 
 Everything here has a bounded size, whatever the ledger holds: counts are exact, and of findings the first
 ``MOST_FINDINGS`` are kept with their sentences.
@@ -17,7 +17,7 @@ from cronsensus.instants import format_instant
 MOST_FINDINGS = 1000
 MOST_JOBS = 1000
 MOST_LEFT_OPEN = 10
-"""Notes of one job on what a clock that was set back leaves open."""
+"""Most notes of one job on what a clock that was set back leaves open."""
 
 Kind = Literal["duplicate", "missing", "stray", "early", "overlap", "stale_write", "stuck"]
 
@@ -97,7 +97,7 @@ class Lateness:
 
 @dataclass(slots=True)
 class _Counts:
-    """What both a job's and the whole report count.
+    """The counts of a job's report and of the whole one.
 
     Attributes:
         expected: nominal times, by the triggers alone.
@@ -147,7 +147,7 @@ _COUNTER_OF: dict[Kind, str] = {
 
 @dataclass(slots=True)
 class JobReport(_Counts):
-    """What the audit found of one job. ``notes`` says what was left out, and why."""
+    """The findings on one job. ``notes`` says what was left out, and why."""
 
     job: str = ""
     findings: list[Finding] = field(default_factory=list)
@@ -170,7 +170,7 @@ class JobReport(_Counts):
             self.findings.append(finding)
 
     def leave_open(self, finding: Finding) -> None:
-        """Note what looks like a finding and may be none, because the store's clock was set back at that time."""
+        """Note a possible finding that may be none, because the store's clock was set back at that time."""
         self.left_open += 1
         if self.left_open <= MOST_LEFT_OPEN:
             self.notes.append(f"cannot be decided, because the store's clock was set back then: {finding.sentence}")
@@ -191,7 +191,7 @@ class JobReport(_Counts):
 
 @dataclass(slots=True)
 class Report(_Counts):
-    """What the audit found in all. ``jobs`` holds the first ``MOST_JOBS`` of ``jobs_audited``.
+    """All findings of the audit. ``jobs`` holds the first ``MOST_JOBS`` of ``jobs_audited``.
 
     Attributes:
         since: the beginning of what was asked for; ``None``: from the beginning.

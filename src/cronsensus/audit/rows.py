@@ -22,7 +22,7 @@ _COUNTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a verdict needs to know of an occurrence; without arguments and results, which may be large."""
+    """The attributes of an occurrence that a verdict needs; without arguments and results, which may be large."""
 
     id: int
     at: datetime

@@ -35,7 +35,7 @@ PAGE = 200
 MOST_ROWS = 5000
 MOST_LONG = 10_000
 AGAIN = 5
-"""How often a reading is repeated that a working cluster changed meanwhile."""
+"""Most repeats of a read that the working cluster changed concurrently."""
 
 
 @dataclass(slots=True)
@@ -331,7 +331,7 @@ class Verdicts:
 
 
 class _Undecided:
-    """What was found above the watermark; added to the report once it is certain."""
+    """The counts above the watermark; added to the report once they are certain."""
 
     def __init__(self) -> None:
         self.skipped = self.missing = self.pending = self.ran = 0

@@ -1,4 +1,4 @@
-"""What is wrong, in plain words."""
+"""The findings in plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``cronsensus doctor`` examines. Looks, changes nothing, prints nothing."""
+"""The checks of ``cronsensus doctor``. They change nothing and print nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes of the clock do to a cron expression, in words.
+"""The effects of clock changes on a cron expression, in words.
 
 The words are read off the trigger's own answers around the change, not off its policy, so they cannot promise what it
 does not do.

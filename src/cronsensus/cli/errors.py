@@ -17,9 +17,9 @@ from cronsensus.masking import mask
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 STOPPED = 130
-"""What a shell expects of a program that was stopped with Ctrl-C."""
+"""The exit code of a program that was stopped with Ctrl-C."""
 PIPE_CLOSED = 141
-"""What a shell expects when the reader of the output, such as head, ended: nothing failed, and nothing is ok either."""
+"""The exit code when the reader of the output, such as head, ended: nothing failed, and nothing is ok either."""
 
 
 class CommandError(click.ClickException):
@@ -53,7 +53,7 @@ _NEXT: list[tuple[type[BaseException], str]] = [
     (errors.OccurrenceTooOld, "take a later time, above what was pruned ('pruned up to' in cronsensus jobs show)"),
     (errors.ConfigurationError, "correct it where it was set; each setting and where it comes from: cronsensus config"),
 ]
-"""What to do next where an error does not say so itself: most say the cause, then after a semicolon what to do."""
+"""The next step for errors without one; most errors say the cause, and after a semicolon what to do."""
 
 
 def report(

@@ -1,4 +1,4 @@
-"""What the store returns, as plain data for JSON and as cells for a table. No printing here."""
+"""Values of the store as plain data for JSON and as cells for a table. Prints nothing."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Invocation:
-    """What was said with the global options, before the command or after it; the later one counts.
+    """The global options, before the command or after it; the later one counts.
 
     Attributes:
         told: what we have said; once is enough.
@@ -139,7 +139,7 @@ NOT_COMMANDS = {
     ("locks", "release"): "cronsensus locks break NAME --reason TEXT",
     ("locks", "unlock"): "cronsensus locks break NAME --reason TEXT",
 }
-"""What people type below a group that has no such command, and what does what they want."""
+"""Commands that a group does not have, and what to type instead."""
 
 
 def _keep_examples(text: str | None) -> str | None:
@@ -283,7 +283,7 @@ class LazyGroup(Group):
 
 
 def with_globals(command: click.Command) -> click.Command:
-    """Let a command, and all below it, take the global options too; those that it declares itself stay its own."""
+    """Add the global options to a command and all below it; those that it declares itself stay its own."""
     taken = {param.name for param in command.params} | {name for param in command.params for name in param.opts}
     command.params.extend(option for option in GLOBALS if option.name not in taken and taken.isdisjoint(option.opts))
     if isinstance(command, click.Group):

@@ -1,4 +1,4 @@
-"""What the ledger says of a job's nominal times, as lines. Reads the store, prints nothing.
+"""The ledger of a job's nominal times as lines. Reads the store, prints nothing.
 
 A nominal time has its verdict in one of two places: an occurrence that was made for it, or a range of nominal times
 that made none. Short ranges are expanded, so that each nominal time has its line; long ones stay one line.

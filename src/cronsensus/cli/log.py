@@ -1,4 +1,4 @@
-"""How a node's log lines look: one line each for people, or one JSON object each for programs.
+"""The format of a node's log: one line for people, or one JSON object for programs.
 
 Every record made inside of a run, or about one, carries its job, number, key, attempt and token.
 """

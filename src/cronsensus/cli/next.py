@@ -30,7 +30,7 @@ LOOK_AHEAD = timedelta(days=400)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was asked about: a trigger, and the job that has it, if there is one."""
+    """The subject of the question: a trigger, and the job that has it, if there is one."""
 
     trigger: Trigger
     job: str | None = None

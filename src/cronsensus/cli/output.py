@@ -35,7 +35,7 @@ STYLES = {
     "draining": "yellow", "closed": "dim", "dead": "red", "crashed": "red", "released": "yellow", "retry": "yellow",
     "ok": "green", "warn": "yellow", "fail": "bold red",
 }  # fmt: skip
-"""How the words of the ledger look in a terminal; the word itself is always there too."""
+"""The styles of the ledger's words in a terminal; the word itself is always there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +211,14 @@ class Output:
 
 
 def message(text: str) -> None:
-    """Say something to the person at the keyboard, beside the data: on stderr."""
+    """Print a message for the person at the keyboard, beside the data: on stderr."""
     context = click.get_current_context(silent=True)
     typed = text if context is None else context.ensure_object(Invocation).typed(text)
     click.echo(clean(mask(typed), lines=True), err=True)
 
 
 def message_once(text: str) -> None:
-    """Say something that is worth saying once in a command."""
+    """Print a message once in a command."""
     told = Invocation.current().told
     if text not in told:
         told.add(text)
@@ -278,4 +278,4 @@ def _leaf(value: Any) -> Any:
 
 
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON would leave as it is, and a terminal would obey. Such characters stand only inside of strings."""
+"""Characters that JSON leaves as they are, and a terminal would obey. They occur only inside of strings."""

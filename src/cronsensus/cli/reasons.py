@@ -23,7 +23,7 @@ _LONG = timedelta(days=366 * 50)
 
 @dataclass(slots=True)
 class Answer:
-    """What is known of one job at one time."""
+    """The facts on one job at one time."""
 
     job: str
     time: datetime

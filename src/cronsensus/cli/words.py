@@ -1,4 +1,4 @@
-"""How values read: harmless text, relative and local times; and the times that people type. Prints nothing."""
+"""Values as text: harmless text, relative and local times; and the times that people type. Prints nothing."""
 
 from __future__ import annotations
 

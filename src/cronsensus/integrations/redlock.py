@@ -52,7 +52,7 @@ AFTER_A_TIE = (0.003, 0.03)
 The upper one doubles with each tie, so that the same processes do not collide again."""
 MOST_TIES = 4
 TOKEN_KEPT = timedelta(days=7)
-"""How long a server keeps the last token of an unused lock; then its clock stands in."""
+"""The time for which a server keeps the last token of an unused lock; then its clock stands in."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 # KEYS: the lock, its last token, its channel. A lock's value names its holder.
@@ -104,7 +104,7 @@ class RedlockBackend(LockBackend):
     """The locks of one set of masters and namespace."""
 
     def __init__(self, urls: Sequence[str], namespace: str = "default", clock: Clock | None = None) -> None:
-        """Hold locks at the masters that ``urls`` name; nothing is connected yet.
+        """Use the masters that ``urls`` name for locks; nothing is connected yet.
 
         Raises:
             InvalidOption: a URL that names no server, or servers that make no majority.
@@ -121,7 +121,7 @@ class RedlockBackend(LockBackend):
         self._queue = LocalQueue(lambda: self)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._queue.close()
         self._monitor.close()
         self._masters.close()
@@ -220,7 +220,7 @@ class RedlockBackend(LockBackend):
         return self._majority_of(freed)
 
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:  # noqa: ARG002 - no such thing
-        """Let a lock last longer, at a majority.
+        """Extend a lock, at a majority.
 
         Raises:
             StoreUnavailable: too few masters answered to say.
@@ -235,7 +235,7 @@ class RedlockBackend(LockBackend):
         return False
 
     def watch(self, lease: LeaseRef) -> None:
-        """See to it that its end is noticed."""
+        """Have the monitor notice its end."""
         self._monitor.begin(lease)
 
     def forget(self, lease: LeaseRef) -> None:

@@ -64,7 +64,7 @@ class Round:
 
     @property
     def pending(self) -> int:
-        """How many have not answered yet."""
+        """The number of masters that have not answered yet."""
         return self.masters - len(self.said) - len(self.failed)
 
     def wait(self, timeout: float, *, most: int | None = None) -> None:
@@ -211,7 +211,7 @@ class Masters:
         return asked
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         for master in self._all:
             master.close()
 

@@ -176,7 +176,7 @@ class StartupCoordinator:
 
 
 _of_the_parent: list[object] = []
-"""What only the parent of a forked process may release, collected nowhere else."""
+"""Objects that only the parent of a forked process may release, kept from collection."""
 
 
 def _release_all(locks: list[Lease]) -> None:

@@ -53,7 +53,7 @@ class FileLockBackend(LockBackend):
     """The locks in one directory and namespace."""
 
     def __init__(self, url: str, namespace: str = "default", clock: Clock | None = None) -> None:
-        """Hold locks in the directory that ``url`` names; nothing is made yet.
+        """Open the directory that ``url`` names for locks; nothing is made yet.
 
         Raises:
             InvalidOption: it names no directory, or an option that does not exist.

@@ -41,7 +41,7 @@ class StoreLockBackend(LockBackend):
         fast_evidence: bool = True,
         stop: bool = False,
     ) -> None:
-        """Hold locks in ``store``; nothing is opened yet.
+        """Use ``store`` for locks; nothing is opened yet.
 
         Args:
             store: its schema is brought up to date when it is first needed. All verbs of callers use this handle.
@@ -187,7 +187,7 @@ class StoreLockBackend(LockBackend):
         return self._store.unlock(grant) or was_held
 
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
-        """Let a lock last longer; repeated once after a lost answer, which only sets the time anew."""
+        """Extend a lock; repeated once after a lost answer, which only sets the same time again."""
         store, grant, asked_at = by or self._store, _grant(lease), self.clock.monotonic()
         try:
             return self._known(store.extend(grant, ttl=ttl))
@@ -213,7 +213,7 @@ class StoreLockBackend(LockBackend):
         self._host.monitor.end(lease)
 
     def watch(self, lease: LeaseRef) -> None:
-        """See to it that its end is noticed."""
+        """Have the monitor notice its end."""
         self._host.monitor.begin(lease)
 
     def is_held(self, lease: Lease) -> bool:

@@ -36,7 +36,7 @@ LONG = 3600.0
 
 
 class LeaseBackend(ABC):
-    """What a lease asks of its backend."""
+    """The part of a backend that a lease uses."""
 
     clock: Clock
 
@@ -46,11 +46,11 @@ class LeaseBackend(ABC):
 
     @abstractmethod
     def extend(self, lease: Lease, ttl: timedelta, *, by: Store | None = None) -> bool:
-        """Let a lock last ``ttl`` from now on; ``False``: it was not held under this lease any more."""
+        """Set a lock's end to ``ttl`` from now; ``False``: it was not held under this lease any more."""
 
     @abstractmethod
     def watch(self, lease: LeaseRef) -> None:
-        """Have its end noticed, which may have come nearer. Asks no store."""
+        """Notice its end, which may have come nearer. Asks no store."""
 
     @abstractmethod
     def forget(self, lease: LeaseRef) -> None:
@@ -331,7 +331,7 @@ class Lease:
         self._forget()
 
     def register(self, keep: Callable[[LeaseRef], object]) -> None:
-        """Have it kept, unless it was released in between, as for an interrupted caller."""
+        """Call ``keep`` with the reference, unless the lease was released in between, as for an interrupted caller."""
         ref = self.ref
         if ref is not None:
             keep(ref)
@@ -401,7 +401,7 @@ class Lease:
     # --- renewing -----------------------------------------------------------------------------------------------------
 
     def extend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002 - redis-py's
-        """Let it last longer, by ``additional_time``, or until that much from now; return ``True``.
+        """Extend the lease by ``additional_time``, or to that much from now; return ``True``.
 
         Args:
             additional_time: seconds, or text such as ``"30s"``.
@@ -419,7 +419,7 @@ class Lease:
         return True
 
     def reacquire(self) -> bool:
-        """Let it last for its whole TTL from now on; return ``True``.
+        """Extend the lease to its whole TTL from now on; return ``True``.
 
         Raises:
             LeaseLost, NotTheHolder, StoreError: as ``extend``.

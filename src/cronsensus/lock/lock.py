@@ -104,7 +104,7 @@ class Lock:
 
     @property
     def lease(self) -> Lease | None:
-        """What this thread, task or run holds; ``None``: nothing."""
+        """The lease of this thread, task or run; ``None``: it has none."""
         held = self._owned.find()
         return None if held is None or not held.lease.is_ours else held.lease
 
@@ -302,7 +302,7 @@ class Lock:
     # --- the held lease -----------------------------------------------------------------------------------------------
 
     def extend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002 - redis-py's
-        """Let what this thread holds last longer; see ``Lease.extend``."""
+        """Extend this thread's lease; see ``Lease.extend``."""
         return self._required().lease.extend(additional_time, replace_ttl)
 
     async def aextend(self, additional_time: Duration, replace_ttl: bool = False) -> bool:  # noqa: FBT001, FBT002
@@ -310,7 +310,7 @@ class Lock:
         return await self._required().lease.aextend(additional_time, replace_ttl)
 
     def reacquire(self) -> bool:
-        """Let what this thread holds last for its whole TTL from now on; see ``Lease.reacquire``."""
+        """Extend this thread's lease to its whole TTL from now on; see ``Lease.reacquire``."""
         return self._required().lease.reacquire()
 
     async def areacquire(self) -> bool:

@@ -1,4 +1,4 @@
-"""How an attempt ended, as its executor saw it."""
+"""The end of an attempt, as its executor saw it."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ _ELSEWHERE = {
     "autoretry_for": "retries=…: any exception is tried again",
     "bind": "a parameter with the annotation Run",
 }
-"""What other schedulers call it, and what to write here."""
+"""Options of other schedulers, and what to write here."""
 
 
 def unknown_option(name: str, known: set[str], *, where: str = "a job") -> InvalidOption:
@@ -204,12 +204,12 @@ def check_priority(priority: int) -> None:
 
 
 GUARDED = ("once:", "once_per:", "startup:")
-"""How the names of jobs begin that stand for guarded functions."""
+"""Prefixes of the names of jobs that stand for guarded functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What the store keeps of a job: names and JSON, never code.
+    """A job's definition as the store keeps it: names and JSON, never code.
 
     Attributes:
         name: unique in the namespace.
@@ -334,7 +334,7 @@ class JobHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """What planning needs to know of a job, as read in one moment.
+    """The state of a job that planning needs, as read in one moment.
 
     Attributes:
         id: the store's own key of the job.

@@ -1,4 +1,4 @@
-"""What the ledger and the audit trail return."""
+"""Values of the ledger and the audit trail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STORE_EMPTIED = "store emptied"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a node found out about what its store has lost.
+    """A loss of the store's data that a node noticed.
 
     Attributes:
         since: the last moment of which the node knows that the store remembers it, by the store's clock; ``None``: not

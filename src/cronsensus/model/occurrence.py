@@ -61,7 +61,7 @@ def too_old(job: str, scheduled_for: datetime | None, horizon: datetime) -> Occu
 
 
 MOST_IN_FUTURE = timedelta(days=366)
-"""How far ahead of the store's clock a nominal time may be acquired."""
+"""The most by which an acquired nominal time may lie ahead of the store's clock."""
 
 
 def too_early(job: str, scheduled_for: datetime, now: datetime) -> InvalidOption:
@@ -136,7 +136,7 @@ def name_of(scheduled_for: datetime | None, key: str | None) -> Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunError:
-    """Why an attempt failed, as text. ``traceback`` never holds local variables."""
+    """The error of an attempt, as text. ``traceback`` never holds local variables."""
 
     type: str
     message: str
@@ -179,7 +179,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended. ``state`` is final, or ``PENDING`` for a retry after ``retry_in`` on the store's clock.
+    """The end of an attempt. ``state`` is final, or ``PENDING`` for a retry after ``retry_in`` on the store's clock.
 
     Attributes:
         session: the session that claimed it; where it is given, it is compared like the token.
@@ -216,7 +216,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a running attempt says of itself before it ends: progress and log lines. Refused when not current.
+    """Progress and log lines of a running attempt. Refused when not current.
 
     Attributes:
         session: the session that claimed it; where it is given, it is compared like the token.
@@ -320,7 +320,7 @@ class Occurrence:
 
 
 Cut = Literal["stopped", "crashed"]
-"""How an attempt that had begun was cut off: its node stopped it in order, or could hold it no longer."""
+"""The end of an attempt that was cut off: its node stopped it in order, or lost it."""
 CUT_WORDS: dict[Cut, str] = {"stopped": "stopped by its node", "crashed": "its node found its lease gone"}
 """The same, as the ledger says it."""
 

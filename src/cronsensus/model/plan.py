@@ -1,4 +1,4 @@
-"""What planning decides, for a store to carry out in one step."""
+"""The decisions of planning, for a store to carry out in one step."""
 
 from __future__ import annotations
 

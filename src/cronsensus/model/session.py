@@ -12,7 +12,7 @@ _LONGEST = {"id": 100, "node": 200, "host": 200, "release": 200, "version": 50}
 """Most characters of the names in a session."""
 LONGEST_HOLDER = 400
 LONGEST_LEASE = timedelta(days=36_525)
-"""Of a lock; a lease that is to last for ever is one of a hundred years."""
+"""The longest lease of a lock; one without an end has a hundred years."""
 
 
 def check_text(text: str, longest: int, *, what: str) -> None:

@@ -53,7 +53,7 @@ def require_transition(old: State, new: State, *, what: str) -> None:
 
 
 class Origin(StrEnum):
-    """Why an occurrence exists."""
+    """The reason why an occurrence exists."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
@@ -69,7 +69,7 @@ SERIAL_ORIGINS = frozenset({Origin.SCHEDULE, Origin.MANUAL, Origin.BACKFILL})
 
 
 class Reason:
-    """Why a verdict is what it is: the words the ledger uses. Free text may follow after a colon."""
+    """The reason of a verdict: the words of the ledger. Free text may follow after a colon."""
 
     OVERLAP = "overlap"
     COALESCED = "coalesced"

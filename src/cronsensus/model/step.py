@@ -1,4 +1,4 @@
-"""What one step of a node says to the store, and what the store answers."""
+"""One step of a node: what it asks of the store, and the answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What a node says in one step. The store takes it in this order.
+    """The parts of one step. The store takes them in this order.
 
     Attributes:
         notes: progress and log lines of running attempts.
@@ -70,7 +70,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What came of a step, each answer in the order of what was said.
+    """The answers to a step, each in the order of its part.
 
     Attributes:
         noted: ``False``: the token is no longer current.

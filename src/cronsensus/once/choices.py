@@ -1,4 +1,4 @@
-"""What a guarded function may do about others."""
+"""The choices of a guarded function for busy and failed keys."""
 
 from __future__ import annotations
 

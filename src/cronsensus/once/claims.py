@@ -79,7 +79,7 @@ class Claims:
         fast_evidence: bool,
         stop: bool = False,
     ) -> None:
-        """Hold claims in ``store``, which is ready, and stays the caller's to close.
+        """Use ``store`` for claims; it is ready, and the caller closes it.
 
         Args:
             store: all verbs of callers use this handle.
@@ -243,7 +243,7 @@ class Claims:
         return True
 
     def sweep(self) -> bool:
-        """Look for what calls left behind that went away while they asked; return whether any are still asking."""
+        """Settle claims of calls that went away while they asked; return whether calls are still asking."""
         with self._lock:
             left = [one for one in self._asked if one.is_left]
             behind = [held for held in self._held.values() if held.is_left]
@@ -430,7 +430,7 @@ class Claims:
             self.done(held)
 
     def leave(self, ticket: Ticket) -> None:
-        """Be told that a call is over; what it has left behind is settled. Quick if there is nothing."""
+        """Note that a call is over, and settle a claim that it left behind. Quick if there is none."""
         ticket.over = True
         held = ticket.held
         if held is not None and not self.crossed_a_fork:

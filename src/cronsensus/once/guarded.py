@@ -1,4 +1,4 @@
-"""What the decorators of guarded functions take and give, for type checkers."""
+"""The types of the decorators of guarded functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Guarded(Protocol):
-    """What makes a ``Once`` of a function."""
+    """A decorator that makes a ``Once`` of a function."""
 
     def __call__(self, function: Callable[P, R]) -> Once[P, R]:
         """Guard ``function``."""
@@ -44,7 +44,7 @@ class GuardedInTransaction(Protocol):
 
 
 class GuardedOrSkippedInTransaction(Protocol):
-    """Both."""
+    """The same where a call may be skipped, for a function that gets a connection first."""
 
     @overload
     def __call__(

@@ -66,7 +66,7 @@ class _Part:
 
 
 class KeyOf:
-    """Gives the key of a call.
+    """Returns the key of a call.
 
     Example:
         >>> def charge(order_id: int, amount: float) -> None: ...

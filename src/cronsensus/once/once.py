@@ -43,7 +43,7 @@ from cronsensus.typed import Types
 _log = Logger("cronsensus.once")
 
 _chain: ContextVar[tuple[OwnedClaim, ...]] = ContextVar("cronsensus.once.chain", default=())
-"""What the calls of guarded functions hold that this code runs inside of, outermost first."""
+"""The claims of the calls of guarded functions around this code, outermost first."""
 INTERRUPTED = Ending(
     kind="raised",
     error=RunError(type="Interrupted", message="the call was left before it was known how its function ended"),
@@ -57,9 +57,9 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 CallKeyOf = Callable[[JobSpec, tuple[Any, ...], dict[str, Any]], CallKey]
-"""Says which occurrence a call asks for. May ask the store."""
+"""Returns the occurrence that a call asks for. May ask the store."""
 KeysOf = Callable[[tuple[Any, ...], dict[str, Any]], tuple[str, ...]]
-"""Says under which keys a call may be recorded."""
+"""Returns the keys under which a call may be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ class Once(Generic[P, R_co]):
         return wanted
 
     def _begins(self, claims: Claims, held: OwnedClaim, chain: tuple[OwnedClaim, ...]) -> None:
-        """Say what becomes of the key if this call goes away from here on; then the function may begin."""
+        """Set what becomes of the key if this call goes away from here on; then the function may begin."""
         held.run.type_result(self._types)
         held.outcome_if_left = self._left(claims)
         enter_run(held.run)

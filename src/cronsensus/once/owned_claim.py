@@ -42,7 +42,7 @@ AGAIN = 0.5
 WATCH = 1.0
 """Seconds between two looks for calls that went away without a word."""
 UNSET: Any = object()
-"""What a function has returned that has not returned."""
+"""The value of a function that has not returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,16 @@ class Holder(Protocol):
     background: BackgroundQueue
 
     def done(self, held: OwnedClaim) -> None:
-        """Hold this no more, as the store knows."""
+        """Drop a claim that the store has settled."""
 
     def forget(self, held: OwnedClaim) -> None:
-        """Hold this no more."""
+        """Drop a claim."""
 
     def leave(self, ticket: Ticket) -> None:
-        """Be told that a call is over."""
+        """Note that a call is over."""
 
     def sweep(self) -> bool:
-        """Look for what calls left behind; return whether any are still asking."""
+        """Settle claims that calls left behind; return whether calls are still asking."""
 
     def is_asking(self) -> bool:
         """Whether calls are asking for a key. Asks no store."""
@@ -183,17 +183,17 @@ class OwnedClaim:
         return self._lease.trusted_for
 
     def expire(self) -> None:
-        """Be told that its time is over."""
+        """Lose the claim because its time is over; for the monitor."""
         self.lose("its session could not be renewed in time")
 
     def lose(self, why: str) -> None:
-        """Be told that the session is over."""
+        """Lose the claim with its session."""
         self.run.stop(f"lease lost: {why}", lease_lost=True)
         if self.owed or self.is_left:
             self.claims.forget(self)  # another process may have it: there is nothing left to record
 
     def let_go_of(self) -> None:
-        """Have the ticket of the call forget it, now that the store knows how it ended."""
+        """Take it out of the ticket of the call, now that the store knows its end."""
         self.is_over = True
         ticket = self._ticket()
         if ticket is not None and ticket.held is self:
@@ -209,7 +209,7 @@ class OwnedClaim:
         return self.unsettled
 
     def step(self, store: Store) -> float:
-        """Have it recorded how it ended, if that could not be done, or if the call is gone. Asks no store itself."""
+        """Queue the record of its end, if that failed before or the call is gone. Asks no store itself."""
         del store
         if not (self.owed or self.is_left):
             return WATCH
@@ -232,16 +232,16 @@ class OwnedClaim:
 
 
 class Sweep:
-    """Looks now and then for calls that went away while they asked the store for a key."""
+    """Looks at intervals for calls that went away while they asked the store for a key."""
 
     session = ""
-    """Of none: it holds nothing."""
+    """No session: it holds nothing."""
 
     def __init__(self, claims: Holder) -> None:
         self._claims = claims
 
     def step(self, store: Store) -> float:
-        """Have them looked for, if there are any. Asks no store itself."""
+        """Queue the sweep, if there is anything to sweep. Asks no store itself."""
         del store
         if self._claims.is_left_behind():
             self._claims.background.add(self.look)
@@ -249,14 +249,14 @@ class Sweep:
         return WATCH if self._claims.is_asking() else LONGEST_WAIT
 
     def look(self) -> None:
-        """Look for them."""
+        """Sweep."""
         try:
             self._claims.sweep()
         except StoreError as error:
             _log.debug("what a call has left behind could not be looked for yet: %s", error)
 
     def lose(self, why: str) -> None:
-        """Be told that a session is over, which takes nothing from it."""
+        """Do nothing: it belongs to no session."""
 
 
 class _NoNotes:

@@ -1,4 +1,4 @@
-"""What tells one payload under a key from another: a fingerprint, which never holds a value.
+"""Fingerprints of payloads: they tell two payloads under a key apart, and never hold a value.
 
 A fingerprint has a short hash for each argument that counts, so that it can be said which of them differ. What only one
 of two fingerprints has is not compared: a release may add an argument, or compare other ones, and a message that comes
@@ -28,7 +28,7 @@ from cronsensus.errors import InvalidOption
 from cronsensus.once.keys import Key, require_argument
 
 Payload = str | Iterable[str] | Callable[..., Any]
-"""What ``payload=`` may be: names of arguments, or a function of the call that returns what counts."""
+"""The types of ``payload=``: names of arguments, or a function of the call that returns what counts."""
 
 CHANGES_WITH_EACH_DELIVERY = frozenset(
     {
@@ -47,7 +47,7 @@ _FORMATTER = Formatter()
 
 
 class FingerprintOf:
-    """Gives the fingerprint of a call."""
+    """Returns the fingerprint of a call."""
 
     def __init__(self, payload: Payload | None, name: str, signature: inspect.Signature | None) -> None:
         """Check ``payload`` against what the function takes.
@@ -126,7 +126,7 @@ class FingerprintOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """How two fingerprints differ.
+    """The difference of two fingerprints.
 
     Attributes:
         kinds: places in the key where the values are spelled alike and are not of one kind.

@@ -1,1 +1,1 @@
-"""What exactly one of several workers does when they start."""
+"""Tasks that exactly one of several workers does when they start."""

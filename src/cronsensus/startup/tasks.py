@@ -65,7 +65,7 @@ class Startups:
         name: str | None = None,
         **unknown: Never,
     ) -> GuardedOrSkipped:
-        """Let exactly one of the workers that start together run a function, when the scheduler starts.
+        """Run a function in exactly one of the workers that start together, when the scheduler starts.
 
         Tasks run in the order in which they are declared, before any job. An exception ends the start of that worker,
         and the task is free for another. Programs that start no node call ``run_startup``, or the function.
@@ -210,7 +210,7 @@ class _Startup:
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """The name of the task."""
         return self._once.name
 
     def call(self, loop: asyncio.AbstractEventLoop | None, how: How) -> None:

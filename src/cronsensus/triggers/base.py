@@ -1,4 +1,4 @@
-"""What a trigger is, and what several together are. No state, no I/O, no clock.
+"""A trigger, and a union of several. No state, no I/O, no clock.
 
 A trigger is a pure rule that gives nominal times. Every search that a planner needs is built here on ``next_after``
 alone; a trigger overrides one where its own arithmetic does it better. The union lives here too, because every trigger
@@ -33,7 +33,7 @@ class Trigger(ABC):
     """
 
     jitter: timedelta = ZERO
-    """How much later than its nominal time a run may be started, to spread the load. Nominal times do not change."""
+    """The most by which a run may start after its nominal time, to spread the load. Nominal times do not change."""
 
     walls: tuple[str, ...] = ()
     """Which of its instants were given as text without a zone. They are of UTC until ``in_zone`` says of which."""

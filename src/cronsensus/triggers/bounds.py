@@ -1,4 +1,4 @@
-"""What every trigger reads alike: start, end and jitter, into and out of JSON and words."""
+"""The options of every trigger: start, end and jitter, into and out of JSON and words."""
 
 from __future__ import annotations
 

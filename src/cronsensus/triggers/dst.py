@@ -18,7 +18,7 @@ from cronsensus.triggers.wall import WallClock
 _SECOND = timedelta(seconds=1)
 _LONGEST_FOLD = timedelta(days=1)
 _PROBE = timedelta(days=3)
-"""How far apart the UTC offset is looked at: no zone has ever changed twice in less than four days."""
+"""The distance of two reads of the UTC offset: no zone has ever changed twice in less than four days."""
 _ZERO = timedelta(0)
 _LAST_LISTED_YEAR = 2100
 """Time zone data lists changes one by one up to here at most (Morocco's up to 2087); after it yearly rules repeat."""

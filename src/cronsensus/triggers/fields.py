@@ -1,4 +1,4 @@
-"""What a cron text says: its fields as sets of values.
+"""The fields of a cron text as sets of values.
 
 The library cronsim reads the text and decides which days match; nothing here searches or knows of time zones.
 """

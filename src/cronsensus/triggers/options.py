@@ -32,7 +32,7 @@ def unknown(name: str, known: Collection[str], *, where: str, elsewhere: Mapping
 
 
 def options_told(elsewhere: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function answer to an option that it does not have with what to write instead. Its type stays the same."""
+    """Make a function refuse an unknown option with what to write instead. Its type stays the same."""
 
     def wrap(function: Callable[P, R]) -> Callable[P, R]:
         code = function.__code__
