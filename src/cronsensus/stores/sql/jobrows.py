@@ -123,6 +123,8 @@ def readable_eras(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Er
 
 def holding(all_eras: tuple[Era, ...], watermark: int) -> tuple[Era, ...]:
     """Return the last era that began at or before the watermark, and those after it."""
+    if len(all_eras) < 2:
+        return all_eras
     at = from_micros(watermark)
     first = max((index for index, era in enumerate(all_eras) if era.since <= at), default=0)
     return all_eras[first:] if first else all_eras

@@ -8,10 +8,10 @@ from typing import Any
 
 from cronsensus.errors import StoreCorrupt
 from cronsensus.instants import from_micros
-from cronsensus.model.job import JobState, Stretch
+from cronsensus.model.job import Era, JobSpec, JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import definition_of, eras_after, specs_of
+from cronsensus.stores.sql.jobrows import definition_of, eras_after, spec_of, specs_of
 from cronsensus.stores.sql.occurrencerows import instant
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, whole
@@ -70,19 +70,19 @@ def _some_instant(micros: Any) -> datetime | None:
 def _states(tx: Transaction, rows: Sequence[AnyRow]) -> list[JobState]:
     """Return the states of due jobs. One that cannot be read is left out and named, so that the others still fire."""
     try:
-        # All in two statements; from here on they are known.
-        specs_of(tx, {row.id: row for row in rows})
-        eras_after(tx, rows)
-        return [_state(tx, row) for row in rows]
+        specs, eras = specs_of(tx, {row.id: row for row in rows}), eras_after(tx, rows)
+        return [_state(tx, row, specs[row.id], eras[row.id]) for row in rows]
     except (StoreCorrupt, TypeError, ValueError, LookupError):
         pass
     # One after the other, each by itself: what belongs to another is not asked of the one that can be read.
     return tx.unreadable.readable(
-        rows, lambda row: _state(tx, row), lambda row: f"job {row.name!r} is due, cannot be fired, and"
+        rows,
+        lambda row: _state(tx, row, spec_of(tx, row), eras_after(tx, [row])[row.id]),
+        lambda row: f"job {row.name!r} is due, cannot be fired, and",
     )
 
 
-def _state(tx: Transaction, row: AnyRow) -> JobState:
+def _state(tx: Transaction, row: AnyRow, spec: JobSpec, eras: tuple[Era, ...]) -> JobState:
     stretches: tuple[Stretch, ...] = ()
     watermark = instant_of(row.watermark)
     if row.pause_ended_at is not None and instant_of(row.pause_ended_at) > watermark:
@@ -90,15 +90,14 @@ def _state(tx: Transaction, row: AnyRow) -> JobState:
         stretches = tuple(
             Stretch(from_micros(instant_of(one.start)), from_micros(instant_of(one.end))) for one in found
         )
-    found_eras = eras_after(tx, [row])[row.id]
-    if not found_eras:
+    if not eras:
         raise StoreCorrupt(f"the store holds no era of job {row.name!r}; define the job anew")
     return JobState(
         id=row.id,
-        spec=specs_of(tx, {row.id: row})[row.id],
+        spec=spec,
         revision=whole(row.revision),
         watermark=from_micros(watermark),
-        eras=found_eras,
+        eras=eras,
         pauses=stretches,
         active=row.active,
         due_at=from_micros(instant_of(row.wake_at)),

@@ -60,7 +60,7 @@ class PostgresDialect(Dialect):
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of one schema."""
         super().__init__()
-        self.url = url
+        self.url, self._where = url, url.where
         self.execution_options = MappingProxyType({"schema_translate_map": {None: url.schema}})
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
@@ -80,16 +80,16 @@ class PostgresDialect(Dialect):
     @property
     def pooled(self) -> bool:
         """Whether a pooler was found between here and the server, by any handle of this process."""
-        return _pooled.get(self.url.where, self.url.pooler == "transaction")
+        return _pooled.get(self._where, self.url.pooler == "transaction")
 
     @property
     def knows_pooler(self) -> bool:
         """Whether a connection of this process has found out, or the URL says."""
-        return self.url.pooler != "auto" or self.url.where in _pooled
+        return self.url.pooler != "auto" or self._where in _pooled
 
     def note_pooler(self, *, pooled: bool) -> None:
         """Be told what a new connection has found."""
-        _pooled[self.url.where] = pooled
+        _pooled[self._where] = pooled
 
     @property
     def capabilities(self) -> StoreCapabilities:
