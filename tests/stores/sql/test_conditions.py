@@ -26,6 +26,7 @@ ASKED: Row = {
     "seen": 10, "of_revision": 3, "decided": NOW, "lock": "lock", "at": 0, "by": "me", "of_session": "s1",
     "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
     "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
+    "key": "name", "times": [NOW], "pause": 4,
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""
 
@@ -48,6 +49,9 @@ JOB: Row = {
     "id": 5, "namespace": "ours", "name": "name", "function": "f", "source": "code", "digest": "", "spec": "",
     "revision": 3, "overlap": "skip", "keep": 1, "watermark": 10, "created_at": 1,
 }  # fmt: skip
+PAUSED: Row = {**JOB, "paused_at": 1}
+PAUSE: Row = {"id": 4, "job_id": 5, "start": 1}
+LINE: Row = {"occurrence_id": 1, "sequence": 1, "attempt": 1, "at": 1, "level": "INFO", "text": ""}
 ERA: Row = {"job_id": 5, "since": NOW - 1, "revision": 1}
 RELEASE: Row = {"id": 1, "namespace": "ours", "release": "name", "first_seen_at": 1}
 LOCK: Row = {
@@ -61,6 +65,7 @@ ENDED_RUN: Row = {
 
 NOT_MINE: list[Row] = [{"id": "s2"}, {"namespace": "theirs"}]
 ENDED: Row = {"ended_at": 1}
+FINISHED: Row = {"finished_at": 1}
 NOT_ALIVE: list[Row] = [ENDED, {"epoch": "other"}, {"lease_until": NOW}]
 NOT_CURRENT: list[Row] = [{"id": 2}, {"token": 8}, {"state": "pending"}]
 NOT_HELD: list[Row] = [{"namespace": "theirs"}, {"session": "s2"}, {"state": "pending"}]
@@ -260,6 +265,40 @@ CASES = [
         beside=[(_j, JOB)],
         asked=NAMED,
     ),
+    Case("job", "lock_job", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}], FOR_UPDATE, asked=NAMED),
+    Case("job of", "lock_job_of", _j, [JOB], [{"id": 6}], FOR_UPDATE, beside=[(_o, PENDING)]),
+    Case("occurrence", "lock_occurrence", _o, [PENDING, RUNNING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("cancel", "cancel_occurrence", _o, [PENDING], [{"id": 2}, {"state": "running"}]),
+    Case("ask to stop", "ask_to_stop", _o, [RUNNING], [{"id": 2}, {"state": "pending"}, {"cancel_reason": "enough"}]),
+    Case("to retry", "ended_occurrence", _o, [PENDING], [{"id": 2}, {"namespace": "theirs"}]),
+    Case(
+        "under a key",
+        "lock_named",
+        _o,
+        [PENDING, RUNNING],
+        [{"job_id": 6}, {"key": "other"}],
+        FOR_UPDATE,
+        beside=[(_j, JOB)],
+        asked=NAMED,
+    ),
+    Case(
+        "at a time",
+        "standing_at",
+        _o,
+        [{**one, "scheduled_for": NOW} for one in (PENDING, RUNNING, {**PENDING, "state": "succeeded", **FINISHED})],
+        [{"job_id": 6}, {"scheduled_for": NOW + 1}, {"state": "failed", **FINISHED}],
+        beside=[(_j, JOB)],
+        asked=NAMED,
+    ),
+    Case("pause", "pause_job", _j, [JOB], [{"id": 6}, {"paused_at": 1}]),
+    Case("resume", "resume_job", _j, [PAUSED], [{"id": 6}, {"paused_at": None}]),
+    Case(
+        "open pause", "open_pause", tables.pauses, [PAUSE], [{"job_id": 6}, {"end": 2}], beside=[(_j, JOB)], asked=NAMED
+    ),
+    Case("end pause", "end_pause", tables.pauses, [PAUSE], [{"id": 5}]),
+    Case("forget lines", "delete_logs", tables.logs, [LINE], [{"occurrence_id": 2}]),
+    Case("forget runs", "delete_runs", tables.runs, [ENDED_RUN], [{"occurrence_id": 2}]),
+    Case("forget occurrences", "delete_occurrences", _o, [PENDING, RUNNING], [{"id": 2}]),
 ]
 
 

@@ -145,6 +145,8 @@ def test_a_takeover_locks_the_session_and_what_it_held(locked):
 def test_operators_lock_what_they_touch(locked):
     assert locked(lambda tx: operating.cancel(tx, 1, by="ann", why="")) == {"occurrences": ["a0"]}
     assert locked(lambda tx: pausing.pause(tx, "d", by="ann", why="")) == {"jobs": ["d"]}
+    assert locked(lambda tx: tx.send("lock_job_of", occurrence=1, space="default")) == {"jobs": ["a"]}
+    assert locked(lambda tx: tx.send("lock_named", job="c", key="c1", space="default")) == {"occurrences": ["c1"]}
 
 
 def test_retiring_locks_the_job_and_what_waits(locked):

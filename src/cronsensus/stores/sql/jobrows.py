@@ -14,6 +14,7 @@ from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import eras, jobs
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, sound, whole
 from cronsensus.triggers import trigger_from_json
@@ -21,28 +22,17 @@ from cronsensus.triggers import trigger_from_json
 _j = jobs.c
 NAMES_OF_DEFINITION = (_j.revision, _j.digest, _j.defined_at)
 """What ``definition_of`` wants to see in a row."""
-_COLUMNS = (
-    _j.id,
-    _j.name,
-    *NAMES_OF_DEFINITION,
-    _j.watermark,
-    _j.horizon,
-    _j.next_due,
-    _j.paused_at,
-    _j.pause_ended_at,
-    _j.retired_at,
-    _j.waiting_until,
-)
 
 
-BY_NAME_LOCKED = (
-    select(*_COLUMNS).where(_j.namespace == bindparam("space"), _j.name == bindparam("name")).with_for_update()
-)
+def ask_locked(tx: Transaction, name: str) -> Pending:
+    """Ask for a job's row, which stays as it is until this transaction ends."""
+    return tx.send("lock_job", space=tx.namespace, job=name)
 
 
 def find_locked(tx: Transaction, name: str) -> AnyRow | None:
     """Return a job's row, which stays as it is until this transaction ends."""
-    return tx.row(BY_NAME_LOCKED, space=tx.namespace, name=name)
+    row: AnyRow | None = ask_locked(tx, name).row
+    return row
 
 
 def living(name: str, row: AnyRow | None) -> AnyRow:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, bindparam, or_, select, update
-
 from cronsensus.codec import clean, write_payload
 from cronsensus.errors import InvalidTransition
 from cronsensus.instants import as_utc, from_micros, to_micros, within_stores
@@ -15,65 +13,16 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_running, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
-from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import find_locked, living, spec_of, specs_of
-from cronsensus.stores.sql.occurrencerows import (
-    STILL_PENDING,
-    STILL_RUNNING,
-    Key,
-    Keys,
-    New,
-    insert_absent,
-    is_id,
-    new_row,
-    of_job,
-)
+from cronsensus.stores.sql.jobrows import ask_locked, find_locked, living, spec_of, specs_of
+from cronsensus.stores.sql.occurrencerows import Key, Keys, New, insert_absent, is_id, new_row
 from cronsensus.stores.sql.pruning import delete_occurrences
-from cronsensus.stores.sql.schema import jobs, occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
-_o = occurrences.c
 AT_ONCE = 2000
 """Most rows that are worked out between two statements: a transaction that pauses for too long is taken for one that
 stands still, and ended by the server."""
 _MICROSECOND = timedelta(microseconds=1)
-
-_FIND = (
-    select(
-        _o.id,
-        _o.job_id,
-        _o.state,
-        _o.origin,
-        _o.scheduled_for,
-        _o.priority,
-        _o.payload,
-        of_job(jobs.c.name),
-    )
-    .where(_o.id == bindparam("occurrence"), _o.namespace == bindparam("space"))
-    .with_for_update()
-)
-_BY_KEY = select(_o.id, _o.state).where(_o.job_id == bindparam("job"), _o.key == bindparam("name")).with_for_update()
-_CANCEL = (
-    update(occurrences)
-    .where(_o.id == bindparam("occurrence"), STILL_PENDING)
-    .values(state="cancelled", reason=bindparam("because"), finished_at=bindparam("now"))
-)
-_ASK_TO_STOP = (
-    update(occurrences)
-    .where(_o.id == bindparam("occurrence"), STILL_RUNNING, _o.cancel_reason.is_(None))
-    .values(cancel_reason=bindparam("because"))
-)
-# The newest active or succeeded occurrence of each nominal time.
-_STANDING_AT = (
-    select(_o.id, _o.key, _o.state, _o.scheduled_for)
-    .where(
-        _o.job_id == bindparam("job"),
-        _o.scheduled_for.in_(bindparam("times", expanding=True)),
-        or_(_o.finished_at.is_(None), and_(_o.finished_at.is_not(None), _o.state == "succeeded")),
-    )
-    .order_by(_o.id)
-)
 
 
 def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
@@ -181,30 +130,37 @@ def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
     Safe when a node claims or finishes it at the same instant: the row is locked when its state is read, and the UPDATE
     asks for that state.
     """
-    row = _existing(tx, occurrence)
+    _require_id(occurrence)
+    row = tx.send("lock_occurrence", occurrence=occurrence, space=tx.namespace).row
+    if row is None:
+        raise _unknown(occurrence)
     state = State(row.state)
     if state.final:
         raise InvalidTransition(f"occurrence {occurrence} is {state} and cannot be cancelled")
     reason = f"{Reason.OPERATOR}: {clean(why)}" if why else Reason.OPERATOR
     if state is State.PENDING:
-        tx.change(_CANCEL, occurrence=occurrence, because=reason, now=tx.now)
+        tx.send("cancel_occurrence", occurrence=occurrence, because=reason, now=tx.now, expect=1)
         state = State.CANCELLED
-    else:
-        tx.change(_ASK_TO_STOP, occurrence=occurrence, because=reason)
-    record(tx, by, "cancel", row.name, why, occurrence=occurrence)
+    elif row.cancel_reason is None:
+        tx.send("ask_to_stop", occurrence=occurrence, because=reason, expect=1)
+    record(tx, by, "cancel", row.job, why, occurrence=occurrence)
     return state
 
 
 def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
     """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
 
-    Safe: a final state has no exit, and the new key is nobody else's. Two operators who retry at the same instant make
-    two.
+    Safe: a final state has no exit, and the new key is nobody else's; the job is locked, so it is not retired at the
+    same instant. Two operators who retry at the same instant make two.
     """
-    old = _existing(tx, occurrence)
+    _require_id(occurrence)
+    locked = tx.send("lock_job_of", occurrence=occurrence, space=tx.namespace)
+    old = tx.send("ended_occurrence", occurrence=occurrence, space=tx.namespace).row
+    if old is None:
+        raise _unknown(occurrence)
     if not State(old.state).final:
         raise InvalidTransition(f"occurrence {occurrence} is {old.state}; only a final one can be retried")
-    row = living(old.name, find_locked(tx, old.name))
+    row = living(f"of occurrence {occurrence}" if locked.row is None else locked.row.name, locked.row)
     origin = Origin(old.origin)
     new = new_row(
         tx,
@@ -218,8 +174,8 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
         priority=old.priority,
         retry_of=old.id,
     )
-    [answer] = create(tx, [new], [old.name])
-    record(tx, by, "retry", old.name, why, occurrence=old.id, retry=answer.id)
+    [answer] = create(tx, [new], [row.name])
+    record(tx, by, "retry", row.name, why, occurrence=old.id, retry=answer.id)
     return answer
 
 
@@ -228,8 +184,8 @@ def forget(tx: Transaction, job: str, key: str, *, by: str, why: str, running: b
 
     Safe when somebody takes it at the same instant: the row is locked when its state is read.
     """
-    known = find_locked(tx, job)
-    row = None if known is None else tx.row(_BY_KEY, job=known.id, name=key)
+    ask_locked(tx, job)
+    row = tx.send("lock_named", space=tx.namespace, job=job, key=key).row
     if row is None or only not in {None, row.id}:
         return None
     state = State(row.state)
@@ -247,14 +203,17 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
     sees what the first created.
     """
     times = [as_utc(time, what="times") for time in times]
-    row = living(job, find_locked(tx, job))
+    at = {to_micros(time): time for time in times}
+    locked = ask_locked(tx, job)
+    active = tx.send_in("standing_at", "times", at, space=tx.namespace, job=job)
+    keys = Keys(tx, {(job, scheduled_key(time)) for time in times})
+    row = living(job, locked.row)
     for time in times:
         refuse_pruned(job, row.horizon, time)
     spec = spec_of(tx, row)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    at = {to_micros(time): time for time in times}
-    standing = {one.scheduled_for: one for one in tx.rows_in(_STANDING_AT, "times", at, job=row.id)}
-    taken = Keys(tx, {(row.id, scheduled_key(time)) for time in times}).found()
+    standing = {found.scheduled_for: found for one in active for found in one.rows}
+    taken = keys.found()
     wanted = [
         new_row(
             tx,
@@ -285,8 +244,10 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
     return answers
 
 
-def _existing(tx: Transaction, occurrence: int) -> AnyRow:
-    row = tx.row(_FIND, occurrence=occurrence, space=tx.namespace) if is_id(occurrence) else None
-    if row is None:
-        raise LookupError(f"there is no occurrence {occurrence}")
-    return row
+def _require_id(occurrence: int) -> None:
+    if not is_id(occurrence):
+        raise _unknown(occurrence)
+
+
+def _unknown(occurrence: int) -> LookupError:
+    return LookupError(f"there is no occurrence {occurrence}")

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from cronsensus.instants import LATEST_MICROS, to_micros
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.schema import along, jobs, logs, occurrences, runs, sessions, trail, verdicts
-from cronsensus.stores.sql.transaction import Transaction
+from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import sound
 from cronsensus.stores.values import REMEMBERED
 
@@ -144,7 +144,6 @@ _DELETE_RUNS = (
     .prefix_with("/*+ INDEX(cronsensus_runs cronsensus_runs_of_occurrence) */", dialect="mysql")
 )
 _DELETE_OCCURRENCES = delete(occurrences).where(_o.id.in_(_IDS), _o.finished_at.is_not(None))
-_DELETE_ANY = delete(occurrences).where(_o.id.in_(_IDS))
 _DELETE_RANGES = delete(verdicts).where(_v.id.in_(_IDS))
 _DELETE_SESSIONS = delete(sessions).where(_s.id.in_(_IDS), _s.ended_at.is_not(None))
 _DELETE_TRAIL = delete(trail).where(_t.id.in_(_IDS))
@@ -240,6 +239,7 @@ def prune(tx: Transaction, over: Over) -> int:
 
 def delete_occurrences(tx: Transaction, ids: Sequence[int]) -> None:
     """Delete occurrences whose rows the caller has locked, in whatever state, with their runs and logs."""
-    tx.change_in(_DELETE_LOGS, "ids", ids)
-    tx.change_in(_DELETE_RUNS, "ids", ids)
-    tx.change_in(_DELETE_ANY, "ids", ids)
+    tx.send_in("delete_logs", "ids", ids)
+    tx.send_in("delete_runs", "ids", ids)
+    for piece in pieces(ids, tx.dialect.most_parameters):
+        tx.send("delete_occurrences", ids=list(piece), expect=len(piece))

@@ -68,6 +68,12 @@ class Pending:
         return self._rows
 
     @property
+    def row(self) -> Any:
+        """Return the first row of the answer, or ``None``."""
+        rows = self.rows
+        return rows[0] if rows else None
+
+    @property
     def count(self) -> int:
         """Return how many rows were touched."""
         if not self.answered:

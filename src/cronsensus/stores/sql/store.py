@@ -110,8 +110,8 @@ class SqlStore(SqlHandle):
             return defining.put(tx, declared)
 
     _retire = writes(retiring.retire)
-    _pause = writes(pausing.pause)
-    _resume = writes(pausing.resume)
+    _pause = sends(pausing.pause)
+    _resume = sends(pausing.resume)
 
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
@@ -298,11 +298,11 @@ class SqlStore(SqlHandle):
     # --- people and programs ------------------------------------------------------------------------------------------
 
     _enqueue = sends(operating.enqueue)
-    _trigger = writes(operating.trigger)
-    _cancel = writes(operating.cancel)
-    _retry = writes(operating.retry)
-    _forget = writes(operating.forget)
-    _backfill = writes(operating.backfill)
+    _trigger = sends(operating.trigger)
+    _cancel = sends(operating.cancel)
+    _retry = sends(operating.retry)
+    _forget = sends(operating.forget)
+    _backfill = sends(operating.backfill)
 
     # --- care ---------------------------------------------------------------------------------------------------------
 

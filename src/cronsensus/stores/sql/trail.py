@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import insert
-
 from cronsensus.codec import clean, dumps
-from cronsensus.stores.sql.schema import trail
 from cronsensus.stores.sql.transaction import Transaction
 
-_INSERT = insert(trail)
+Entry = tuple[int, str, str, str, str, str]
+"""The values of a row."""
 
 
 def record(tx: Transaction, by: str, action: str, target: str, why: str, **details: Any) -> None:
@@ -18,19 +17,11 @@ def record(tx: Transaction, by: str, action: str, target: str, why: str, **detai
     record_all(tx, [entry(tx, by, action, target, why, **details)])
 
 
-def entry(tx: Transaction, by: str, action: str, target: str, why: str, **details: Any) -> dict[str, Any]:
-    """Return one entry as the values of a row."""
-    return {
-        "namespace": tx.namespace,
-        "at": tx.now,
-        "by": clean(by),
-        "action": action,
-        "target": target,
-        "why": clean(why),
-        "details": dumps(details, what="details"),
-    }
+def entry(tx: Transaction, by: str, action: str, target: str, why: str, **details: Any) -> Entry:
+    """Return one entry."""
+    return tx.now, clean(by), action, target, clean(why), dumps(details, what="details")
 
 
-def record_all(tx: Transaction, entries: list[dict[str, Any]]) -> None:
+def record_all(tx: Transaction, entries: Sequence[Entry]) -> None:
     """Write entries."""
-    tx.change_many(_INSERT, entries)
+    tx.send_rows("insert_trail", entries, space=tx.namespace)

@@ -9,6 +9,10 @@ SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.watermark, j.horizon,
 FROM cronsensus_jobs AS j
 WHERE j.namespace = :space
 
+-- part: job
+j.id, j.name, j.revision, j.digest, j.defined_at, j.watermark, j.horizon, j.next_due, j.paused_at, j.pause_ended_at,
+j.retired_at, j.waiting_until
+
 -- name: specs
 -- Read definitions of jobs. Race: none, what is kept of them is known by the digest that is read with it.
 SELECT j.id, j.revision, j.digest, j.defined_at, j.spec FROM cronsensus_jobs AS j WHERE j.id IN :ids;
@@ -53,3 +57,17 @@ FROM cronsensus_verdicts AS v
 WHERE v.job_id = {part: of_job} AND v.id > :after {also since: AND v."last" >= :since} {also until: AND v."first" <= :until}
 ORDER BY v.id
 LIMIT :size;
+
+-- name: lock_job
+-- Lock a job by name. Race: an operator, a plan or a definition changes it; one waits for the other.
+SELECT {part: job}
+FROM cronsensus_jobs AS j {by_name}
+WHERE j.namespace = :space AND j.name = :job
+{for_update};
+
+-- name: lock_job_of
+-- Lock the job of an occurrence. Race: as above.
+SELECT {part: job}
+FROM cronsensus_jobs AS j {by_id}
+WHERE j.id = (SELECT o.job_id FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space)
+{for_update};
