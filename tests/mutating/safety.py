@@ -177,12 +177,6 @@ ARGUED: dict[str, str] = {
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
     "stores/sql/sessions.py: give_up: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
-    "stores/sql/acquiring.py: acquire: at is None and standing is not None and _is_over(standing, spec, tx.now) → "
-    "(at is None and _is_over(standing, spec, tx.now))": (
-        "a key was there or has just been inserted, and whatever deletes it locks the job first"
-    ),
-    "stores/sql/acquiring.py: acquire: tx.row(_STANDING, job=row.id, name=wanted.key) or standing → "
-    "(tx.row(_STANDING, job=row.id, name=wanted.key))": "the row is locked, so it is there; said again for mypy",
     "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
     "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
     "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import BindParameter
 
-from cronsensus.stores.sql import acquiring, completing, locks, sessions
+from cronsensus.stores.sql import completing, locks, sessions
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import LIST, queries_of
 
@@ -226,14 +226,36 @@ CASES = [
         [RUNNING],
         [{"job_id": 6}, {"serial": 0}, {"state": "pending"}, {"finished_at": 1}, {"cancel_reason": "enough"}],
     ),
-    Case("acquired", acquiring._STANDING, _o, [PENDING, RUNNING], [{"job_id": 6}, {"key": "other"}], FOR_UPDATE),
-    Case("due now", acquiring._DUE_NOW, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
-    Case("tell apart", acquiring._TELL_APART, _o, [PENDING], [{"id": 2}, {"state": "running"}]),
-    Case("first era", acquiring._FIRST_ERA, tables.eras, [ERA], [{"job_id": 6}]),
-    Case("era", acquiring._ERA_OF, tables.eras, [ERA], [{"job_id": 6}, {"since": NOW}]),
+    Case(
+        "job for a session",
+        "lock_job_for",
+        _j,
+        [JOB],
+        [{"name": "other"}, {"namespace": "theirs"}],
+        FOR_UPDATE,
+        asked=NAMED,
+    ),
+    Case(
+        "start named",
+        "start_named",
+        _o,
+        [PENDING],
+        [{"job_id": 6}, {"key": "other"}, {"state": "running"}],
+        beside=TAKEN,
+    ),
+    Case("named run", "named_run", _o, [PENDING, RUNNING], [{"job_id": 6}, {"key": "other"}]),
+    Case(
+        "era",
+        "era_of",
+        tables.eras,
+        [ERA, {**ERA, "since": NOW}],
+        [{"job_id": 6}],
+        beside=[(_j, JOB)],
+        asked=NAMED,
+    ),
     Case(
         "decide by hand",
-        acquiring._MOVE_WATERMARK,
+        "pass_watermark",
         _j,
         [JOB, {**JOB, "next_due": NOW + 1}],
         [{"id": 6}, {"watermark": NOW}, {"next_due": NOW}],
@@ -395,6 +417,31 @@ def test_a_claim_is_told_whether_anything_has_expired_and_what_is_due_at_which_p
     assert [opening(row) for row in fresh] == [(0, 4)] * 2
     other: list[Row] = [{"due_at": NOW + 1}, {"state": "running", "expires_at": NOW - 1}, {"namespace": "theirs"}]
     assert [opening(row) for row in other] == [(0, None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("session", "node"), [({}, "n"), *((differs, None) for differs in (*NOT_MINE, *NOT_ALIVE))], ids=str
+)
+def test_who_acquires_is_told_the_node_of_a_session_that_lives_and_whether_anything_has_expired(
+    session: Row, node: str | None, database: Connection
+) -> None:
+    late = {**PENDING, "expires_at": NOW - 1}
+    fresh: list[Row] = [{"expires_at": NOW}, {"attempt": 1}, {"state": "running"}, {"namespace": "theirs"}]
+    beside = [(_j, JOB), (_s, {**SESSION, **session})]
+    found = answered(database, "lock_job_for", *beside, (_o, late), job="name")
+    assert (found["holder"], found["late"]) == (node, 1)
+    for differs in fresh:
+        assert answered(database, "lock_job_for", *beside, (_o, {**late, **differs}), job="name")["late"] == 0
+
+
+@pytest.mark.parametrize(("time", "trigger"), [(1, "a"), (NOW, "a"), (NOW + 1, "b")])
+def test_the_era_of_a_time_is_the_last_that_began_before_it_or_else_the_first(
+    time: int, trigger: str, database: Connection
+) -> None:
+    eras: list[tuple[Table, Row]] = [
+        (tables.eras, {**ERA, "since": since, "trigger": name}) for since, name in ((10, "a"), (NOW, "b"))
+    ]
+    assert answered(database, "era_of", (_j, JOB), *eras, job="name", time=time) == {"trigger": trigger}
 
 
 @pytest.mark.parametrize("name", ["candidates", "further_candidates"])

@@ -15,7 +15,7 @@ from cronsensus.model.job import JobSpec, JobState
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.states import State
-from cronsensus.stores.sql import acquiring, firing
+from cronsensus.stores.sql import firing
 from cronsensus.stores.sql.schema import eras
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
@@ -124,12 +124,9 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
 
 
 def test_who_keeps_the_time_of_a_job_without_a_past_is_not_known(store: SqliteStore) -> None:
-    queue = store.job("queue")
-    assert queue is not None
     with store._writing() as tx:
-        assert acquiring._is_kept_elsewhere(tx, queue.id, to_micros(minute(1)))
         tx.connection.execute(delete(eras))
-        assert not acquiring._is_kept_elsewhere(tx, queue.id, to_micros(minute(1)))
+    assert store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is None
 
 
 # --- the clock of a transaction ---------------------------------------------------------------------------------------

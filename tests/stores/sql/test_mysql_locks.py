@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from cronsensus.model.job import JobSpec, Policies
-from cronsensus.model.occurrence import Item, Named, Outcome
+from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
-from cronsensus.stores.sql import acquiring, claiming, finishing, firing, operating, pausing, retiring, sessions
+from cronsensus.stores.sql import claiming, finishing, firing, operating, pausing, retiring, sessions
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import run
@@ -117,7 +117,10 @@ def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
     """It looks for what is past its expiry; next to that, in the index, lies what runs."""
     run = store.runs(1)[0]
     with store._writing() as tx:
-        acquiring.acquire(tx, "s1", "d", Named(key="new", scheduled_for=None), LEASE, fingerprint=None)
+        job = {"space": "default", "job": "d"}
+        tx.send("lock_job_for", **job, session="s1", boot=tx.epoch, moment=tx.moment, now=tx.now)
+        tx.send("lock_named", **job, key="new")
+        tx.flush()
         outcome = Outcome(id=1, token=run.token, session="s0", state=State.SUCCEEDED)
         assert other.finish([outcome])[0].accepted
 

@@ -41,9 +41,9 @@ BUDGET = {
     "claim as much as one priority has": 7,  # and nothing is asked about the lower ones
     "claim behind a full job": 10,  # its runs and locks, and a second page, which leaves it out, however long its line
     "claim behind a long line": 8,  # a second page, which leaves the line out, however long it is, and its jobs
-    "acquire a key": 12,  # session, job, what expired, the key; insert, read what stands there; lease, token, start
-    "acquire a time": 14,  # who kept the job's time then; the watermark
-    "acquire a time again": 13,  # the watermark was moved
+    "acquire a key": 8,  # the job and the session, the key; insert; the session, its lease, tokens, the id; start
+    "acquire a time": 10,  # who kept the job's time then; the watermark
+    "acquire a time again": 8,  # neither an insert nor the watermark
     "finish one": 3,  # look, close, record the run
     "finish a hundred": 3,
     "finish, some to be retried": 4,

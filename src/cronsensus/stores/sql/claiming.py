@@ -135,18 +135,12 @@ def take(tx: Transaction, asked: Looking, *, holds_jobs: bool = False) -> Taken 
     return start(tx, choice, asked.session, found[0].node, asked.lease) if choice.chosen else None
 
 
-def expire_if_any(tx: Transaction) -> None:
-    """Do what ``expire`` does if there is anything to do, and else lock nothing.
+def expire(tx: Transaction) -> None:
+    """Give the verdict missed(late) to what never started and is past its expiry. To be called if there is anything.
 
     InnoDB also locks what lies next to the range that it was asked for: entries of running occurrences. A transaction
     that goes on to wait for such a row would deadlock with the one that is recording its end.
     """
-    if tx.send("any_expired", space=tx.namespace, now=tx.now).rows:
-        expire(tx)
-
-
-def expire(tx: Transaction) -> None:
-    """Give the verdict missed(late) to what never started and is past its expiry."""
     late = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED).rows
     tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
 
@@ -156,15 +150,20 @@ def start(tx: Transaction, choice: Choice, session: str, node: str, lease: timed
 
     Nothing is written unless the session lives; then its lease is set.
     """
-    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    tx.send("lock_session", **mine)
-    tx.send(
-        "prolong", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch, moment=tx.moment,
-        expect=1, otherwise=not_alive(session),
-    )  # fmt: skip
+    prolong(tx, session, lease)
     last = tx.take_tokens(len(choice.chosen))
     # The end of the attempt before may have been written since this transaction began.
     now, most = tx.by_now, len(choice.chosen) - 1
     rows = [(most - place, max(now, row.due_at), row.id) for place, row in enumerate(choice.chosen)]
     tx.send_rows("start_runs", rows, one_each=True, holder=session, machine=node)
     return Taken(choice, last, session, tx.now)
+
+
+def prolong(tx: Transaction, session: str, lease: timedelta) -> None:
+    """Lock a session and set its lease; nothing of the transaction is committed unless the session lives."""
+    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
+    tx.send("lock_session", **mine)
+    tx.send(
+        "prolong", **mine, until=tx.lease_now + lease // _MICROSECOND, now=tx.now, boot=tx.epoch, moment=tx.moment,
+        expect=1, otherwise=not_alive(session),
+    )  # fmt: skip

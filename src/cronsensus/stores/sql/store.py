@@ -186,7 +186,7 @@ class SqlStore(SqlHandle):
             taken = claiming.claim(tx, session, limit, functions, lease)
         return [] if taken is None else taken.claims()
 
-    _acquire = writes(acquiring.acquire)
+    _acquire = sends(acquiring.acquire)
     _finish_all = sends(finishing.finish)
 
     def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:

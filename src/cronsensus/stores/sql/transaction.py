@@ -128,15 +128,15 @@ class Transaction:
             self._add(pending)
         return sent
 
-    def take_tokens(self, count: int) -> Pending:
-        """Take fencing tokens, ascending; the answer's one row has the ``last``.
+    def take_tokens(self, count: int, *, read_by: str = "last_token", **values: Any) -> Pending:
+        """Take fencing tokens, ascending; the answer's one row has the ``last``; ``read_by``: the statement that asks.
 
         They are higher than all that were given before, and not below the clock. A store that lost its last commits
         lost those numbers too. The clock has moved on since, so none of them is given again, unless the clock of the
         server that took over lags by more than the loss and the switch took.
         """
         self.send("take_tokens", count=count, floor=self.dialect.floor_of_tokens(self.now))
-        return self.send("last_token")
+        return self.send(read_by, **values)
 
     def _add(self, pending: Pending) -> None:
         self._queue.append(pending)

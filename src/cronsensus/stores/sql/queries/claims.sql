@@ -143,12 +143,6 @@ WHERE s.namespace = :space AND s.id IN :holders AND s.ended_at IS NULL AND (s.ep
 ORDER BY s.number
 {for_update} {skip_locked};
 
--- name: any_expired
--- Read whether anything has expired. Race: none, it only says whether it is worth to look.
-SELECT o.id FROM cronsensus_occurrences AS o {index: expiring}
-WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL AND o.expires_at < :now
-LIMIT 1;
-
 -- name: lock_expired
 -- types: size bigint
 -- Lock what never started and is past its expiry. Race: another node closes it too; what is locked is passed over.

@@ -1,6 +1,3 @@
--- part: of_job
-(SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = :job)
-
 -- name: lock_occurrence
 -- Lock an occurrence, and read the name of its job. Race: a claim, or an end; it comes before the lock or after the commit.
 SELECT o.id, o.state, o.cancel_reason, (SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS job
@@ -25,19 +22,3 @@ WHERE o.id = :occurrence AND 'running' = coalesce(o.state, '') AND o.cancel_reas
 SELECT o.id, o.state, o.origin, o.scheduled_for, o.priority, o.payload
 FROM cronsensus_occurrences AS o
 WHERE o.id = :occurrence AND o.namespace = :space;
-
--- name: lock_named
--- Lock the occurrence that stands under a key of a job. Race: a claim, or an end; it comes before the lock or after the commit. The job is locked by the statement before, so none is created meanwhile.
-SELECT o.id, o.job_id, o.state, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures, o.payload,
-    o.finished_at, o.fingerprint
-FROM cronsensus_occurrences AS o {index: by_key}
-WHERE o.job_id = {part: of_job} AND o."key" = :key
-{for_update};
-
--- name: standing_at
--- Read the active and the succeeded occurrences at nominal times of a job, the newest last. Race: the job is locked by the statement before, so none is created meanwhile.
-SELECT o.id, o."key", o.state, o.scheduled_for
-FROM cronsensus_occurrences AS o
-WHERE o.job_id = {part: of_job} AND o.scheduled_for IN :times
-    AND (o.finished_at IS NULL OR (o.finished_at IS NOT NULL AND o.state = 'succeeded'))
-ORDER BY o.id;
