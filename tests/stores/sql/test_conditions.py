@@ -26,7 +26,8 @@ ASKED: Row = {
     "seen": 10, "of_revision": 3, "decided": NOW, "lock": "lock", "at": 0, "by": "me", "of_session": "s1",
     "until": NOW, "level": 4, "size": 9, "after_due": 10, "after_id": 1, "full": [90], "blocked": [5], "heads": [3],
     "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
-    "key": "name", "times": [NOW], "pause": 4,
+    "key": "name", "times": [NOW], "pause": 4, "ended": NOW, "passed": NOW, "mine": "name", "ruled": 0,
+    "moved": NOW, "least": 0, "most": NOW,
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""
 
@@ -63,6 +64,25 @@ ENDED_RUN: Row = {
     "end": "failed",
 }  # fmt: skip
 
+RANGE: Row = {
+    "id": 1, "job_id": 5, "first": 1, "last": 2, "state": "missed", "reason": "", "decided_at": 1,
+}  # fmt: skip
+ENTRY: Row = {
+    "id": 1, "namespace": "ours", "at": 1, "by": "", "action": "", "target": "", "why": "", "details": "",
+}  # fmt: skip
+OLD: Row = {**PENDING, "state": "succeeded", "finished_at": 1, "scheduled_for": 10}
+NOT_OLD: list[Row] = [{"job_id": 6}, {"finished_at": None}, {"finished_at": NOW}]
+NOT_OLD_RANGE: list[Row] = [{"job_id": 6}, {"last": NOW}]
+OPEN: Row = {"ended_at": None}
+RETIRED: Row = {**JOB, "retired_at": 1}
+WAITING: Row = {**RETIRED, "waiting_until": NOW}
+NOT_WAITING: list[Row] = [{"namespace": "theirs"}, {"waiting_until": None}, {"waiting_until": NOW + 1}]
+REPLACED: Row = {**RELEASE, "id": 4, "release": "r4"}
+RAN_OUT: list[Row] = [{**LOCK, "session": None, "lease_until": NOW}, {**LOCK, "session": None, "epoch": "other"}]
+HELD_STILL: Row = {"lease_until": NOW + 1}
+BEFORE: Row = {"before": NOW}
+PRUNED: Row = {"pruned": NOW}
+OF_REVISION: Row = {"seen": 3}
 NOT_MINE: list[Row] = [{"id": "s2"}, {"namespace": "theirs"}]
 ENDED: Row = {"ended_at": 1}
 FINISHED: Row = {"finished_at": 1}
@@ -89,7 +109,7 @@ class Case(NamedTuple):
     asked: Row = {}  # noqa: RUF012 - nothing changes it
 
 
-_o, _s, _l, _j = tables.occurrences, tables.sessions, tables.locks, tables.jobs
+_o, _s, _l, _j, _v = tables.occurrences, tables.sessions, tables.locks, tables.jobs, tables.verdicts
 FOR_UPDATE = "FOR UPDATE"
 SKIPPING = "FOR UPDATE SKIP LOCKED"
 
@@ -321,6 +341,190 @@ CASES = [
     Case("forget lines", "delete_logs", tables.logs, [LINE], [{"occurrence_id": 2}]),
     Case("forget runs", "delete_runs", tables.runs, [ENDED_RUN], [{"occurrence_id": 2}]),
     Case("forget occurrences", "delete_occurrences", _o, [PENDING, RUNNING], [{"id": 2}]),
+    Case(
+        "old",
+        "old_occurrences",
+        _o,
+        [OLD, {**OLD, "scheduled_for": None}],
+        [*NOT_OLD, {"scheduled_for": 11}],
+        beside=[(_j, JOB)],
+        asked=BEFORE,
+    ),
+    Case("old of a job", "old_of_job", _o, [OLD], [*NOT_OLD, {"scheduled_for": NOW + 1}]),
+    Case("jobs with old", "jobs_with_old", _o, [OLD], NOT_OLD, beside=[(_j, JOB)], asked=BEFORE),
+    Case(
+        "old of our jobs",
+        "old_occurrences",
+        _j,
+        [JOB],
+        [{"id": 6}, {"namespace": "theirs"}],
+        beside=[(_o, OLD)],
+        asked=BEFORE,
+    ),
+    Case(
+        "our jobs with old",
+        "jobs_with_old",
+        _j,
+        [JOB],
+        [{"id": 6}, {"namespace": "theirs"}],
+        beside=[(_o, OLD)],
+        asked=BEFORE,
+    ),
+    Case("old ranges", "old_ranges", _v, [RANGE], NOT_OLD_RANGE, beside=[(_j, JOB)], asked=BEFORE),
+    Case("old ranges of a job", "old_ranges_of_job", _v, [RANGE], NOT_OLD_RANGE),
+    Case("jobs with old ranges", "jobs_with_old_ranges", _v, [RANGE], NOT_OLD_RANGE, beside=[(_j, JOB)], asked=BEFORE),
+    Case(
+        "old ranges of our jobs",
+        "old_ranges",
+        _j,
+        [JOB],
+        [{"id": 6}, {"namespace": "theirs"}],
+        beside=[(_v, RANGE)],
+        asked=BEFORE,
+    ),
+    Case(
+        "our jobs with old ranges",
+        "jobs_with_old_ranges",
+        _j,
+        [JOB],
+        [{"id": 6}, {"namespace": "theirs"}],
+        beside=[(_v, RANGE)],
+        asked=BEFORE,
+    ),
+    Case(
+        "old sessions", "old_sessions", _s, [{**SESSION, **ENDED}], [{"namespace": "theirs"}, {"ended_at": NOW}, OPEN]
+    ),
+    Case("trail", "oldest_trail", tables.trail, [ENTRY], [{"namespace": "theirs"}]),
+    Case("pruned jobs", "lock_pruned_jobs", _j, [JOB], [{"id": 6}], FOR_UPDATE, asked=IDS),
+    Case("horizon", "raise_horizons", _j, [JOB, {**JOB, "horizon": 0}], [{"id": 6}, {"horizon": NOW}], asked=PRUNED),
+    Case("forget final", "delete_final", _o, [OLD], [{"id": 2}, {"finished_at": None}]),
+    Case("forget ranges", "delete_ranges", _v, [RANGE], [{"id": 2}]),
+    Case("forget sessions", "delete_sessions", _s, [{**SESSION, **ENDED}], [{"id": "s2"}, OPEN], asked={"ids": ["s1"]}),
+    Case("forget trail", "delete_trail", tables.trail, [ENTRY], [{"id": 2}]),
+    Case(
+        "replaced eras",
+        "jobs_with_old_eras",
+        _j,
+        [{**JOB, "watermark": 20}, {**JOB, "watermark": 5, "next_due": None}, {**JOB, "watermark": 5, "next_due": 11}],
+        [
+            {"namespace": "theirs"},
+            {"id": 6},
+            {"revision": 1},
+            {"retired_at": 1},
+            {"watermark": 9, "next_due": 10},
+        ],
+        beside=[(tables.eras, {**ERA, "since": 1}), (tables.eras, {**ERA, "since": 10})],
+        asked=BEFORE,
+    ),
+    Case(
+        "old pauses",
+        "old_pauses",
+        tables.pauses,
+        [{**PAUSE, "end": 2}],
+        [{"end": None}, {"end": NOW}, {"job_id": 6}],
+        beside=[(_j, JOB)],
+        asked=BEFORE,
+    ),
+    Case(
+        "old pauses of our jobs",
+        "old_pauses",
+        _j,
+        [JOB, {**JOB, "watermark": 1, "next_due": None}, {**JOB, "watermark": 1, "next_due": 3}],
+        [{"namespace": "theirs"}, {"retired_at": 1}, {"watermark": 1, "next_due": 2}],
+        beside=[(tables.pauses, {**PAUSE, "end": 2})],
+        asked=BEFORE,
+    ),
+    Case(
+        "long retired",
+        "long_retired",
+        _j,
+        [RETIRED],
+        [{"namespace": "theirs"}, {"retired_at": None}, {"retired_at": NOW}, {"waiting_until": 1}],
+    ),
+    Case(
+        "long retired with work",
+        "long_retired",
+        _o,
+        [{**PENDING, "job_id": 6}],
+        [{"job_id": 5}],
+        beside=[(_j, RETIRED)],
+    ),
+    Case(
+        "long retired with ranges",
+        "long_retired",
+        _v,
+        [{**RANGE, "job_id": 6}],
+        [{"job_id": 5}],
+        beside=[(_j, RETIRED)],
+    ),
+    Case(
+        "long retired, locked",
+        "lock_long_retired",
+        _j,
+        [RETIRED],
+        [{"id": 6}, {"retired_at": None}, {"retired_at": NOW}, {"waiting_until": 1}],
+        FOR_UPDATE,
+        asked=IDS,
+    ),
+    Case("kept back by work", "kept_back", _o, [PENDING], [{"job_id": 6}], asked=IDS),
+    Case("kept back by ranges", "kept_back", _v, [RANGE], [{"job_id": 6}], asked=IDS),
+    Case("forget eras", "delete_eras", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
+    Case("forget pauses of", "delete_pauses_of", tables.pauses, [PAUSE], [{"job_id": 6}], asked=IDS),
+    Case("forget jobs", "delete_jobs", _j, [JOB], [{"id": 6}], asked=IDS),
+    Case("with eras", "lock_with_eras", _j, [JOB], [{"id": 6}, {"retired_at": 1}], FOR_UPDATE, asked=IDS),
+    Case("beginnings", "beginnings", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
+    Case("pass eras", "pass_eras", _j, [JOB], [{"id": 6}]),
+    Case("forget eras before", "delete_eras_before", tables.eras, [ERA], [{"job_id": 6}, {"since": NOW}]),
+    Case("forget pauses", "delete_pauses", tables.pauses, [PAUSE], [{"id": 5}], asked={"ids": [4]}),
+    Case(
+        "replaced releases",
+        "replaced_releases",
+        tables.releases,
+        [REPLACED],
+        [{"namespace": "theirs"}],
+        beside=[(tables.releases, {**RELEASE, "id": one, "release": f"r{one}"}) for one in (2, 8)],
+    ),
+    Case(
+        "replaced releases that live",
+        "replaced_releases",
+        _s,
+        [SESSION, {**SESSION, "release": REPLACED["release"], **ENDED}],
+        [{"release": REPLACED["release"]}],
+        beside=[
+            *((tables.releases, {**RELEASE, "id": one, "release": f"r{one}"}) for one in (2, 8)),
+            (tables.releases, REPLACED),
+        ],
+    ),
+    Case("forget releases", "delete_releases", tables.releases, [RELEASE], [{"id": 2}]),
+    Case(
+        "a lock that ran out", "any_lock_ran_out", _l, RAN_OUT, [{"namespace": "theirs"}, {"session": "s1"}, HELD_STILL]
+    ),
+    Case("forget locks", "delete_locks", _l, RAN_OUT, [{"namespace": "theirs"}, {"session": "s1"}, HELD_STILL]),
+    Case("definitions", "definitions", _j, [JOB], [{"name": "other"}, {"namespace": "theirs"}]),
+    Case("declared", "declared_jobs", _j, [JOB], [{"namespace": "theirs"}, {"source": "runtime"}, {"retired_at": 1}]),
+    Case("definitions, locked", "lock_definitions", _j, [JOB], [{"id": 6}], FOR_UPDATE, asked=IDS),
+    Case("redefine", "redefine_jobs", _j, [JOB, RETIRED], [{"id": 6}, {"revision": 4}], asked=OF_REVISION),
+    Case("retire", "retire_jobs", _j, [JOB], [{"id": 6}, {"revision": 4}, {"retired_at": 1}], asked=OF_REVISION),
+    Case(
+        "active of jobs",
+        "active_of_jobs",
+        _o,
+        [PENDING, RUNNING],
+        [{"job_id": 6}, {"namespace": "theirs"}, {"state": "failed"}, {"origin": "enqueue"}, {"serial": 0}],
+        asked=IDS,
+    ),
+    Case("rule by overlap", "rule_by_overlap", _o, [PENDING, RUNNING], [{"id": 2}, FINISHED]),
+    Case("overdue jobs", "overdue_jobs", _j, [WAITING], NOT_WAITING),
+    Case("overdue jobs, locked", "lock_overdue_jobs", _j, [WAITING], NOT_WAITING, FOR_UPDATE),
+    Case(
+        "cancel waiting",
+        "cancel_waiting",
+        _o,
+        [PENDING],
+        [{"job_id": 6}, {"namespace": "theirs"}, {"state": "running"}],
+        asked=IDS,
+    ),
+    Case("wait no more", "wait_no_more", _j, [WAITING], [{"id": 6}], asked=IDS),
 ]
 
 
@@ -442,6 +646,27 @@ def test_the_era_of_a_time_is_the_last_that_began_before_it_or_else_the_first(
         (tables.eras, {**ERA, "since": since, "trigger": name}) for since, name in ((10, "a"), (NOW, "b"))
     ]
     assert answered(database, "era_of", (_j, JOB), *eras, job="name", time=time) == {"trigger": trigger}
+
+
+def test_of_releases_that_were_replaced_the_oldest_stays_and_the_last_one_of_long_ago(database: Connection) -> None:
+    seen: list[tuple[Table, Row]] = [
+        (tables.releases, {**RELEASE, "id": number, "release": f"r{number}", "first_seen_at": at})
+        for number, at in ((1, 1), (2, 1), (3, 1), (4, NOW))
+    ]
+    assert answered(database, "replaced_releases", *seen)["release"] == "r2"
+
+
+@pytest.mark.parametrize(("keep", "before"), [(-5, NOW - 3), (5, NOW - 5), (5000, NOW - 900)])
+def test_a_job_keeps_what_it_says_within_bounds(keep: int, before: int, database: Connection) -> None:
+    asked: Row = {"before": None, "least": 3, "most": 900}
+    old = (_o, {**OLD, "finished_at": before - 1})
+    assert answered(database, "jobs_with_old", (_j, {**JOB, "keep": keep}), old, **asked)["ended"] == before
+    assert answered(database, "old_occurrences", (_j, {**JOB, "keep": keep}), old, **asked)["id"] == 1
+    assert not touched(
+        database,
+        Case("kept", "old_occurrences", _o, [], [], beside=[(_j, {**JOB, "keep": keep})], asked=asked),
+        {**OLD, "finished_at": before},
+    )
 
 
 @pytest.mark.parametrize("name", ["candidates", "further_candidates"])

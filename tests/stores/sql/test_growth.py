@@ -84,7 +84,6 @@ def a_job(name, *args):
 
 
 def test_one_prune_forgets_all_jobs_that_were_retired_a_year_ago(store, clock, tmp_path, monkeypatch):
-    monkeypatch.setattr(pruning_jobs, "_RETIRED", pruning_jobs._RETIRED.limit(10))
     monkeypatch.setattr(pruning_jobs, "AT_ONCE", 10)
     names = [f"reminder {number}" for number in range(25)]
     store.put_jobs([a_job(name) for name in names], release="r1")

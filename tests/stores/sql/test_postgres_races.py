@@ -258,16 +258,16 @@ def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(
     new.put_jobs([ours], release="r2")
     new.close_session("s2")
     looked, go_on = threading.Event(), threading.Event()
-    lives = defining._lives
+    is_superseded = defining._is_superseded
 
-    def slowly(tx: Any, question: Any, **parameters: Any) -> bool:
-        answer = lives(tx, question, **parameters)
-        if threading.current_thread() is not threading.main_thread() and "place" in parameters and not looked.is_set():
+    def slowly(release: Any) -> bool:
+        answer = is_superseded(release)
+        if threading.current_thread() is not threading.main_thread() and not looked.is_set():
             looked.set()
             go_on.wait(20)
         return answer
 
-    monkeypatch.setattr(defining, "_lives", slowly)
+    monkeypatch.setattr(defining, "_is_superseded", slowly)
     old_puts = in_thread(lambda: old.put_jobs([theirs], release="r1"))
     assert looked.wait(60)
 

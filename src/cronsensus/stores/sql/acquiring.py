@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from cronsensus.codec import read_payload, write_payload
 from cronsensus.instants import from_micros, to_micros
@@ -38,7 +39,7 @@ def acquire(
         LeaseLost: the session is not alive; nothing was written.
     """
     at = None if wanted.scheduled_for is None else to_micros(wanted.scheduled_for)
-    of = {"space": tx.namespace, "job": job}
+    of: dict[str, Any] = {"space": tx.namespace, "job": job}
     locked = tx.send("lock_job_for", **of, session=session, boot=tx.epoch, moment=tx.moment, now=tx.instant())
     standing = tx.send("lock_named", **of, key=wanted.key)
     ruled = None if at is None else tx.send("era_of", **of, time=at)

@@ -9,81 +9,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, exists, literal_column, select, union_all, update
-
 from cronsensus.codec import write_payload
-from cronsensus.errors import StoreUnavailable
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.model.states import SERIAL_ORIGINS
 from cronsensus.planning import next_nominal
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import INSERT_ERAS, NAMES_OF_DEFINITION, era_row, last_eras, readable_eras
-from cronsensus.stores.sql.occurrencerows import LISTED_PENDING, LISTED_RUNNING, OF_JOBS, micros
+from cronsensus.stores.sql.jobrows import last_eras, readable_eras
+from cronsensus.stores.sql.occurrencerows import micros
 from cronsensus.stores.sql.retiring import retire_all
-from cronsensus.stores.sql.schema import jobs, occurrences, releases, sessions
-from cronsensus.stores.sql.sessions import TAKES_TURNS, know_release, one_at_a_time
+from cronsensus.stores.sql.sending import Pending
+from cronsensus.stores.sql.sessions import know_release, one_at_a_time
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
 from cronsensus.stores.values import PutResult
 
-_j, _o, _s = jobs.c, occurrences.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
 _AT_ONCE = 1000
 _LONG_AGO = timedelta(days=366 * 200)
-
-_IN_NAMESPACE = _j.namespace == bindparam("space")
-_STANDING = select(_j.id, _j.name, *NAMES_OF_DEFINITION, _j.overlap, _j.watermark, _j.paused_at, _j.retired_at).where(
-    _IN_NAMESPACE, _j.name.in_(bindparam("names", expanding=True))
-)
-_STANDING_LOCKED = _STANDING.order_by(_j.id).with_for_update()
-_ALL_CODE = (
-    select(_j.id, _j.name, *NAMES_OF_DEFINITION, _j.watermark)
-    # In its own words, not as a parameter: the index has only what is declared in code.
-    .where(_IN_NAMESPACE, _j.source == literal_column("'code'"), _j.retired_at.is_(None))
-    .order_by(_j.id)
-)
-_IDS = select(_j.id, _j.name).where(_IN_NAMESPACE, _j.name.in_(bindparam("names", expanding=True)))
-_RELEASE = select(releases.c.id).where(
-    releases.c.namespace == bindparam("space"), releases.c.release == bindparam("name")
-)
-_LATER_RELEASE_LIVES = select(
-    exists()
-    .where(_s.namespace == bindparam("space"), TAKES_TURNS)
-    .where(and_(releases.c.namespace == _s.namespace, releases.c.release == _s.release))
-    .where(releases.c.id > bindparam("place"))
-)
-_OTHER_RELEASE_LIVES = select(
-    exists().where(_s.namespace == bindparam("space"), TAKES_TURNS, _s.release != bindparam("name"))
-)
-_REDEFINE = (
-    update(jobs)
-    .where(_j.id == bindparam("job"), _j.revision == bindparam("of_revision"))
-    .values(
-        {
-            column: bindparam(f"new_{column}")
-            for column in (
-                "function", "source", "digest", "spec", "revision", "overlap", "concurrency", "keep",
-                "watermark", "next_due", "wake_at", "defined_at",
-            )
-        }
-        | {"retired_at": None, "waiting_until": None}
-    )
-)  # fmt: skip
-_SERIAL = _o.origin.in_(sorted(origin.value for origin in SERIAL_ORIGINS))
-# In one statement, which sees each of them in exactly one state, however they change meanwhile.
-_ACTIVE_OF_JOBS = union_all(
-    *(
-        select(_o.id).where(_o.namespace == bindparam("space"), state, OF_JOBS, _SERIAL, _o.serial != bindparam("to"))
-        for state in (LISTED_PENDING, LISTED_RUNNING)
-    )
-)
-_SET_SERIAL = (
-    update(occurrences)
-    .where(_o.id.in_(bindparam("ids", expanding=True)), _o.finished_at.is_(None))
-    .values(serial=bindparam("to"))
-)
 
 
 class Prepared(NamedTuple):
@@ -126,16 +69,12 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, 
 
 def already_so(tx: Transaction, declared: Declared) -> PutResult | None:
     """Return the answer if there is nothing to write; else ``None``, with the names that differ noted."""
-    standing = _standing(tx, declared, locked=False)
+    asked = _Standing(tx, declared)
+    standing, gone = asked.read()
     declared.differing = [name for name in declared.specs if not _is_same(declared, name, standing.get(name))]
-    if declared.differing or tx.value(_RELEASE, space=tx.namespace, name=declared.release) is None:
+    if declared.differing or asked.release.row.known is None or (gone and not asked.release.row.other_lives):
         return None
-    kept: tuple[str, ...] = ()
-    if declared.complete:
-        kept = tuple(row.name for row in _gone(tx, declared))
-        if kept and not _lives(tx, _OTHER_RELEASE_LIVES, name=declared.release):
-            return None
-    return PutResult(unchanged=tuple(declared.specs), kept=kept)
+    return PutResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
 
 
 def prepare(declared: Declared, now: datetime) -> None:
@@ -159,10 +98,15 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
     after or before a session begins. Against verbs of operators, rows are locked before they are compared, and the
     UPDATE asks for the revision that was compared.
     """
-    place = know_release(tx, declared.release)
+    know_release(tx, declared.release)
     one_at_a_time(tx)
-    superseded = _lives(tx, _LATER_RELEASE_LIVES, place=place)
-    standing = _standing(tx, declared, locked=True)
+    asked = _Standing(tx, declared)
+    superseded = _is_superseded(asked.release)
+    here, declared_before = asked.read()
+    ids = sorted({row.id for row in (*here.values(), *declared_before)})
+    locked = [row for one in tx.send_in("lock_definitions", "ids", ids) for row in one.rows]
+    standing = {row.name: row for row in locked if row.name in declared.specs}
+    gone = [row for row in locked if row.name not in declared.specs and row.retired_at is None]
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
     for name, spec in declared.specs.items():
         row = standing.get(name)
@@ -178,8 +122,7 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
     _create(tx, declared, did["created"])
     _redefine(tx, declared, [standing[name] for name in did["changed"]])
     if declared.complete:
-        gone = _gone(tx, declared)
-        if gone and _lives(tx, _OTHER_RELEASE_LIVES, name=declared.release):
+        if gone and asked.release.row.other_lives:
             did["kept"] = [row.name for row in gone]
         else:
             retire_all(tx, gone, declared.retire_after)
@@ -196,22 +139,29 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
     return PutResult(**{act: tuple(names) for act, names in did.items()})
 
 
-def _standing(tx: Transaction, declared: Declared, *, locked: bool) -> dict[str, AnyRow]:
-    statement = _STANDING_LOCKED if locked else _STANDING
-    return {row.name: row for row in tx.rows_in(statement, "names", sorted(declared.specs), space=tx.namespace)}
+class _Standing:
+    """What stands in the store; asked for when this is made, and read when it is used."""
+
+    def __init__(self, tx: Transaction, declared: Declared) -> None:
+        space: dict[str, Any] = {"space": tx.namespace}
+        self._names = declared.specs.keys()
+        self._standing = tx.send_in("definitions", "names", sorted(declared.specs), **space)
+        self.release = tx.send("release_among_others", **space, boot=tx.epoch, moment=tx.moment, mine=declared.release)
+        self._declared = tx.send("declared_jobs", **space) if declared.complete else None
+
+    def read(self) -> tuple[dict[str, AnyRow], list[AnyRow]]:
+        """Return what stands under the names, and the jobs of code that are not declared any more."""
+        code = () if self._declared is None else self._declared.rows
+        standing = {row.name: row for one in self._standing for row in one.rows}
+        return standing, [row for row in code if row.name not in self._names]
+
+
+def _is_superseded(release: Pending) -> bool:
+    return bool(release.row.later_lives)
 
 
 def _is_same(declared: Declared, name: str, row: AnyRow | None) -> bool:
     return row is not None and row.digest == declared.digests[name] and row.retired_at is None
-
-
-def _gone(tx: Transaction, declared: Declared) -> list[AnyRow]:
-    """Return the jobs of code that are not declared any more."""
-    return [row for row in tx.rows(_ALL_CODE, space=tx.namespace) if row.name not in declared.specs]
-
-
-def _lives(tx: Transaction, question: Any, **parameters: Any) -> bool:
-    return bool(tx.value(question, space=tx.namespace, **parameters, **tx.clocks))
 
 
 # --- new and changed definitions --------------------------------------------------------------------------------------
@@ -220,29 +170,16 @@ def _lives(tx: Transaction, question: Any, **parameters: Any) -> bool:
 def _create(tx: Transaction, declared: Declared, names: Sequence[str]) -> None:
     """Insert new jobs and their first eras, some at a time: a hundred thousand rows at once would fill the memory."""
     for some in pieces(names, _AT_ONCE):
-        rows = [_new_row(tx, declared, name) for name in some]
-        if tx.change_many(tx.dialect.insert_absent(jobs, ("namespace", "name")), rows) != len(rows):
-            raise StoreUnavailable("another node defined the same new jobs just now; nothing was written, try again")
-        ids = {row.name: row.id for row in tx.rows_in(_IDS, "names", some, space=tx.namespace)}
-        first_eras = [
-            era_row(ids[row["name"]], row["watermark"], 1, declared.prepared[row["name"]].trigger) for row in rows
-        ]
-        tx.change_many(INSERT_ERAS, first_eras)
-
-
-def _new_row(tx: Transaction, declared: Declared, name: str) -> dict[str, Any]:
-    watermark, next_due = _first(declared, name, from_micros(tx.now))
-    return {
-        "namespace": tx.namespace,
-        "name": name,
-        **_columns(declared, name),
-        "revision": 1,
-        "defined_at": to_micros(watermark),
-        "watermark": to_micros(watermark),
-        "next_due": micros(next_due),
-        "wake_at": micros(next_due),
-        "created_at": tx.now,
-    }
+        jobs: list[tuple[Any, ...]] = []
+        eras: list[tuple[Any, ...]] = []
+        for name in some:
+            watermark, next_due = _first(declared, name, from_micros(tx.now))
+            jobs.append((name, *_columns(declared, name), to_micros(watermark), micros(next_due)))
+            eras.append((name, to_micros(watermark), 1, declared.prepared[name].trigger))
+        tx.send_rows("insert_jobs", jobs, space=tx.namespace, created=tx.now)
+        tx.send_rows("insert_eras", eras, space=tx.namespace)
+        if len(some) == _AT_ONCE:
+            tx.flush()
 
 
 def _first(declared: Declared, name: str, now: datetime) -> tuple[datetime, datetime | None]:
@@ -266,10 +203,11 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
     rows = tx.unreadable.readable(rows, _numbered, lambda row: f"job {row.name!r} cannot be defined anew, and")
     if not rows:
         return
+    asked = tx.send_in("beginnings", "ids", [row.id for row in rows])
     known = readable_eras(tx, rows)
-    began = last_eras(tx, rows)
-    changes: list[dict[str, Any]] = []
-    new_eras: list[dict[str, Any]] = []
+    began = last_eras(asked)
+    changes: list[tuple[Any, ...]] = []
+    new_eras: list[tuple[Any, ...]] = []
     serial: dict[int, list[int]] = {0: [], 1: []}
     for row in rows:
         spec = declared.specs[row.name]
@@ -281,25 +219,19 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
         revision = row.revision + 1 if sound(row.revision) and 0 < row.revision < MOST_COUNTED else 1
         all_eras = (*known[row.id], Era(from_micros(since), spec.trigger, revision))
         next_due = micros(next_nominal(all_eras, from_micros(watermark)))
-        columns = _columns(declared, row.name) | {
-            "revision": revision,
-            "defined_at": since,
-            "watermark": watermark,
-            "next_due": next_due,
-            "wake_at": None if row.paused_at is not None else next_due,
-        }
-        changes.append(
-            {"job": row.id, "of_revision": row.revision} | {f"new_{name}": value for name, value in columns.items()}
-        )
-        new_eras.append(era_row(row.id, since, revision, declared.prepared[row.name].trigger))
+        waking = None if row.paused_at is not None else next_due
+        when = (revision, since, watermark, next_due, waking)
+        changes.append((*_columns(declared, row.name), *when, row.id, row.revision))
+        new_eras.append((row.name, since, revision, declared.prepared[row.name].trigger))
         if (row.overlap == "allow") != (spec.policies.overlap == "allow"):
             serial[int(spec.policies.overlap != "allow")].append(row.id)
-    if tx.change_many(_REDEFINE, changes) != len(changes):
-        raise StoreUnavailable("a job changed under a lock; nothing was written; please report this")
-    tx.change_many(INSERT_ERAS, new_eras)
-    for is_serial, ids in serial.items():
-        active = [row.id for row in tx.rows_in(_ACTIVE_OF_JOBS, "ids", ids, space=tx.namespace, to=is_serial)]
-        tx.change_in(_SET_SERIAL, "ids", sorted(active), to=is_serial)
+    tx.send_rows("redefine_jobs", changes, one_each=True)
+    tx.send_rows("insert_eras", new_eras, space=tx.namespace)
+    for ruled, ids in serial.items():
+        found = tx.send_in("active_of_jobs", "ids", ids, space=tx.namespace, ruled=ruled)
+        active = sorted(row.id for one in found for row in one.rows)
+        tx.send_in("lock_runs", "ids", active, space=tx.namespace)
+        tx.send_in("rule_by_overlap", "ids", active, ruled=ruled)
 
 
 def _numbered(row: AnyRow) -> AnyRow:
@@ -308,16 +240,10 @@ def _numbered(row: AnyRow) -> AnyRow:
     return row
 
 
-def _columns(declared: Declared, name: str) -> dict[str, Any]:
+def _columns(declared: Declared, name: str) -> tuple[Any, ...]:
     """Return what a row takes over from a definition."""
     spec = declared.specs[name]
     policies = spec.policies
-    return {
-        "function": spec.function,
-        "source": spec.source,
-        "digest": declared.digests[name],
-        "spec": declared.prepared[name].text,
-        "overlap": policies.overlap,
-        "concurrency": policies.concurrency,
-        "keep": policies.keep // _MICROSECOND,
-    }
+    keep = policies.keep // _MICROSECOND
+    text = declared.prepared[name].text
+    return spec.function, spec.source, declared.digests[name], text, policies.overlap, policies.concurrency, keep

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from sqlalchemy import bindparam, insert, select
 
 from cronsensus.codec import loads
 from cronsensus.errors import StoreCorrupt, UnknownJob
@@ -13,7 +10,7 @@ from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import eras, jobs
+from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, sound, whole
@@ -136,20 +133,10 @@ def read_era(row: AnyRow) -> Era:
         ) from error
 
 
-_LAST_ERAS = (
-    select(eras.c.job_id, eras.c.since)
-    .where(eras.c.job_id.in_(bindparam("ids", expanding=True)))
-    .order_by(eras.c.job_id, eras.c.since)
-)
-INSERT_ERAS = insert(eras)
-
-
-def era_row(job: int, since: int, revision: int, trigger: str | None) -> dict[str, Any]:
-    """Return an era as the values of a row."""
-    return {"job_id": job, "since": since, "revision": revision, "trigger": trigger}
-
-
-def last_eras(tx: Transaction, rows: Iterable[AnyRow]) -> dict[int, int]:
-    """Return when the last era of each job began."""
-    found = tx.rows_in(_LAST_ERAS, "ids", [row.id for row in rows])
-    return {row.job_id: row.since for row in found if sound(row.since)}
+def last_eras(asked: Iterable[Pending]) -> dict[int, int]:
+    """Return when the last era of each job began, by the answers to ``beginnings``."""
+    found: dict[int, int] = {}
+    for row in [row for one in asked for row in one.rows]:
+        if sound(row.since):
+            found[row.job_id] = max(row.since, found.get(row.job_id, row.since))
+    return found

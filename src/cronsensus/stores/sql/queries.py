@@ -16,6 +16,7 @@ database.
 ``{by_id}``            along the primary key, where the planner might choose to lock each row that it passes
 ``{by_name}``          the same of jobs, along the names
 ``{index: name}``      along an index of occurrences, where others begin alike
+``{along: table_name}`` along an index of another table
 ``{listed}``           along the index that lists the condition before it (``schema.listed``)
 ``{job: page.job_id}`` the job of that id as ``j``, looked up for each row, whatever the planner knows
 ``{last_token}``       the last token that this transaction took
@@ -193,21 +194,24 @@ _SEQUENCE = "'{sequence}'::regclass"
 _EVERYWHERE: Mapping[Kind, Mapping[str, str]] = {
     "postgres": {
         "for_update": "FOR UPDATE", "for_no_key_update": "FOR NO KEY UPDATE", "skip_locked": "SKIP LOCKED",
-        "by_id": "", "by_name": "", "index": "", "listed": "AND o.id > 0", "absent": "ON CONFLICT ({more}) DO NOTHING",
+        "by_id": "", "by_name": "", "index": "", "along": "", "listed": "AND o.id > 0",
+        "absent": "ON CONFLICT ({more}) DO NOTHING",
         "job": "LATERAL (SELECT one.* FROM cronsensus_jobs AS one WHERE one.id = {more} LIMIT 1) AS j ON TRUE",
         "sequence": _SEQUENCE, "last_token": f"currval({_SEQUENCE})",
     },
     "mysql": {
         "for_update": "FOR UPDATE", "for_no_key_update": "FOR UPDATE", "skip_locked": "SKIP LOCKED",
         "by_id": "FORCE INDEX (PRIMARY)", "by_name": "FORCE INDEX (cronsensus_jobs_by_name)",
-        "index": "FORCE INDEX (cronsensus_occurrences_{more})", "listed": "",
+        "index": "FORCE INDEX (cronsensus_occurrences_{more})", "along": "FORCE INDEX (cronsensus_{more})",
+        "listed": "",
         "job": "cronsensus_jobs AS j ON j.id = {more}", "last_token": "LAST_INSERT_ID()",
         # Not IGNORE, which also cuts off what is too long.
         "absent": "ON DUPLICATE KEY UPDATE namespace = namespace",
     },
     "sqlite": {
         "for_update": "", "for_no_key_update": "", "skip_locked": "", "by_id": "", "by_name": "", "index": "",
-        "listed": "", "job": "cronsensus_jobs AS j ON j.id = {more}", "absent": "ON CONFLICT ({more}) DO NOTHING",
+        "along": "", "listed": "", "job": "cronsensus_jobs AS j ON j.id = {more}",
+        "absent": "ON CONFLICT ({more}) DO NOTHING",
         "last_token": "(SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'token')",
     },
 }  # fmt: skip

@@ -106,10 +106,10 @@ class SqlStore(SqlHandle):
         if nothing_to_do is not None:
             return nothing_to_do
         defining.prepare(declared, from_micros(tx.now))
-        with self._writing() as tx:
+        with self._writing(queued=True) as tx:
             return defining.put(tx, declared)
 
-    _retire = writes(retiring.retire)
+    _retire = sends(retiring.retire)
     _pause = sends(pausing.pause)
     _resume = sends(pausing.resume)
 
@@ -310,12 +310,12 @@ class SqlStore(SqlHandle):
     def _prune(self, before: datetime | None, limit: int) -> int:
         """Delete what is over; look for it without the write lock."""
         with self._reading() as tx:
-            over = pruning.find(tx, before, limit)
-            overdue = retiring.has_overdue(tx)
-            bygone = pruning_jobs.find(tx, before)
+            asked, waiting = pruning.Looking(tx, before, limit), retiring.ask_overdue(tx)
+            bygone = pruning_jobs.Looking(tx, before).read()
+            over, overdue = asked.read(), waiting.rows
         deleted = 0
         if not over.nothing or overdue:
-            with self._writing() as tx:
+            with self._writing(queued=True) as tx:
                 if overdue:
                     retiring.cancel_overdue(tx)
                 deleted = pruning.prune(tx, over)
@@ -325,7 +325,7 @@ class SqlStore(SqlHandle):
                 break
             with self._reading() as tx:
                 over = pruning.find_further(tx)
-            with self._writing() as tx:
+            with self._writing(queued=True) as tx:
                 pruning.prune(tx, over)
         return deleted
 
@@ -335,21 +335,21 @@ class SqlStore(SqlHandle):
             if bygone.nothing:
                 return
             if bygone.with_old_eras or bygone.pauses:
-                with self._writing() as tx:
+                with self._writing(queued=True) as tx:
                     pruning_jobs.forget_history(tx, bygone, before)
             if bygone.retired:
-                with self._writing() as tx:
+                with self._writing(queued=True) as tx:
                     pruning_jobs.forget_retired(tx, bygone.retired)
             if bygone.releases:
-                with self._writing() as tx:
+                with self._writing(queued=True) as tx:
                     pruning_jobs.forget_releases(tx)
             if bygone.locks:
-                with self._writing() as tx:
+                with self._writing(queued=True) as tx:
                     pruning_jobs.forget_locks(tx)
             if not bygone.more:
                 return
             with self._reading() as tx:
-                bygone = pruning_jobs.find(tx, before)
+                bygone = pruning_jobs.Looking(tx, before).read()
 
     # --- reads --------------------------------------------------------------------------------------------------------
 

@@ -1,3 +1,95 @@
+-- part: kept
+coalesce(:before, :now - CASE WHEN j.keep < :least THEN :least WHEN j.keep > :most THEN :most ELSE j.keep END)
+
+-- part: from_pauses
+SELECT
+
+-- part: from_pauses [mysql]
+SELECT STRAIGHT_JOIN
+
+-- name: old_occurrences
+-- types: before bigint, now bigint, least bigint, most bigint, size bigint
+-- Find what ended before a moment, or longer ago than its job keeps it. What lies above the watermark stays: its key keeps a later fire from creating it again. The namespace is hidden, so that jobs are walked by id: by an index of theirs, all that is old would have to be sorted to find the first thousand. Race: none, a final state has no exit, and a watermark only rises.
+SELECT o.id, o.job_id, o.scheduled_for AS last
+FROM cronsensus_jobs AS j
+JOIN cronsensus_occurrences AS o ON o.job_id = j.id
+WHERE coalesce(j.namespace, '') = :space AND o.finished_at IS NOT NULL AND o.finished_at < {part: kept}
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= j.watermark)
+ORDER BY j.id, o.finished_at, o.id
+LIMIT :size;
+
+-- name: old_ranges
+-- types: before bigint, now bigint, least bigint, most bigint, size bigint
+-- Find ranges of times that ended as long ago. Race: none, a range never changes.
+SELECT v.id, v.job_id, v."last"
+FROM cronsensus_jobs AS j
+JOIN cronsensus_verdicts AS v ON v.job_id = j.id
+WHERE coalesce(j.namespace, '') = :space AND v."last" < {part: kept}
+ORDER BY j.id, v."last", v.id
+LIMIT :size;
+
+-- name: jobs_with_old
+-- types: before bigint, now bigint, least bigint, most bigint
+-- Find jobs of which an occurrence ended as long ago, and before when it may be forgotten; a seek in the index for each job. Race: none, a final state has no exit.
+SELECT j.id, {part: kept} AS ended, j.watermark
+FROM (SELECT o.job_id, min(o.finished_at) AS ended FROM cronsensus_occurrences AS o {index: final}
+    WHERE o.finished_at IS NOT NULL GROUP BY o.job_id) AS earliest
+JOIN cronsensus_jobs AS j ON j.id = earliest.job_id
+WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: kept}
+ORDER BY j.id;
+
+-- name: old_of_job
+-- types: ended bigint, passed bigint, size bigint
+-- Find what of a job ended before a moment. Race: none, as for all jobs.
+SELECT o.id, o.job_id, o.scheduled_for AS last
+FROM cronsensus_occurrences AS o {index: final}
+WHERE o.job_id = :job AND o.finished_at IS NOT NULL AND o.finished_at < :ended
+    AND (o.scheduled_for IS NULL OR o.scheduled_for <= :passed)
+ORDER BY o.finished_at, o.id
+LIMIT :size;
+
+-- name: jobs_with_old_ranges
+-- types: before bigint, now bigint, least bigint, most bigint
+-- Find jobs with a range that ended as long ago. Race: none, a range never changes.
+SELECT j.id, {part: kept} AS ended
+FROM (SELECT v.job_id, min(v."last") AS ended FROM cronsensus_verdicts AS v GROUP BY v.job_id) AS earliest
+JOIN cronsensus_jobs AS j ON j.id = earliest.job_id
+WHERE coalesce(j.namespace, '') = :space AND earliest.ended < {part: kept}
+ORDER BY j.id;
+
+-- name: old_ranges_of_job
+-- types: ended bigint, size bigint
+-- Find ranges of a job that ended before a moment. Race: none, a range never changes.
+SELECT v.id, v.job_id, v."last"
+FROM cronsensus_verdicts AS v
+WHERE v.job_id = :job AND v."last" < :ended
+ORDER BY v."last", v.id
+LIMIT :size;
+
+-- name: old_sessions
+-- types: size bigint
+-- Find sessions that ended before a moment. Race: none, an ended session never comes back.
+SELECT s.id FROM cronsensus_sessions AS s
+WHERE s.namespace = :space AND s.ended_at IS NOT NULL AND s.ended_at < :ended
+LIMIT :size;
+
+-- name: oldest_trail
+-- types: size bigint
+-- Read the oldest entries of the trail by number, which is the order of the index. Race: none, an entry never changes.
+SELECT t.id, t.at FROM cronsensus_trail AS t WHERE t.namespace = :space ORDER BY t.id LIMIT :size;
+
+-- name: lock_pruned_jobs
+-- Lock jobs. Race: two nodes prune, or one acquires what the other forgets; in the order of ids, one waits for the other.
+SELECT j.id FROM cronsensus_jobs AS j {by_id} WHERE j.id IN :ids ORDER BY j.id {for_update};
+
+-- name: raise_horizons
+-- rows: pruned bigint, job bigint
+-- Raise horizons over what is forgotten. Race: two nodes prune; the jobs are locked, and the condition lets a horizon only rise.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET horizon = given.pruned
+{rows_last}
+WHERE j.id = given.job AND (j.horizon IS NULL OR j.horizon < given.pruned);
+
 -- name: delete_logs
 -- Forget the log lines of occurrences. Race: none, their occurrences are locked, or final for ever.
 DELETE FROM cronsensus_logs WHERE occurrence_id IN :ids;
@@ -13,3 +105,136 @@ DELETE /*+ INDEX(cronsensus_runs cronsensus_runs_of_occurrence) */ FROM cronsens
 -- name: delete_occurrences
 -- Forget occurrences in whatever state. Race: none, they are locked, and the number of rows is checked.
 DELETE FROM cronsensus_occurrences WHERE id IN :ids;
+
+-- name: delete_final
+-- Forget occurrences. Race: two nodes prune; what is gone is gone, and the condition asks whether they ended.
+DELETE FROM cronsensus_occurrences WHERE id IN :ids AND finished_at IS NOT NULL;
+
+-- name: delete_ranges
+-- Forget ranges of times. Race: as above.
+DELETE FROM cronsensus_verdicts WHERE id IN :ids;
+
+-- name: delete_sessions
+-- Forget sessions. Race: as above.
+DELETE FROM cronsensus_sessions WHERE id IN :ids AND ended_at IS NOT NULL;
+
+-- name: delete_trail
+-- Forget entries of the trail. Race: as above.
+DELETE FROM cronsensus_trail WHERE id IN :ids;
+
+-- name: jobs_with_old_eras
+-- types: before bigint, now bigint, least bigint, most bigint, size bigint
+-- Find living jobs with an era that another one has replaced, and that owes nothing; two seeks for each. Race: a plan, or a definition; the job is locked, and what it owes is asked again.
+SELECT j.id
+FROM cronsensus_jobs AS j {along: jobs_redefined}
+WHERE j.namespace = :space AND j.revision > 1 AND j.retired_at IS NULL
+    AND (SELECT min(f.since) FROM cronsensus_eras AS f WHERE f.job_id = j.id)
+        < (SELECT max(e.since) FROM cronsensus_eras AS e WHERE e.job_id = j.id AND e.since < {part: kept}
+            AND (j.next_due IS NULL OR e.since <= j.watermark OR e.since < j.next_due))
+ORDER BY j.id
+LIMIT :size;
+
+-- name: old_pauses
+-- types: before bigint, now bigint, least bigint, most bigint, size bigint
+-- Find pauses of living jobs that ended as long ago, and owe nothing. Race: none, what owes nothing owes nothing later: the watermark only rises, and a new definition begins after it. MySQL is told to go from the pauses, of which there are few, to their jobs.
+{part: from_pauses} p.id
+FROM cronsensus_pauses AS p
+JOIN cronsensus_jobs AS j ON j.id = p.job_id
+WHERE j.namespace = :space AND j.retired_at IS NULL AND p."end" IS NOT NULL AND p."end" < {part: kept}
+    AND (j.next_due IS NULL OR p."end" <= j.watermark OR p."end" < j.next_due)
+ORDER BY p.id
+LIMIT :size;
+
+-- name: long_retired
+-- types: ended bigint, size bigint
+-- Find jobs that were retired before a moment, and of which nothing is left. Race: one is defined again; it is locked and asked again.
+SELECT j.id
+FROM cronsensus_jobs AS j {along: jobs_retired}
+WHERE j.namespace = :space AND j.retired_at IS NOT NULL AND j.retired_at < :ended AND j.waiting_until IS NULL
+    AND NOT EXISTS (SELECT 1 FROM cronsensus_occurrences AS o WHERE o.job_id = j.id)
+    AND NOT EXISTS (SELECT 1 FROM cronsensus_verdicts AS v WHERE v.job_id = j.id)
+ORDER BY j.id
+LIMIT :size;
+
+-- name: lock_long_retired
+-- Lock those of jobs that were retired before a moment. Race: one is defined again; it comes before the lock, and then it is not found, or after the commit, and then it is a new one.
+SELECT j.id
+FROM cronsensus_jobs AS j {by_id}
+WHERE j.id IN :ids AND j.retired_at IS NOT NULL AND j.retired_at < :ended AND j.waiting_until IS NULL
+ORDER BY j.id
+{for_update};
+
+-- name: kept_back
+-- Find jobs of which an occurrence or a range is left. Race: the jobs are locked by the statement before, so none comes meanwhile.
+SELECT o.job_id FROM cronsensus_occurrences AS o WHERE o.job_id IN :ids
+UNION
+SELECT v.job_id FROM cronsensus_verdicts AS v WHERE v.job_id IN :ids;
+
+-- name: delete_eras
+-- Forget the eras of jobs. Race: none, the jobs are locked.
+DELETE FROM cronsensus_eras WHERE job_id IN :ids;
+
+-- name: delete_pauses_of
+-- Forget the pauses of jobs. Race: none, the jobs are locked.
+DELETE FROM cronsensus_pauses WHERE job_id IN :ids;
+
+-- name: delete_jobs
+-- Forget jobs. Race: none, they are locked, and the number of rows is checked.
+DELETE FROM cronsensus_jobs WHERE id IN :ids;
+
+-- name: lock_with_eras
+-- Lock living jobs, and read what they owe. Race: a plan, or a definition; one waits for the other.
+SELECT j.id, j.keep, j.watermark, j.next_due
+FROM cronsensus_jobs AS j {by_id}
+WHERE j.id IN :ids AND j.retired_at IS NULL
+ORDER BY j.id
+{for_update};
+
+-- name: beginnings
+-- Read when the eras of jobs began. Race: the jobs are locked by the statement before, so no other begins meanwhile.
+SELECT e.job_id, e.since FROM cronsensus_eras AS e WHERE e.job_id IN :ids;
+
+-- name: pass_eras
+-- rows: moved bigint, job bigint
+-- Raise watermarks and horizons over eras that are forgotten. Race: none, the jobs are locked; the number of rows is checked.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET watermark = CASE WHEN j.watermark < given.moved THEN given.moved ELSE j.watermark END,
+    horizon = CASE WHEN j.horizon IS NOT NULL AND j.horizon > given.moved THEN j.horizon ELSE given.moved END
+{rows_last}
+WHERE j.id = given.job;
+
+-- name: delete_eras_before
+-- Forget the eras of a job that began before one. Race: none, the job is locked.
+DELETE FROM cronsensus_eras WHERE job_id = :job AND since < :moved;
+
+-- name: delete_pauses
+-- Forget pauses. Race: two nodes prune; what is gone is gone.
+DELETE FROM cronsensus_pauses WHERE id IN :ids;
+
+-- name: replaced_releases
+-- types: ended bigint, size bigint
+-- Find releases without an open session that another one replaced before a moment, but for the oldest: definitions and sessions begin one after the other by its row. Race: a session of one begins; it begins before or after the forgetting, and this is asked again in it.
+SELECT r.id, r."release"
+FROM cronsensus_releases AS r
+WHERE r.namespace = :space
+    AND r.id > (SELECT min(f.id) FROM cronsensus_releases AS f WHERE f.namespace = :space)
+    AND r.id < (SELECT max(l.id) FROM cronsensus_releases AS l WHERE l.namespace = :space AND l.first_seen_at < :ended)
+    AND NOT EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.namespace = r.namespace AND s."release" = r."release" AND s.ended_at IS NULL)
+ORDER BY r.id
+LIMIT :size;
+
+-- name: delete_releases
+-- Forget releases. Race: none, no session begins meanwhile.
+DELETE FROM cronsensus_releases WHERE id IN :ids;
+
+-- name: any_lock_ran_out
+-- Read whether a lock without a session ran out. Race: none, it tells only whether it is worth to look.
+SELECT l.name FROM cronsensus_locks AS l
+WHERE l.namespace = :space AND l.session IS NULL AND (l.epoch <> :boot OR l.lease_until <= :moment)
+LIMIT 1;
+
+-- name: delete_locks
+-- Forget locks without a session that ran out. Race: it is granted again; the condition asks whether it ran out, by the clock or in another epoch: then no process can extend it or give it back.
+DELETE FROM cronsensus_locks
+WHERE namespace = :space AND session IS NULL AND (epoch <> :boot OR lease_until <= :moment);

@@ -1,0 +1,105 @@
+-- part: overdue
+SELECT j.id FROM cronsensus_jobs AS j
+WHERE j.namespace = :space AND j.waiting_until IS NOT NULL AND j.waiting_until <= :now
+ORDER BY j.id
+
+-- part: lives
+s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment AND s.concurrency > 0
+
+-- name: definitions
+-- Read which definitions stand under names. Race: another node defines them; what is to be changed is locked and read again.
+SELECT j.id, j.name, j.digest, j.retired_at FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name IN :names;
+
+-- name: declared_jobs
+-- Read which jobs are declared in code. Race: as above.
+SELECT j.id, j.name FROM cronsensus_jobs AS j
+WHERE j.namespace = :space AND j.source = 'code' AND j.retired_at IS NULL
+ORDER BY j.id;
+
+-- name: release_among_others
+-- Read whether a release is known, whether nodes of a later one live, and nodes of any other. Race: a session of one begins; definitions and sessions begin one after the other, see ``one_at_a_time``.
+SELECT (SELECT m.id FROM cronsensus_releases AS m WHERE m.namespace = :space AND m."release" = :mine) AS known,
+    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        JOIN cronsensus_releases AS r ON r.namespace = s.namespace AND r."release" = s."release"
+        WHERE s.namespace = :space AND {part: lives} AND r.id > (SELECT m.id FROM cronsensus_releases AS m
+            WHERE m.namespace = :space AND m."release" = :mine)) THEN 1 ELSE 0 END AS later_lives,
+    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_sessions AS s
+        WHERE s.namespace = :space AND {part: lives} AND s."release" <> :mine) THEN 1 ELSE 0 END AS other_lives;
+
+-- name: lock_definitions
+-- Lock jobs and read what a definition is compared with. Race: a plan, or an operator; in the order of ids, one waits for the other.
+SELECT j.id, j.name, j.revision, j.digest, j.defined_at, j.overlap, j.watermark, j.paused_at, j.retired_at
+FROM cronsensus_jobs AS j {by_id}
+WHERE j.id IN :ids
+ORDER BY j.id
+{for_update};
+
+-- name: insert_jobs
+-- types: space text, created bigint
+-- rows: name text, calls text, source text, digest text, spec text, overlap text, most integer, keep bigint, decided bigint, following bigint
+-- Define new jobs. Race: another node defines one; definitions come one after the other, and the unique name lets one in.
+INSERT INTO cronsensus_jobs (namespace, name, "function", source, digest, spec, overlap, concurrency, keep, revision,
+    defined_at, watermark, next_due, wake_at, created_at)
+{values: :space, given.name, given.calls, given.source, given.digest, given.spec, given.overlap, given.most, given.keep, 1, given.decided, given.decided, given.following, given.following, :created};
+
+-- name: redefine_jobs
+-- rows: calls text, place text, hash text, said text, rule text, most integer, kept bigint, revised integer, began bigint, decided bigint, following bigint, waking bigint, job bigint, seen integer
+-- Define jobs anew. Race: a plan, or an operator; they are locked, the condition asks for the revision that was read, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET "function" = given.calls, source = given.place, digest = given.hash, spec = given.said, overlap = given.rule,
+    concurrency = given.most, keep = given.kept, revision = given.revised, defined_at = given.began,
+    watermark = given.decided, next_due = given.following, wake_at = given.waking, retired_at = NULL,
+    waiting_until = NULL
+{rows_last}
+WHERE j.id = given.job AND j.revision = given.seen;
+
+-- name: insert_eras
+-- types: space text
+-- rows: job text, began bigint, revised integer, fires text
+-- Begin eras of jobs. Race: none, the jobs are locked or new.
+INSERT INTO cronsensus_eras (job_id, since, revision, "trigger")
+{values: (SELECT j.id FROM cronsensus_jobs AS j WHERE j.namespace = :space AND j.name = given.job), given.began, given.revised, given.fires};
+
+-- name: active_of_jobs
+-- Read what is active of jobs, comes from their schedule or an operator, and is not ruled by overlap as it is to be. The job is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job. Race: a claim, or a retry; one statement sees each occurrence in exactly one state, and then they are locked.
+SELECT o.id FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :ids
+    AND o.origin IN ('backfill', 'manual', 'schedule') AND o.serial <> :ruled
+UNION ALL
+SELECT o.id FROM cronsensus_occurrences AS o
+WHERE o.namespace = :space AND o.state = 'running' {listed} AND o.job_id + 0 IN :ids
+    AND o.origin IN ('backfill', 'manual', 'schedule') AND o.serial <> :ruled;
+
+-- name: rule_by_overlap
+-- Let the overlap of their jobs rule occurrences, or not. Race: their end; they are locked, and the condition asks whether they ended.
+UPDATE cronsensus_occurrences AS o {by_id} SET serial = :ruled WHERE o.id IN :ids AND o.finished_at IS NULL;
+
+-- name: retire_jobs
+-- rows: retired bigint, revised integer, began bigint, decided bigint, kept bigint, job bigint, seen integer
+-- Retire jobs. Race: a plan, or a definition; they are locked, the condition asks for the revision that was read, and the number of rows is checked.
+UPDATE {rows_first} cronsensus_jobs AS j {by_id}
+SET retired_at = given.retired, revision = given.revised, defined_at = given.began, watermark = given.decided,
+    next_due = NULL, wake_at = NULL, waiting_until = given.kept
+{rows_last}
+WHERE j.id = given.job AND j.revision = given.seen AND j.retired_at IS NULL;
+
+-- name: overdue_jobs
+-- types: now bigint
+-- Find retired jobs whose waiting work was kept for long enough. Race: one is defined again; it is locked and asked again.
+{part: overdue};
+
+-- name: lock_overdue_jobs
+-- types: now bigint
+-- Lock the same. Race: one is defined again; it comes before the lock or after the commit.
+{part: overdue}
+{for_update};
+
+-- name: cancel_waiting
+-- Cancel what waits of retired jobs. Race: a claim; the condition asks whether it is still pending.
+UPDATE cronsensus_occurrences AS o
+SET state = 'cancelled', reason = 'retired', finished_at = :now
+WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.job_id + 0 IN :ids;
+
+-- name: wait_no_more
+-- Record that nothing waits of retired jobs. Race: none, they are locked.
+UPDATE cronsensus_jobs AS j {by_id} SET waiting_until = NULL WHERE j.id IN :ids;
