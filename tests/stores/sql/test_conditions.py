@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import BindParameter
 
-from cronsensus.stores.sql import completing, locks, sessions
+from cronsensus.stores.sql import locks, sessions
 from cronsensus.stores.sql import schema as tables
 from cronsensus.stores.sql.queries import LIST, queries_of
 
@@ -153,7 +153,7 @@ CASES = [
     Case("give back", "give_back_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give up", "give_up_runs", _o, [RUNNING], NOT_CURRENT),
     Case("progress", "note_progress", _o, [RUNNING], NOT_CURRENT),
-    Case("complete", completing._LOOK, _o, [RUNNING], [{"id": 2}, {"namespace": "theirs"}]),
+    Case("complete", "read_run", _o, [RUNNING], [{"id": 2}, {"namespace": "theirs"}]),
     Case(
         "expired",
         "lock_expired",

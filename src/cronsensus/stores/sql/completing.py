@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, select
-
 from cronsensus.errors import LeaseLost
 from cronsensus.model.occurrence import Claim, Note, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.sql import finishing
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import occurrences
 from cronsensus.stores.sql.transaction import Transaction
-
-_o = occurrences.c
-_LOOK = select(_o.state, _o.token, _o.session).where(
-    _o.id == bindparam("occurrence"), _o.namespace == bindparam("space")
-)
 
 
 def require_current(tx: Transaction, claim: Claim) -> None:
@@ -26,7 +18,8 @@ def require_current(tx: Transaction, claim: Claim) -> None:
     No lock on purpose: the run's code may hold the transaction for long, and a takeover, a request to cancel or a
     note of progress must not wait for it. What is taken over after this look is found by ``complete``.
     """
-    _require(claim, tx.row(_LOOK, occurrence=claim.id, space=tx.namespace))
+    rows = tx.send("read_run", occurrence=claim.id, space=tx.namespace).rows
+    _require(claim, rows[0] if rows else None)
 
 
 def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note], *, after: int = 0) -> None:

@@ -370,8 +370,8 @@ class SqlStore(SqlHandle):
     @repeated
     def _identity(self) -> Identity | None:
         """Return the random number that was made with the tables, and when the first of them were made."""
-        with self._reading() as tx:
-            found = tx.rows(migrations.IDENTITY)[0]
+        with self._reading(queued=True) as tx:
+            [found] = tx.send_last("which_store")
         return None if found.id is None else Identity(str(found.id), from_micros(found.since))
 
     @repeated

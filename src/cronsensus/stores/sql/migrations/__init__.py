@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, insert, inspect, select
 
 from cronsensus.errors import SchemaMismatch
 from cronsensus.stores.sql.migrations import m0001_first, m0002_additions, m0003_signs
-from cronsensus.stores.sql.schema import counters, schema
+from cronsensus.stores.sql.schema import schema
 from cronsensus.stores.sql.version import VERSION
 
 Upgrade = Callable[[Connection], None]
@@ -26,13 +26,6 @@ MIGRATIONS: tuple[tuple[int, str, Upgrade], ...] = (
     (3, "m0003_signs", m0003_signs.upgrade),
 )
 """All steps, in order. The last number is ``VERSION``."""
-
-
-IDENTITY = select(
-    select(counters.c.value).where(counters.c.name == "identity").scalar_subquery().label("id"),
-    select(func.min(schema.c.applied_at)).scalar_subquery().label("since"),
-)
-"""Which store this is, and since when there is one."""
 
 
 def version_of(connection: Connection) -> int:

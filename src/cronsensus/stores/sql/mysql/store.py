@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 
 from pymysql.err import MySQLError
-from sqlalchemy import Connection, Engine, create_engine, update
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
@@ -24,12 +24,10 @@ from cronsensus.stores.sql.mysql.presence import Sign, present, show
 from cronsensus.stores.sql.mysql.statements import literal
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.presence import PresentStore
-from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.transaction import Transaction
 
 _MIGRATING_FOR = 300.0
 """Seconds that a process waits for another one's steps; a statement may take twice as long."""
-_TOUCH = update(counters).where(counters.c.name == "token").values(value=counters.c.value)
 _STRANGE_TABLES = (
     "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() "
     "AND table_name LIKE 'cronsensus\\_%' AND engine <> 'InnoDB' ORDER BY table_name"
@@ -183,7 +181,7 @@ class MysqlStore(PresentStore):
     def _check_writable(self) -> None:
         """Try to write: a replica, or a user without rights, is found now rather than by the first job."""
         with self._writing() as tx:
-            tx.change(_TOUCH)
+            tx.send("touch")
 
 
 def _wrapped(driver: BoundedConnection, database: str) -> Connection:

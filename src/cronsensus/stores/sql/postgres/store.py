@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 from psycopg import RawCursor
-from sqlalchemy import Connection, Engine, create_engine, update
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from cronsensus.clock import Clock
@@ -27,13 +27,11 @@ from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wait_queues import NotificationQueues, channel_of, tell
 from cronsensus.stores.sql.postgres.wake import Wake
 from cronsensus.stores.sql.presence import PresentStore
-from cronsensus.stores.sql.schema import counters
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.wait_queues import WaitQueues
 
 _MICROSECOND = timedelta(microseconds=1)
-_TOUCH = update(counters).where(counters.c.name == "token").values(value=counters.c.value)
 _opening: ContextVar[Callable[[], BoundedConnection]] = ContextVar("cronsensus_opening_postgres")
 
 
@@ -209,7 +207,7 @@ class PostgresStore(PresentStore):
         """Try to write: a standby, or a user without rights, is found now rather than by the first job."""
         with self._writing() as tx:
             tx.take_tokens(1)
-            tx.change(_TOUCH)
+            tx.send("touch")
 
     def _connect(self) -> Connection:
         return self._open_with(self._open)

@@ -1,3 +1,7 @@
+-- name: read_run
+-- Read whether a run is current, without holding anybody up. Race: a takeover; its completion locks it and asks again.
+SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id = :occurrence AND o.namespace = :space;
+
 -- name: lock_runs
 -- Lock occurrences and read them. Race: a takeover or a request to cancel; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other.
 SELECT o.id, o.job_id, o.serial, o.state, o.token, o.attempt, o.session, o.node, o.due_at, o.started_at, o.failures,
