@@ -242,7 +242,7 @@ class Lifecycle:
         if put.created:
             _log.info("new in the store: %s", _some(put.created))
         if put.changed:
-            old = sum(one.release != self._setup.release and not one.guest for one in store.sessions())
+            old = sum(one.release != self._setup.release and one.is_node for one in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
             _log.info("changed for all nodes: %s%s", _some(put.changed), rest)
         tell_of_retired(store, put, retire_after)

@@ -57,7 +57,7 @@ def start(near: Store) -> Iterator[Start]:
 
 
 def require_no_session_lost(near: Store, count: int) -> None:
-    opened = [one for one in near.sessions(ended=True) if not one.guest]
+    opened = [one for one in near.sessions(ended=True) if one.is_node]
     assert [one.ended_why for one in opened if one.state == "dead"] == []
     assert len(opened) == count
 

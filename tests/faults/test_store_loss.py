@@ -135,7 +135,7 @@ def test_a_node_notices_that_its_store_was_emptied(
             with open_scheduler(place) as other:
                 until(other.ran.is_set, "another node begins")
                 assert ran == []
-                assert [one.node for one in store.sessions() if not one.guest] == ["newcomer"]
+                assert [one.node for one in store.sessions() if one.is_node] == ["newcomer"]
         else:
             until(lambda: ran, "it goes on in the empty store")
             until(lambda: losses(store), "the loss stands in the trail")

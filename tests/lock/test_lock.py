@@ -463,7 +463,7 @@ def test_session_of_locks_is_no_node(url):
     scheduler = Scheduler(url)
     with scheduler.lock("reindex"):
         [session] = scheduler.store.sessions()
-        assert session.guest
+        assert not session.is_node
         assert session.holds == 1
         assert scheduler.store.look().sessions == ()
     scheduler.stop()

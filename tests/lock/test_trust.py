@@ -322,7 +322,7 @@ def test_closing_frees_what_is_held(scene):
     scene.backends[0].close()
     assert lease.lost.is_set()
     assert scene.other().acquire()
-    assert [one.guest for one in scene.store.sessions()] == [True]
+    assert [one.is_node for one in scene.store.sessions()] == [False]
 
 
 # --- a long life ------------------------------------------------------------------------------------------------------

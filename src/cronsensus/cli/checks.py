@@ -242,7 +242,7 @@ def _space(described: dict[str, Any]) -> Iterator[Check]:
 def _nodes(store: Store) -> Iterator[Check]:
     sessions = store.sessions()
     in_time = [one for one in sessions if is_alive(one)]
-    live = [one for one in in_time if not one.guest]
+    live = [one for one in in_time if one.is_node]
     overdue = [one for one in sessions if one not in in_time and one.ended_at is None]
     if not live:
         if idle := needs_no_node(store, sessions):

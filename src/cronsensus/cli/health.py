@@ -30,7 +30,7 @@ def health(node: str | None) -> int:
     living, idle = _look()
     # The default name is host:pid, and a probe inside of a container knows only the host.
     called = {one.id: {one.node, one.node.rpartition(":")[0], one.id} for one in living}
-    found = [one for one in living if (not one.guest if node is None else node in called[one.id])]
+    found = [one for one in living if (one.is_node if node is None else node in called[one.id])]
     if found or node is not None:
         idle = None
     ok = bool(found) or idle is not None

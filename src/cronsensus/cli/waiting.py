@@ -37,12 +37,12 @@ def needs_no_node(store: Store, sessions: list[SessionView]) -> str | None:
             return None
     if jobs:
         return "guarded functions need none"
-    return "locks need none" if any(one.guest and is_alive(one) for one in sessions) else None
+    return "locks need none" if any(not one.is_node and is_alive(one) for one in sessions) else None
 
 
 def nodes(store: Store) -> list[SessionView]:
     """Return the sessions of nodes: a process that only locks, or only calls guarded functions, runs no job."""
-    return [one for one in store.sessions() if not one.guest]
+    return [one for one in store.sessions() if one.is_node]
 
 
 def why_it_waits(store: Store, view: JobView, one: Occurrence, now: datetime) -> list[str]:

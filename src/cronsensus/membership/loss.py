@@ -2,7 +2,7 @@
 
 A failover to a standby that lags, a restart from a snapshot or a restored backup takes a store back to an earlier
 moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody tells a node, nor a
-process that only holds locks or guards functions (``guest``). The signs cost next to nothing: they come with what is
+process that only holds locks or guards functions. The signs cost next to nothing: they come with what is
 asked anyway.
 
 ==================================================== ==================================================================
@@ -72,7 +72,7 @@ _CONSEQUENCES = {
 class StoreWatch:
     """Looks for the signs. ``renewed`` may be called from any thread; the rest belongs to the node's rounds.
 
-    A guest calls ``opened``, ``renewed``, ``trouble`` and ``tell``, from any thread.
+    A ``SessionHost`` calls ``opened``, ``renewed``, ``trouble`` and ``tell``, from any thread.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class StoreWatch:
             name: the node's, for the trail.
             stop: whether it does nothing more on a store that was emptied.
             wake: has the node turn a round.
-            subject: what it is for people; a guest is a process.
+            subject: what it is for people: a node, or a process.
         """
         self._name = name
         self._stop = stop

@@ -42,7 +42,7 @@ _log = Logger("cronsensus.node")
 IDLE_FOR = 60.0
 """Seconds after which a session that nobody needs is closed."""
 KNOWS_AFTER = 1.0
-"""Seconds after which a guest asks which store it is in; who comes and goes at once is spared a connection for that."""
+"""Seconds after which it asks which store it is in; a process that is done before saves a connection for that."""
 ASK_AGAIN = 5.0
 LEAVE_WITHIN = 3.0
 """Seconds that closing waits for the store to take back what was held …"""

@@ -43,7 +43,7 @@ class SessionSpec:
         pid_started: when the process started, in the host's own units; with ``pid`` it is never reused within a
             ``host``. 0: the process cannot tell, so nothing can be told of it by its pid.
         release: which version of the application's code this node runs.
-        concurrency: most runs at a time; 0: a *guest*, which takes no turn and defines nothing. It only holds locks,
+        concurrency: most runs at a time; 0: no node. Such a session takes no turn and defines nothing. It holds locks,
             and what it acquired by name.
         functions: how many functions it can run; shown only.
     """
@@ -68,9 +68,9 @@ class SessionSpec:
             check_text(getattr(self, field), longest, what=f"{field} of a session")
 
     @property
-    def guest(self) -> bool:
-        """Whether it takes no turn."""
-        return self.concurrency == 0
+    def is_node(self) -> bool:
+        """Whether it takes turns and runs jobs; see ``concurrency``."""
+        return self.concurrency > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +128,9 @@ class SessionView:
     holds: int
 
     @property
-    def guest(self) -> bool:
-        """Whether it takes no turn; see ``SessionSpec.concurrency``."""
-        return self.concurrency == 0
+    def is_node(self) -> bool:
+        """Whether it takes turns and runs jobs; see ``SessionSpec.concurrency``."""
+        return self.concurrency > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -377,7 +377,7 @@ class Store(Backend):
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session whose lease ends at the store's now + ``lease``; return the store's now.
 
-        A guest belongs to no release, whatever it says: nobody waits for it with a definition.
+        A session that is no node belongs to no release, whatever it says: no definition waits for it.
 
         Idempotent: said again while the session lives, it only sets the lease.
 

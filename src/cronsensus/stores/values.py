@@ -91,7 +91,7 @@ class View:
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
-        sessions: ids of live sessions that take turns (guests do not), sorted, at most 64.
+        sessions: ids of live sessions that take turns (those of nodes), sorted, at most 64.
         absent: ids of live sessions whose process showed a sign of life (``attend``), as this handle saw or the session
             wrote down, and shows none now: it is gone, or its connection was cut off just now. Evidence, not proof:
             look again first.

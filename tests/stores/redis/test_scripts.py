@@ -299,7 +299,7 @@ def test_a_look_sends_and_asks_the_same_however_many_guests_there_are(
             store = opening(own_server.url, f"guests-{len(counted)}")
             a_claim(store)
             for number in range(guests):
-                store.open_session(a_session(f"guest {number}", guest=True), lease=HOUR)
+                store.open_session(a_session(f"guest {number}", is_node=False), lease=HOUR)
             client.config_resetstat()
             before = client.info("stats")["total_net_output_bytes"]
             view = store.look()
@@ -316,7 +316,7 @@ def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, 
     turning = store._space.meta.removesuffix(b"meta") + b"turning"
     for name in ("old", "older", "new"):
         store.open_session(a_session(name), lease=HOUR)
-    store.open_session(a_session("guest", guest=True), lease=HOUR)
+    store.open_session(a_session("guest", is_node=False), lease=HOUR)
     raw.srem(turning, "old", "older")
     assert store.look().sessions == ("new", "old", "older")
     store.close_session("new")
@@ -331,7 +331,7 @@ def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, 
 def test_a_look_sees_them_also_beside_many_guests(store: RedisStore, raw: redis.Redis) -> None:
     turning = store._space.meta.removesuffix(b"meta") + b"turning"
     for number in range(120):
-        store.open_session(a_session(f"guest {number}", guest=True), lease=HOUR)
+        store.open_session(a_session(f"guest {number}", is_node=False), lease=HOUR)
     for name in ("a", "b", "z"):
         store.open_session(a_session(name), lease=HOUR)
     assert store.look().sessions == ("a", "b", "z")

@@ -37,7 +37,7 @@ def settle(store: SqlStore) -> None:
     for name in ("node", "other"):
         store.open_session(a_session(name), lease=LEASE)
     for name in ("busy", "idle"):
-        store.open_session(a_session(name, guest=True), lease=LEASE)
+        store.open_session(a_session(name, is_node=False), lease=LEASE)
     assert store.acquire("busy", "queue", key="once", lease=LEASE) is not None
     store.enqueue([Item(job="queue")])
     assert len(store.claim("node", 1, ["f"], lease=LEASE)) == 1

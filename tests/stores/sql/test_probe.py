@@ -41,7 +41,7 @@ def test_living_sessions_are_those_of_the_store(url: str, store: Store):
     store.close_session("three")
     found = probe(url, "it's")
     assert found is not None
-    assert [(one.node, one.id, one.state, one.guest) for one in found.living] == [("web-1:7", "one", "alive", False)]
+    assert [(one.node, one.id, one.state, one.is_node) for one in found.living] == [("web-1:7", "one", "alive", True)]
     store.drain("one", by="ann", why="")
     found = probe(url, "it's")
     assert found is not None

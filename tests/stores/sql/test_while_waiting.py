@@ -301,7 +301,7 @@ def test_a_session_begins_while_nobody_defines_jobs_and_a_guest_whenever_it_like
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert sessions._OLDEST_RELEASE in opening(store, a_session("s2"), monkeypatch)
-    assert sessions._OLDEST_RELEASE not in opening(store, a_session("s3", guest=True), monkeypatch)
+    assert sessions._OLDEST_RELEASE not in opening(store, a_session("s3", is_node=False), monkeypatch)
 
 
 # --- a look from before another's commit ------------------------------------------------------------------------------

@@ -90,8 +90,8 @@ class Handle:
         return session.ended_at is None and self._monotonic() < session.until
 
     def _takes_turns(self, session: SessionRow) -> bool:
-        """Whether the session is alive and no guest."""
-        return not session.spec.guest and self._alive(session)
+        """Whether the session is alive and a node."""
+        return session.spec.is_node and self._alive(session)
 
     def _live_session(self, session: str) -> SessionRow:
         row = self._space.sessions.get(session)

@@ -28,7 +28,7 @@ class SessionVerbs(Handle):
             return now
         row = SessionRow(session, self._lease_end(lease), now, now, number=self._world.next("session"))
         self._space.sessions[session.id] = self._space.open[session.id] = row
-        if not session.guest:
+        if session.is_node:
             self._space.turning[session.id] = row
             self._space.know_release(session.release, self._now())
         return now

@@ -234,7 +234,7 @@ class Space:
         self.open: dict[str, SessionRow] = {}
         """Sessions that nobody ended yet, alive or overdue."""
         self.turning: dict[str, SessionRow] = {}
-        """Those of them that are no guests."""
+        """Those of them that are nodes."""
         self.releases: dict[str, Release] = {}
         self.locks: dict[tuple[str, int], LockRow] = {}
         self.wait_queues: dict[str, dict[Any, None]] = {}

@@ -32,7 +32,7 @@ class SessionVerbs(Handle):
 
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         text = write_session_spec(session).decode()
-        release = None if session.guest else session.release
+        release = session.release if session.is_node else None
         self._own_session = session.id
         now = self._write("open_session", session.id, session.node, text, release, length(lease))
         return from_micros(int(now))

@@ -111,7 +111,7 @@ def is_alive(tx: Transaction, row: AnyRow) -> bool:
 
 
 def _takes_turns(tx: Transaction, row: AnyRow) -> bool:
-    """Whether the session of ``row`` is alive, and no guest."""
+    """Whether the session of ``row`` is alive, and a node."""
     try:
         return bool(row.concurrency > 0 and is_alive(tx, row) and row.id.encode())
     except READING_RAISES as error:

@@ -27,7 +27,7 @@ class Living:
     node: str
     id: str
     state: str
-    guest: bool
+    is_node: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def probe(url: str, namespace: str) -> Answer | None:
     try:
         with _ASKING[url.partition(":")[0]](url, namespace) as (ask, queries, words):
             living = [
-                Living(node, number, "draining" if draining else "alive", concurrency == 0)
+                Living(node, number, "draining" if draining else "alive", concurrency > 0)
                 for node, number, draining, concurrency in ask(_filled(queries["living_nodes"], words))
             ]
             if not living:

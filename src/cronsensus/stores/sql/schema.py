@@ -105,7 +105,7 @@ def _not_for_everybody(element: listed, compiler: Any, **more: Any) -> str:
 _LISTED = "id > 0"
 
 NAMESPACE_OF_TURNING = "(CASE WHEN ended_at IS NULL AND concurrency > 0 THEN namespace END)"
-"""On PostgreSQL: the namespace of a session that is open and no guest. Words that fit one index alone: by statistics of
+"""On PostgreSQL: the namespace of a session that is open and a node. Words that fit one index alone: by statistics of
 few sessions, the one of all that are open does as well, and it keeps to that."""
 
 
@@ -421,7 +421,7 @@ sessions = Table(
     Column("shown", SmallInteger),
     UniqueConstraint("namespace", "id", name="cronsensus_sessions_by_id"),
     *_partial("cronsensus_sessions_open", "namespace", where="ended_at IS NULL", mysql=()),
-    # What a look reads of the sessions, however many guests there are.
+    # What a look reads of the sessions, however many of them are no nodes.
     Index(
         "cronsensus_sessions_turning",
         text(NAMESPACE_OF_TURNING),

@@ -34,7 +34,7 @@ OPEN: ColumnElement[bool] = _s.ended_at.is_(None)
 ALIVE: ColumnElement[bool] = and_(OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
 """Wants ``tx.clocks``. A lease of another epoch (the host was booted since) has run out."""
 TAKES_TURNS: ColumnElement[bool] = and_(ALIVE, _s.concurrency > 0)
-"""Alive, and no guest."""
+"""Alive, and a node."""
 
 HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.session == _s.id, LISTED_RUNNING)
 """The runs of a session, where occurrences are joined to it."""
@@ -189,7 +189,7 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
         "epoch": tx.epoch,
         "draining": 0,
     }
-    if not session.guest:
+    if session.is_node:
         know_release(tx, session.release)
         one_at_a_time(tx)
     new = tx.change_many(tx.dialect.insert_absent(sessions, ("namespace", "id")), [row]) == 1

@@ -219,12 +219,12 @@ class Scene:
         id: str = "s1",  # noqa: A002 - the field's own word
         *,
         release: str = "r1",
-        guest: bool = False,
+        is_node: bool = True,
         lease: timedelta = LEASE,
         store: Store | None = None,
     ) -> str:
         """Open a session and return its id."""
-        (store or self.store).open_session(a_session(id, release=release, guest=guest), lease=lease)
+        (store or self.store).open_session(a_session(id, release=release, is_node=is_node), lease=lease)
         return id
 
     def claim(
@@ -362,7 +362,7 @@ def race(handles: Sequence[Store], act: Callable[[Store, int], Answer]) -> list[
     return [answers[number] for number in range(len(handles))]
 
 
-def a_session(id: str, *, release: str = "r1", guest: bool = False) -> SessionSpec:  # noqa: A002 - the field's own word
+def a_session(id: str, *, release: str = "r1", is_node: bool = True) -> SessionSpec:  # noqa: A002 - the field's own word
     """Return the description of a node, or of one that takes no turn."""
     return SessionSpec(
         id=id,
@@ -371,7 +371,7 @@ def a_session(id: str, *, release: str = "r1", guest: bool = False) -> SessionSp
         pid=4711,
         pid_started=99,
         release=release,
-        concurrency=0 if guest else 8,
+        concurrency=8 if is_node else 0,
         version="1.0",
         functions=3,
     )

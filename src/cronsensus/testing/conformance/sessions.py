@@ -251,43 +251,43 @@ class Sessions(Scene):
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    # --- guests -----------------------------------------------------------------------------------------------------
+    # --- sessions that are no nodes -------------------------------------------------------------------------------------
 
     def test_a_guest_takes_no_turn(self) -> None:
         self.session("node")
-        self.session("guest", guest=True)
+        self.session("no node", is_node=False)
         assert ("node",) == self.store.look().sessions
-        assert {"guest": True, "node": False} == {one.id: one.guest for one in self.store.sessions()}
+        assert {"no node": False, "node": True} == {one.id: one.is_node for one in self.store.sessions()}
 
     def test_a_guest_defines_nothing_that_others_wait_for(self) -> None:
         self.define(self.job("a"), self.job("b"), release="old", complete=True)
         self.define(self.job("a", args=("new",)), self.job("b"), release="new")
-        self.session("guest", guest=True, release="new")
+        self.session("no node", is_node=False, release="new")
         assert ("a",) == self.define(self.job("a"), self.job("b"), release="old").changed
         assert ("b",) == self.define(self.job("a"), release="old", complete=True).retired
-        self.session("other", guest=True, release="unheard of")
+        self.session("other", is_node=False, release="unheard of")
         assert () == self.define(self.job("a"), release="old", complete=True).superseded
 
     def test_a_guest_holds_what_it_acquired(self) -> None:
         queue = self.queue()
-        self.session("guest", guest=True, lease=HOUR)
-        claim = self.store.acquire("guest", queue, key="once", lease=LEASE)
+        self.session("no node", is_node=False, lease=HOUR)
+        claim = self.store.acquire("no node", queue, key="once", lease=LEASE)
         assert claim is not None
-        assert ["guest"] == [one.id for one in self.store.look().holders]
+        assert ["no node"] == [one.id for one in self.store.look().holders]
         assert self.finish(claim).accepted
 
     def test_a_guest_that_is_overdue_with_a_run_is_watched_and_others_are_not(self) -> None:
         queue = self.queue()
-        self.session("idle", guest=True)
-        self.session("guest", guest=True)
+        self.session("idle", is_node=False)
+        self.session("no node", is_node=False)
         self.fill(2)
         self.session("node")
         self.take("node", limit=1)
-        assert self.store.acquire("guest", queue, key="once", lease=LEASE) is not None
-        assert ["guest", "node"] == [one.id for one in self.store.look().holders]
+        assert self.store.acquire("no node", queue, key="once", lease=LEASE) is not None
+        assert ["no node", "node"] == [one.id for one in self.store.look().holders]
         self.lease_out()
         view = self.store.look()
-        assert ["guest", "node"] == [one.id for one in view.holders]
+        assert ["no node", "node"] == [one.id for one in view.holders]
         assert all(one.expires_in <= timedelta(0) for one in view.holders)
         assert () == view.sessions
         self.store.reclaim()

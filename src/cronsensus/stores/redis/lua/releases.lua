@@ -26,7 +26,7 @@ local function others_live(release)
   local later_one, other_one = false, false
   for _, session in ipairs(call('ZRANGEBYSCORE', OPEN, '(' .. NOW, '+inf')) do
     local theirs = call('HGET', session_key(session), 'release')
-    if theirs then -- a guest has none
+    if theirs then -- a session that is no node has none
       later_one = later_one or (tonumber(call('HGET', RELEASES, theirs)) or 0) > place
       other_one = other_one or theirs ~= release
     end
