@@ -30,6 +30,7 @@ from cronsensus.node.decide import (
     backoff,
 )
 from cronsensus.node.lead_time import LEADS, SLACK, LeadTime
+from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
 from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, place, share_of
 from cronsensus.stores.values import AT_ONCE, Share, View
@@ -95,6 +96,18 @@ def loses(plans: tuple[Plan, ...], _: int) -> Fired:
     return Fired((), len(plans), 0)
 
 
+LONG_QUEUE: dict[str, Any] = {
+    "full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5, "pace": Pace(1000.0, HERE), "stepped_at": HERE - 0.01,
+}  # fmt: skip
+RESERVED: dict[str, Any] = {
+    "free": 0, "unsettled": True, "reserved": 80, "few_reserved": False, "reserved_for": 0.05,
+}  # fmt: skip
+
+NOTED = (
+    "settle", "adopt", "want", "reserve", "hand_back", "notify", "reclaim", "prune", "renew", "read_neighbours",
+)  # fmt: skip
+
+
 @dataclass(kw_only=True)
 class Situation:
     """What is the case before a round, whose look is answered at ``NOW``, which is ``HERE`` by the node's clock.
@@ -121,7 +134,18 @@ class Situation:
         follows: dict[str, Any] = {}
 
         def note(todo: Todo) -> Todo:
-            for name in ("settle", "adopt", "want", "notify", "reclaim", "prune", "renew", "read_neighbours"):
+            for name in (
+                "settle",
+                "adopt",
+                "want",
+                "notify",
+                "reclaim",
+                "prune",
+                "renew",
+                "read_neighbours",
+                "reserve",
+                "hand_back",
+            ):
                 if (value := getattr(todo, name)) != getattr(Todo(), name):
                     follows[name] = value
             if todo.plans:
@@ -337,6 +361,54 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     "a notification came, and the node drains": (
         Situation(facts={"notified": True, "draining": True}),
         {"sleep": WATCH},
+    ),
+    "a long queue of short runs, and results wait": (
+        Situation(memory=LONG_QUEUE, facts={"free": 0, "unsettled": True}),
+        {"settle": True, "reserve": 100},
+    ),
+    "a long queue of short runs, and few are left of what was reserved": (
+        Situation(memory=LONG_QUEUE, facts={"free": 0, "unsettled": True, "reserved": 40, "reserved_for": 0.05}),
+        {"settle": True, "reserve": 60},
+    ),
+    "a long queue of short runs, and enough is reserved": (
+        Situation(memory=LONG_QUEUE, facts=RESERVED),
+        {"sleep": pytest.approx(GATHER - 0.01)},
+    ),
+    "a long queue, enough is reserved, and results have waited": (
+        Situation(memory=LONG_QUEUE | {"stepped_at": HERE - GATHER}, facts=RESERVED),
+        {"settle": True},
+    ),
+    "a long queue, enough is reserved, and something is due": (
+        Situation(memory=LONG_QUEUE | {"look_at": HERE}, facts=RESERVED),
+        {"settle": True},
+    ),
+    "what is reserved waits for longer than it should": (
+        Situation(memory=LONG_QUEUE, facts=RESERVED | {"reserved_for": STALLED + 0.01}),
+        {"hand_back": True},
+    ),
+    "something is reserved, and the node drains": (
+        Situation(memory=LONG_QUEUE, facts=RESERVED | {"draining": True}),
+        {"hand_back": True},
+    ),
+    "something is reserved, and the lease is not trusted": (
+        Situation(memory=LONG_QUEUE, facts=RESERVED | {"trusted": False, "may_claim": False}),
+        {"hand_back": True},
+    ),
+    "a long queue of short runs, and the last step with results failed": (
+        Situation(memory=LONG_QUEUE | {"alone": True}, facts={"free": 0, "unsettled": True}),
+        {"settle": True},
+    ),
+    "a long queue of short runs, and attempts that are over keep slots": (
+        Situation(memory=LONG_QUEUE, facts={"free": 0, "unsettled": True, "given_up": True}),
+        {"settle": True},
+    ),
+    "a queue of short runs that is not known to be long": (
+        Situation(memory=LONG_QUEUE | {"full": False}, facts={"unsettled": True}),
+        {"settle": True},
+    ),
+    "a long queue of long runs, and results wait": (
+        Situation(memory=LONG_QUEUE | {"pace": Pace(9.0, HERE)}, facts={"free": 0, "unsettled": True}),
+        {"settle": True},
     ),
     "a long queue, and no slot is free": (
         Situation(memory={"full": True, "looked_at": HERE, "look_at": HERE + 0.2}, facts={"free": 0}),

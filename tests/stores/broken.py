@@ -18,7 +18,7 @@ from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Set
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
-from cronsensus.model.step import Done, Step
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 from cronsensus.stores.values import Share, View
@@ -290,7 +290,8 @@ class ClaimsWithoutGuard(BrokenStore):
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         with self._changed:
             holder = self._live_session(session)
-            chosen = self._choose(limit, frozenset(functions), self._now())
+            want = Want(limit=limit, functions=functions, lease=lease)
+            chosen = self._choose(want, self._now())
         if chosen:
             self.gap.wait_for_company()
         with self._changed:
@@ -569,6 +570,38 @@ class CrashesAreNotCounted(BrokenStore):
         return super()._take_over(row, session, why, now, crashed=False)
 
 
+class CountsWhatNeverBegan(BrokenStore):
+    """What was reserved on a node that is gone counts as crashed."""
+
+    rejected_by = "test_reserved_claim_whose_node_is_gone_counts_no_crash"
+
+    def _take_over(
+        self, row: OccurrenceRow, session: SessionRow, why: str, now: datetime, *, crashed: bool
+    ) -> Takeover:
+        row.reason = None
+        return super()._take_over(row, session, why, now, crashed=crashed)
+
+
+class ReservesAgain(BrokenStore):
+    """What was reserved on a node that is gone is reserved again, so a job that ends its node is never counted."""
+
+    rejected_by = "test_claim_that_was_reserved_by_a_node_that_is_gone_is_not_reserved_again"
+
+    @staticmethod
+    def _may_be_reserved(row: OccurrenceRow) -> bool:
+        return row.job.spec.policies.concurrency is None
+
+
+class ReservesWhatMayRunOnce(BrokenStore):
+    """Anything may wait on a node."""
+
+    rejected_by = "test_what_waits_its_turn_is_not_reserved"
+
+    @staticmethod
+    def _may_be_reserved(_: OccurrenceRow) -> bool:
+        return True
+
+
 class TakenOverAndAccepted(BrokenStore):
     """A result is believed although its run was taken over, as long as nobody started it again."""
 
@@ -698,9 +731,9 @@ class UnlockTellsNobody(BrokenStore):
     rejected_by = "test_an_unlock_is_told_to_who_stands_in_line"
 
     def unlock(self, grant: LockGrant) -> bool:
-        lines, self._space.lines = self._space.lines, {}
+        queues, self._space.wait_queues = self._space.wait_queues, {}
         freed = super().unlock(grant)
-        self._space.lines = lines
+        self._space.wait_queues = queues
         return freed
 
 

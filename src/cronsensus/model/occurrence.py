@@ -153,6 +153,7 @@ class Claim:
         crashes: takeovers so far.
         failures: failed attempts so far, which is what ``retries`` counts.
         fingerprint: what ``acquire`` was given to tell one payload from another, by this attempt or by an earlier one.
+        reserved: it waits on its node for a free slot.
     """
 
     id: int
@@ -170,6 +171,7 @@ class Claim:
     crashes: int = 0
     failures: int = 0
     fingerprint: str | None = None
+    reserved: bool = False
 
     @property
     def job(self) -> str:
@@ -220,6 +222,7 @@ class Note:
 
     Attributes:
         session: the session that claimed it; where it is given, it is compared like the token.
+        ran: of an attempt that was reserved: it has begun, so long ago.
     """
 
     id: int
@@ -227,6 +230,7 @@ class Note:
     progress: tuple[float, float] | None = None
     lines: tuple[LogLine, ...] = ()
     session: str | None = None
+    ran: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

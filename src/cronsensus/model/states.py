@@ -82,4 +82,6 @@ class Reason:
     TIMEOUT = "timeout"
     OPERATOR = "operator"
     RETIRED = "retired"
+    RESERVED = "reserved"
+    """Of a running occurrence: it was claimed to wait on its node for a free slot, and is not known to have begun."""
     JOB_SAID_SO = "job"

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
+from cronsensus.model.job import Policies
 from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
 from cronsensus.model.plan import Plan
 
@@ -28,7 +29,9 @@ class Want:
     """The work that a step asks for.
 
     Attributes:
-        limit: most claims.
+        limit: most claims that begin at once.
+        reserve: most further claims, that wait on this node for a free slot (``Claim.reserved``).
+        nodes: how many nodes share a queue: of its end this one reserves only its part.
         functions: names of the functions that this node can run.
         lease: how long the session lasts from a claim on.
         ahead: plans and work that come due within this time count as due; a run starts when it is due, not before.
@@ -37,7 +40,26 @@ class Want:
     limit: int
     functions: Collection[str]
     lease: timedelta
+    reserve: int = 0
+    nodes: int = 1
     ahead: timedelta = timedelta(0)
+
+    def part(self, chosen: int) -> int:
+        """Return how many to take of as many as were chosen: fewer than were wanted are the end of a queue."""
+        rest = chosen - max(self.limit, 0)
+        return chosen if rest <= 0 or rest == self.reserve else chosen - rest + rest // self.nodes
+
+
+def may_be_reserved(policies: Policies, *, attempt: int, failures: int, serial: bool) -> bool:
+    """Whether an occurrence may be claimed to wait on its node for a free slot.
+
+    Args:
+        policies: of its job.
+        attempt: how many attempts there were; more than have failed, if one was cut off or may never have begun.
+        failures: how many attempts have failed.
+        serial: whether overlap has a say.
+    """
+    return attempt == failures and policies.on_crash == "retry" and policies.concurrency is None and not serial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from cronsensus.membership.lease import Asked, SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
-from cronsensus.model.states import State
+from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.holding import Holding
@@ -82,8 +82,15 @@ class Claiming:
         which came the longer way.
         """
         want = None
-        if todo.want and lease.trusted:
-            want = Want(limit=todo.want, functions=self.functions(), lease=self._settings.lease, ahead=todo.ahead)
+        if (todo.want or todo.reserve) and lease.trusted:
+            want = Want(
+                limit=todo.want,
+                functions=self.functions(),
+                lease=self._settings.lease,
+                reserve=todo.reserve,
+                nodes=todo.nodes,
+                ahead=todo.ahead,
+            )
         with self._holding.report() if todo.settle else nullcontext(Step()) as said:
             step = replace(said, plans=todo.plans, want=want)
             asked = lease.ask()
@@ -116,6 +123,8 @@ class Claiming:
             if self._holding.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
                 self.on_forgotten(why, claim.claimed_at)
+            if claim.reserved:
+                continue
             if claim.due_at <= claim.claimed_at:
                 self._holding.begin(claim, lease)
             else:
@@ -123,6 +132,8 @@ class Claiming:
                 if sample is not None and sample.is_near(claim.due_at):
                     at = min(at, sample.time_of(claim.due_at))
                 self._holding.begin_at(at, claim, lease)
+        if reserved := [claim for claim in claims if claim.reserved]:
+            self._holding.reserve(reserved, lease)
         if claims:
             # Only now: what takes these words may take its time.
             self._telling.started(claims)
@@ -167,7 +178,9 @@ class Claiming:
     def _begin_adopted(self, claim: Claim, lease: SessionLease) -> None:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
         seen = ClockSample(self._store.now(), self._clock.monotonic())
-        if claim.due_at <= seen.now:
+        if claim.reserved:
+            self._holding.reserve([claim], lease)
+        elif claim.due_at <= seen.now:
             self._holding.begin(claim, lease)
         else:
             self._holding.begin_at(seen.time_of(claim.due_at), claim, lease)
@@ -201,4 +214,5 @@ def _claim(one: Occurrence, spec: JobSpec, session: str) -> Claim:
         claimed_at=one.started_at or one.due_at,
         crashes=one.crashes,
         failures=one.failures,
+        reserved=one.reason == Reason.RESERVED,
     )

@@ -26,6 +26,7 @@ from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.node.lead_time import SLACK, ClockSample
+from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
 from cronsensus.node.turn_order import ACTIVE, idle_until, is_active, share_of, turn
 from cronsensus.planning import plan
@@ -83,11 +84,20 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
 
     Whatever but a sleep and a look is carried out, and then asked again: ``claimed`` tells what came of a claim.
     """
+    if claimed is None and facts.reserved:
+        if _hands_back(facts):
+            return Todo(hand_back=True), replace(memory, pace=Pace(0.0, now, facts.ends))
+        if (wait := _gathers(memory, facts, now)) > 0:
+            return Todo(sleep=wait), memory
     if claimed is None and (facts.unsettled or facts.notes_in == 0.0):
         if facts.unsettled:
             # There is room for something else.
             memory = replace(memory, idle=None)
-        return Todo(settle=True, want=0 if memory.alone else _without_look(memory, facts, now)), memory
+        memory = replace(memory, pace=memory.pace.after(facts.ends, now, full=memory.full), stepped_at=now)
+        if memory.alone:
+            return Todo(settle=True), memory
+        want, reserve = _without_look(memory, facts, now), _reserve(memory, facts, now)
+        return Todo(settle=True, want=want, reserve=reserve, nodes=memory.nodes), memory
     if facts.in_doubt and not facts.lost:
         return Todo(adopt=True), memory
     if facts.draining or facts.lost:
@@ -99,7 +109,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
         if idle is not None:
             return Todo(sleep=min(idle.watch_at, idle.until) - now), memory
     if claimed is None and (want := _without_look(memory, facts, now)):
-        return Todo(want=want), memory
+        return Todo(want=want, reserve=_reserve(memory, facts, now), nodes=memory.nodes), memory
     return _look_or_wait(memory, facts, now, claimed or 0)
 
 
@@ -131,6 +141,34 @@ def _without_look(memory: Memory, facts: Facts, now: float) -> int:
         return 0
     waits = memory.share is not None and memory.waits
     return facts.room if facts.notified or waits or (memory.full and _needs_no_look(memory, facts, now)) else 0
+
+
+def _hands_back(facts: Facts) -> bool:
+    """Whether what is reserved goes back: this node is to take nothing new, or it is slower than it was.
+
+    Others may have free slots, and begin it at once.
+    """
+    stalled = facts.reserved_for is not None and facts.reserved_for > STALLED
+    return stalled or facts.draining or not facts.trusted
+
+
+def _gathers(memory: Memory, facts: Facts, now: float) -> float:
+    """Return for how many seconds results are gathered for one step: the slots have enough to do meanwhile."""
+    if facts.few_reserved or facts.in_doubt or memory.alone or not memory.full:
+        return 0.0
+    return min(memory.stepped_at + GATHER, memory.look_at, memory.looked_at + facts.watch) - now
+
+
+def _reserve(memory: Memory, facts: Facts, now: float) -> int:
+    """Return how many runs to claim for slots that are soon free, so that these need not wait for the store.
+
+    Only in a long queue that is not shared out.
+    """
+    if not memory.full or memory.share is not None or memory.idle is not None or not _needs_no_look(memory, facts, now):
+        return 0
+    if facts.in_doubt or facts.draining or not facts.may_claim or facts.given_up or not facts.few_reserved:
+        return 0
+    return max(0, memory.pace.reserve - facts.reserved)
 
 
 def _needs_no_look(memory: Memory, facts: Facts, now: float) -> bool:
@@ -176,6 +214,7 @@ def looked(memory: Memory, view: View, asked_at: float, received_at: float) -> M
         sample=ClockSample(view.now, at),
         lead=memory.lead.after_look(took),
         absences=memory.absences.after(view, asked_at, received_at),
+        nodes=max(1, len(view.sessions)),
     )
 
 
@@ -245,7 +284,7 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
     memory = replace(
         memory,
         fruitless=memory.fruitless + 1 if view.backlog and not fired.claimed else 0,
-        full=fired.claimed > 0 and not facts.free,
+        full=not facts.free and (fired.claimed > 0 or view.backlog),
     )
     tried = bool(todo.plans or todo.not_planned)
     if tried and not facts.lost:

@@ -4,19 +4,23 @@
 
     begin_at() ──▶ waiting ──▶ begin_due()
                                    │
+    reserve() ──▶ reserved ──▶ a slot is free
+                                   │
                      begin() ──▶ active ──▶ ended() ──▶ outcome ──▶ settle(): the store has it
                                    │                       ▲
                                    └── cut off ────────────┴──▶ given back, for others to run
 
 Endings stay here until the store has answered; they can be said again, so an answer that was lost is asked for again.
-Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds.
+Executors' threads, the heartbeat and the node's rounds come here; what follows an ending is decided in the rounds. But
+the slot of an attempt that ended passes to what is reserved at once, on the thread that tells of the end: in a long
+queue of short jobs a round takes longer than many runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -32,6 +36,7 @@ from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
 from cronsensus.node.notes import Notes
+from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import Run
 from cronsensus.node.said import Key, Said
 from cronsensus.node.telling import Telling
@@ -57,6 +62,8 @@ class Holding:
     ``on_work`` is told when there begins to be something that the lease protects.
 
     Attributes:
+        reserved: claims that wait for a free slot.
+        ends: how many attempts have ended.
         in_doubt: whether the node may hold claims that it has not heard of.
         notes: what its runs say of themselves.
         said: which ends the store has accepted, for a while.
@@ -94,13 +101,15 @@ class Holding:
         self._known_since: dict[Key, float] = {}
         self.said = Said(clock)
         self._interrupted: set[Key] = set()
+        self.reserved = Reserved(clock, self._active)
+        self.ends = 0
 
     # --- what others may ask or tell, from any thread ----------------------------------------------------------------
 
     @property
     def active(self) -> int:
         """Return how many runs are started, or about to, and not yet settled."""
-        return len(self._waiting) + len(self._active) + len(self._outcomes)
+        return len(self._waiting) + len(self.reserved) + len(self._active) + len(self._outcomes)
 
     @property
     def slots(self) -> int:
@@ -122,13 +131,20 @@ class Holding:
 
     def __bool__(self) -> bool:
         """Whether there is anything that the lease protects."""
-        return bool(self._waiting or self._active or self._outcomes or self._given_back or self.in_doubt)
+        held = self._waiting or self.reserved or self._active or self._outcomes or self._given_back
+        return bool(held or self.in_doubt)
+
+    @property
+    def notes_in(self) -> float | None:
+        """Return the seconds until there is something to say of runs that go on; ``None``: there is nothing."""
+        waits = [wait for wait in (self.notes.wanted_in, self.reserved.notes_in) if wait is not None]
+        return min(waits, default=None)
 
     @property
     def can_be_stopped(self) -> bool:
         """Whether something still runs that ends soon after it is asked to: not a thread."""
         self.collect()
-        return any(call.registered.executor != "thread" for call in self._active.values())
+        return any(call.registered.executor != "thread" for call in list(self._active.values()))
 
     def unable(self) -> set[str]:
         """Return the names of the executors that can run nothing now."""
@@ -149,7 +165,8 @@ class Holding:
     def known(self) -> set[Key]:
         """Return the (occurrence, token) of every claim whose end the store has not accepted."""
         back = {(one.claim.id, one.claim.token) for one in list(self._given_back)}
-        return self._waiting.keys() | self._active.keys() | self._outcomes.keys() | back
+        with self.reserved.lock:
+            return self._waiting.keys() | set(self.reserved.keys()) | self._active.keys() | self._outcomes.keys() | back
 
     def working(self, session: str) -> dict[Key, float]:
         """Return the claims that ``session`` must hold, as far as is known here, and since when that is known.
@@ -158,7 +175,10 @@ class Holding:
         own may have written already.
         """
         keys = [key for key, waiting in list(self._waiting.items()) if waiting.claim.session == session]
-        for key, call in list(self._active.items()):
+        with self.reserved.lock:
+            keys += self.reserved.keys(session)
+            active = list(self._active.items())
+        for key, call in active:
             done = call.run.lease_lost.is_set() or call.run.may_have_committed
             if call.claim.session == session and not done:
                 keys.append(key)
@@ -173,7 +193,9 @@ class Holding:
 
     def count(self, session: str) -> int:
         """Return how many claims ``session`` may have, as far as is known here."""
-        running = sum(call.claim.session == session for call in self._active.values())
+        with self.reserved.lock:
+            running = sum(call.claim.session == session for call in self._active.values())
+            running += len(self.reserved.keys(session))
         running += sum(waiting.claim.session == session for waiting in self._waiting.values())
         return running + len(self._outcomes) + len(self._given_back)
 
@@ -181,7 +203,10 @@ class Holding:
         """Take the end of an attempt from an executor."""
         # Told that its lease is lost, a run may have stopped for that and just returned: its result does not count.
         self._ended.append((call, ending, call.run.lease_lost.is_set()))
-        self._wake()
+        # A thread that is over its time keeps its slot.
+        passed_on = self.reserved and ending.kind != "timed_out" and self._begin_reserved()
+        if not passed_on or self.reserved.few:
+            self._wake()
 
     def cancel(self, reasons: Mapping[int, str], held: Collection[Key] | None = None) -> None:
         """Ask runs to stop: occurrence id → reason; of an occurrence that was claimed anew, the run in ``held``."""
@@ -239,6 +264,35 @@ class Holding:
         if nothing_held:
             self._on_work()
 
+    def reserve(self, claims: Sequence[Claim], lease: SessionLease) -> None:
+        """Keep claims until slots are free."""
+        nothing_held, now = not self, self._clock.monotonic()
+        for claim in claims:
+            self._known_since[claim.id, claim.token] = now
+        self.reserved.add(claims, lease)
+        if nothing_held:
+            self._on_work()
+
+    def begin_reserved(self, slots: int) -> None:
+        """Begin what is reserved in so many free slots."""
+        while slots > 0 and self.reserved and self._begin_reserved():
+            slots -= 1
+
+    def _begin_reserved(self) -> bool:
+        """Begin what was reserved first; ``False``: there is nothing that can be begun now."""
+        call = self.reserved.begin(self._call_of, self._start)
+        if call is not None:
+            self._telling.begins(call.claim)
+        return call is not None
+
+    def hand_back(self, *, lost: bool = False) -> None:
+        """Give back what is reserved; what a ``lost`` session had reserved is not this node's any more."""
+        for claim in self.reserved.take_all():
+            if lost:
+                self._known_since.pop((claim.id, claim.token), None)
+            else:
+                self._give_back(claim, None)
+
     def begin_due(self) -> None:
         """Start what waits and whose time has come."""
         if not self._waiting:
@@ -258,12 +312,20 @@ class Holding:
         return max(0.0, min(waiting.at for waiting in self._waiting.values()) - self._clock.monotonic())
 
     def _begin(self, claim: Claim, lease: SessionLease) -> None:
-        registered = self._registry.get(claim.spec.function)
         key = (claim.id, claim.token)
         self._known_since.setdefault(key, self._clock.monotonic())
-        if registered is None or not lease.trusted or not self._executors[registered.executor].able:
+        call = self._call_of(claim, lease)
+        if call is None:
             self._give_back(claim, None)
             return
+        self._active[key] = call
+        self._start(call)
+
+    def _call_of(self, claim: Claim, lease: SessionLease) -> Call | None:
+        """Return the call that a claim is for; ``None``: it cannot be made here now."""
+        registered = self._registry.get(claim.spec.function)
+        if registered is None or not lease.trusted or not self._executors[registered.executor].able:
+            return None
         effects = Effects(self._store, claim, self.notes, registered.types)
         run = Run(
             claim,
@@ -273,16 +335,17 @@ class Holding:
             effects=effects,
             trusted=lambda: lease.trusted,
         )
-        call = Call(claim, run, registered)
-        self._active[key] = call
+        return Call(claim, run, registered)
+
+    def _start(self, call: Call) -> None:
         try:
-            self._executors[registered.executor].start(call)
+            self._executors[call.registered.executor].start(call)
         except Exception as error:  # noqa: BLE001 - logged
             # A claim that nobody runs and nobody gives back would wait for the end of this session.
             said = describe(error)
             failed = dataclasses.replace(said, message=f"the node could not start it: {said.message}")
             self.ended(call, Ending(kind="raised", error=failed))
-            _log.exception("cannot start %r", run)
+            _log.exception("cannot start %r", call.run)
 
     def settle(self, session: str) -> bool:
         """Give the store what it has yet to take, in a step of its own; return whether there was anything."""
@@ -301,7 +364,11 @@ class Holding:
         """
         self.collect()
         with self.notes.writing() as notes:
-            said = Step(notes=notes, outcomes=tuple(self._outcomes.values()), give_back=tuple(self._given_back))
+            said = Step(
+                notes=notes + self.reserved.notes(),
+                outcomes=tuple(self._outcomes.values()),
+                give_back=tuple(self._given_back),
+            )
             try:
                 yield said
             except StoreError:
@@ -311,6 +378,9 @@ class Holding:
 
     def settled(self, said: Step, done: Done) -> None:
         """Keep what the store has accepted of a report."""
+        for note in said.notes:
+            if note.ran is not None:
+                self.reserved.unsaid.pop((note.id, note.token), None)
         for answer in done.settled:
             self._settled(answer, self._outcomes.pop((answer.id, answer.token)))
         if not said.give_back:
@@ -372,6 +442,9 @@ class Holding:
         if waiting is not None:
             self._known_since.pop(key, None)
             return waiting.claim
+        if (claim := self.reserved.remove(key)) is not None:
+            self._known_since.pop(key, None)
+            return claim
         call = self._active.get(key)
         if call is None:
             return None
@@ -384,6 +457,8 @@ class Holding:
         for waiting in self._waiting.values():
             self._give_back(waiting.claim, None)
         self._waiting.clear()
+        for claim in self.reserved.take_all(close=True):
+            self._give_back(claim, None)
         for call in self._active.values():
             self._cut_off(call, lost=call.run.lease_lost.is_set())
         self._active.clear()
@@ -393,6 +468,8 @@ class Holding:
         while self._ended:
             call, ending, lease_lost = self._ended.popleft()
             key = (call.claim.id, call.claim.token)
+            self.ends += 1
+            self.reserved.unsaid.pop(key, None)
             if self._active.pop(key, None) is None:
                 continue
             ending = call.run.ended(ending)

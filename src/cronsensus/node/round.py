@@ -38,6 +38,7 @@ from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.holding import Holding
 from cronsensus.node.lead_time import ClockSample
+from cronsensus.node.pace import STALLED
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
@@ -162,8 +163,12 @@ class Round:
             if self._troubles:
                 _log.info("the store answers again after %d failed rounds", self._troubles)
                 self._troubles = 0
-        begins_in = self.holding.begins_in
-        return wait if begins_in is None else min(wait, begins_in)
+        waits = [wait]
+        if (begins_in := self.holding.begins_in) is not None:
+            waits.append(begins_in)
+        if (reserved_for := self.holding.reserved.waits_for) is not None:
+            waits.append(max(0.0, STALLED - reserved_for))
+        return min(waits)
 
     def _round(self) -> float:
         if self.watch.halted:
@@ -196,6 +201,7 @@ class Round:
         claimed: int | None = None
         notified, self.notified = self.notified, False
         self.holding.collect()
+        self.holding.begin_reserved(self._claiming.free)
         while True:
             now = self._clock.monotonic()
             gone = self._gone(decide.neighbours_to_check(self._memory, now))
@@ -203,6 +209,8 @@ class Round:
             todo, self._memory = decide.before_look(self._memory, facts, now, claimed=claimed)
             if todo.adopt:
                 self._claiming.adopt_lost(lease)
+            elif todo.hand_back:
+                self.holding.hand_back(lost=lease.lost)
             elif todo.settle or todo.want:
                 claimed = self._settle_and_claim(lease, todo)
             else:
@@ -326,8 +334,12 @@ class Round:
             draining=self.draining,
             unsettled=holding.unsettled,
             notified=notified,
-            notes_in=holding.notes.wanted_in,
+            notes_in=holding.notes_in,
             begins_in=holding.begins_in,
+            reserved=len(holding.reserved),
+            few_reserved=holding.reserved.few,
+            reserved_for=holding.reserved.waits_for,
+            ends=holding.ends,
             given_up=holding.given_up > 0,
             trusted=trusted,
             lost=lease.lost,
@@ -351,6 +363,7 @@ class Round:
                 self._know_store(lease)
                 return lease
             self.holding.lose_session(lease)
+            self.holding.hand_back(lost=True)
         self.watch.check(self._store)
         self._refuse_if_halted()
         lease = self._session.open()

@@ -11,6 +11,7 @@ from cronsensus.model.job import JobState
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.node.lead_time import ClockSample, LeadTime
+from cronsensus.node.pace import Pace
 from cronsensus.stores.values import AT_ONCE, Share
 
 NEVER = -1e9
@@ -32,6 +33,10 @@ class Facts:
         notified: a notification came since the last round.
         notes_in: seconds until progress and log lines want to be written; ``None``: there are none.
         begins_in: seconds until a run that was claimed ahead starts; ``None``: none waits.
+        reserved: how many claims wait here for a free slot.
+        few_reserved: so few of them are left that it is time to claim more.
+        reserved_for: for how many seconds the first of them has waited; ``None``: there is none.
+        ends: how many attempts have ended here so far.
         given_up: attempts are over and still take their slots; they tell nobody when they return.
         trusted: the lease is trusted.
         lost: the session is lost.
@@ -50,6 +55,10 @@ class Facts:
     notified: bool = False
     notes_in: float | None = None
     begins_in: float | None = None
+    reserved: int = 0
+    few_reserved: bool = True
+    reserved_for: float | None = None
+    ends: int = 0
     given_up: bool = False
     trusted: bool = True
     lost: bool = False
@@ -79,7 +88,7 @@ class Memory:
         looked_at, look_at: when the store was looked at, and when it is to be looked at next.
         look_took: how long the last look took.
         sample: the store's clock at ``looked_at``, by the best guess; ``None`` before the first look.
-        full: the last claim took every free slot: more may wait, and a claim needs no look before it.
+        full: every slot is taken, and more waits or may wait: a claim needs no look before it.
         lost_races: in a row.
         fruitless: rounds in a row in which something waited, and nothing of it was for this node.
         expected: the next due time, as far as is known.
@@ -91,6 +100,9 @@ class Memory:
         sought, decided: the last instant that another look was made for, and that was decided ahead.
         share: the partition of the due jobs for the next look; ``None``: all of them.
         helping: through with its partition, this node looks at all jobs.
+        nodes: how many nodes take part.
+        pace: how fast runs end here.
+        stepped_at: when results were last sent.
         fired_at, waits: when it last fired, and whether more was created than taken.
         alone: a step with results failed: the next one has nothing but these.
         most_plans: how many plans go in one step; halved when a step fails.
@@ -117,6 +129,9 @@ class Memory:
     decided: datetime | None = None
     share: Share | None = None
     helping: bool = False
+    nodes: int = 1
+    pace: Pace = field(default_factory=Pace)
+    stepped_at: float = NEVER
     fired_at: float = NEVER
     waits: bool = False
     alone: bool = False
@@ -147,6 +162,9 @@ class Todo:
         look: look at the store.
         plans: have these carried out.
         want: claim up to so many runs.
+        reserve: claim up to so many more, which wait here for a free slot.
+        nodes: how many nodes share the end of a queue.
+        hand_back: give back what is reserved.
         ahead: how far before their due times plans and claims may come.
         notify: tell the other nodes that there is something for them.
         again: more is due: look again at once.
@@ -164,6 +182,9 @@ class Todo:
     look: Question | None = None
     plans: tuple[Plan, ...] = ()
     want: int = 0
+    reserve: int = 0
+    nodes: int = 1
+    hand_back: bool = False
     ahead: timedelta = AT_ONCE
     notify: bool = False
     again: bool = False

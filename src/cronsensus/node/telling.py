@@ -41,16 +41,23 @@ class Telling:
         self._waiting: dict[tuple[int, int], tuple[Claim, ExcInfo]] = {}
 
     def started(self, claims: Sequence[Claim]) -> None:
-        """Tell which runs this node begins."""
+        """Tell which runs this node begins, and count those that are reserved."""
         self._tally.claimed += len(claims)
         talkative = _log.isEnabledFor(logging.DEBUG)
         for claim in claims:
+            if claim.reserved:
+                continue
             if claim.crashes:
                 _log.info(
                     "%s was taken over, and runs here as attempt %d", _run(claim), claim.attempt, extra=_of(claim)
                 )
             elif talkative:
                 _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
+
+    def begins(self, claim: Claim) -> None:
+        """Tell that a run begins that was reserved."""
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s starts, attempt %d", _run(claim), claim.attempt, extra=_of(claim))
 
     def ended(self, claim: Claim, outcome: Outcome, raised: ExcInfo = None) -> None:
         """Remember whose end this is, and what the job raised, if there will be anything to say about it."""

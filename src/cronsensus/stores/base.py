@@ -202,6 +202,12 @@ class Store(Backend):
           what those end is not active any more.
         - Up to ``want.limit`` due occurrences are claimed as ``claim`` tells. Among them are those that this step's
           plans made, that its outcomes put back, and for which its outcomes made room.
+        - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot, ``Claim.reserved``: only those
+          that go on after a crash, without a limit and without a turn, and of which no attempt was cut off; nothing
+          is overtaken for that. Where there are fewer, the caller gets only its part, 1 of ``want.nodes``. Until a
+          note (``Note.ran``) or the result says so, such an attempt is not known to have begun: it counts as started
+          then, and if its session ends before, that counts as no crash. It is not reserved a second time, so a job that
+          ends its node is counted from the second time on.
         - ``want.ahead`` lets both look that much further than the store's now: a plan whose ``not_before``, and an
           occurrence whose ``due_at``, comes within it counts as due. The commit then lies before the due time, not
           after it. An attempt that is claimed so counts as started when it is due; ``claimed_at`` tells when it was

@@ -56,6 +56,39 @@ def test_a_thread_is_used_again(bench, executor):
     assert len(names) == 1
 
 
+def test_a_call_begun_while_a_thread_reports_an_end_runs_on_that_thread(bench, clock):
+    names, calls = [], [bench.call(lambda: names.append(threading.current_thread().name)) for _ in range(20)]
+    left = list(calls)
+
+    def done(call, ending):
+        bench.done(call, ending)
+        if left:
+            executor.start(left.pop())
+
+    executor = ThreadExecutor(done, clock)
+    executor.start(left.pop())
+    assert [bench.wait(call).kind for call in calls] == ["returned"] * 20
+    assert len(set(names)) == 1
+    executor.close()
+
+
+def test_a_thread_that_may_begin_no_more_in_its_report_leaves(bench, clock):
+    before, refused = len(workers()), threading.Event()
+
+    def done(call, ending):
+        closed._attempts._closed = True
+        with pytest.raises(RuntimeError, match="closed"):
+            closed.start(bench.call(lambda: None))
+        bench.done(call, ending)
+        refused.set()
+
+    closed = ThreadExecutor(done, clock)
+    closed.start(bench.call(lambda: None))
+    assert refused.wait(bench.patience)
+    bench.until(lambda: len(workers()) <= before, "leaving")
+    closed.close()
+
+
 def test_calls_run_side_by_side(bench, executor):
     barrier = threading.Barrier(8)
     calls = [bench.call(lambda: barrier.wait(bench.patience)) for _ in range(8)]

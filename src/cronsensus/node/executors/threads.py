@@ -3,6 +3,8 @@
 ::
 
     start ──▶ idle worker, or a new one ──▶ function ──▶ report ──▶ idle ──▶ (a minute later) gone
+                                               ▲            │
+                                               └── start ◀──┘  what is begun while a worker reports is its own
                                                │
                                         over its time: reported at once by the watchdog; the worker is abandoned,
                                         and leaves when its function at last returns
@@ -71,6 +73,8 @@ class ThreadExecutor(Executor):
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._abandoned: set[_Worker] = set()
+        self._reporting: dict[int, _Worker] = {}
+        """Workers that report an end, by thread: what is begun on such a thread needs no other one to wake up."""
         self._numbers = itertools.count(1)
         self._closed = False
 
@@ -83,8 +87,10 @@ class ThreadExecutor(Executor):
     def start(self, call: Call) -> None:
         """Begin an attempt on an idle thread or a new one."""
         attempt = _ThreadAttempt(call)
+        idle = self._reporting.pop(threading.get_ident(), None)
         with self._lock:
-            idle = self._idle.pop() if self._idle else None
+            if idle is None and self._idle:
+                idle = self._idle.pop()
             if idle is not None:
                 idle.chosen = True
         attempt.worker = worker = idle or self._new_worker()
@@ -137,7 +143,7 @@ class ThreadExecutor(Executor):
 
     def _work_on(self, worker: _Worker) -> None:
         # The first attempt comes through the inbox, too: a Thread keeps its arguments for as long as it lives.
-        attempt = worker.inbox.get()
+        attempt, thread = worker.inbox.get(), threading.get_ident()
         while attempt is not None:
             worker.chosen = False
             call = attempt.call
@@ -145,18 +151,22 @@ class ThreadExecutor(Executor):
                 ending = never_begun(call.run)
             else:
                 ending = perform_call(call.run, call.registered, call.claim.args, call.claim.kwargs)
+            self._reporting[thread] = worker
             reported = self._attempts.end(attempt, ending)
-            worker.attempt = None
+            given = self._reporting.pop(thread, None) is None
+            if not given:
+                worker.attempt = None
             if not reported:
                 break
             attempt = call = ending = None  # type: ignore[assignment]  # an idle thread keeps none of it alive
-            attempt = self._next(worker)
+            attempt = worker.inbox.get() if given else self._next(worker)
         with self._lock:
             self._abandoned.discard(worker)
 
     def _hit(self, worker: _Worker, error: BaseException) -> bool:
         """Clear up after an exception that came from outside; return whether the worker is about to be given work."""
         attempt, worker.attempt = worker.attempt, None
+        self._reporting.pop(threading.get_ident(), None)
         with self._lock:
             self._abandoned.discard(worker)
             if worker in self._idle:

@@ -29,7 +29,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
-from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.model.step import Done, GiveBack, Step, Want, may_be_reserved
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow, OccurrenceRow
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD, Share, View, newest_of
@@ -94,7 +94,7 @@ class RoundVerbs(Handle):
         if not lost:
             until = self._now() + (want.ahead if want else AT_ONCE)
             fired = [self._fire_one(one, until) for one in step.plans]
-            claims = self._take_due(session, want.limit, want.functions, want.lease, until) if want else claims
+            claims = self._take_due(session, want, until) if want else claims
         return Done(
             noted=noted,
             settled=settled,
@@ -175,32 +175,46 @@ class RoundVerbs(Handle):
     @writes
     def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
         """Choose and take under one lock."""
-        return self._take_due(session, limit, functions, lease, self._now())
+        return self._take_due(session, Want(limit=limit, functions=functions, lease=lease), self._now())
 
-    def _take_due(
-        self, session: str, limit: int, functions: Collection[str], lease: timedelta, until: datetime
-    ) -> list[Claim]:
+    def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
         holder = self._live_session(session)
         now = self._now()
         self._space.expire(now)
-        chosen = self._choose(limit, frozenset(functions), until)
+        chosen = self._choose(want, until)
+        chosen = chosen[: want.part(len(chosen))]
         claims = [self._start(row, holder, now, at=max(now, row.due_at)) for row in chosen]
+        for place in range(max(want.limit, 0), len(chosen)):
+            chosen[place].reason = Reason.RESERVED
+            claims[place] = replace(claims[place], reserved=True)
         if claims:
-            self._set_lease(holder, lease, now)
+            self._set_lease(holder, want.lease, now)
         return claims
 
-    def _choose(self, limit: int, functions: frozenset[str], until: datetime) -> list[OccurrenceRow]:
-        """Return up to ``limit`` due occurrences that may run now, in the order in which they are to be claimed."""
+    def _choose(self, want: Want, until: datetime) -> list[OccurrenceRow]:
+        """Return due occurrences that may run now, in the order in which they are to be claimed.
+
+        What cannot be reserved is not overtaken by what can.
+        """
         chosen: list[OccurrenceRow] = []
         of_job: Counter[int] = Counter()
+        functions, limit = frozenset(want.functions), max(want.limit, 0)
         for row in self._waiting(until):
-            if len(chosen) >= limit:
+            if len(chosen) >= limit + want.reserve:
                 break
             job = row.job
             if job.spec.function in functions and self._has_room(job, of_job[job.id]) and self._is_its_turn(row):
+                if len(chosen) >= limit and not self._may_be_reserved(row):
+                    break
                 chosen.append(row)
                 of_job[job.id] += 1
         return chosen
+
+    @staticmethod
+    def _may_be_reserved(row: OccurrenceRow) -> bool:
+        policies = row.job.spec.policies
+        serial = row.origin in SERIAL_ORIGINS and policies.overlap != "allow"
+        return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
     def _waiting(self, until: datetime) -> Iterator[OccurrenceRow]:
         """Give pending occurrences that are due: highest priority first, then earliest due, then oldest."""
@@ -294,6 +308,7 @@ class RoundVerbs(Handle):
         state, reason = outcome.state, outcome.reason
         if state is State.PENDING and row.cancel is not None:
             state, reason = State.CANCELLED, row.cancel  # asked to stop: it does not come back
+        self._space.begin_reserved(row, now - outcome.elapsed)
         self._space.end_run(row, _RUN_ENDS[state], now, reason=reason, error=outcome.error)
         row.error = outcome.error
         if state is State.PENDING:
@@ -333,6 +348,7 @@ class RoundVerbs(Handle):
             return False
         now = self._now()
         self._space.end_run(row, "released", now)
+        row.reason = None
         row.attempt -= 1
         if row.cancel is not None:
             self._space.close(row, State.CANCELLED, now, reason=row.cancel)
@@ -349,6 +365,8 @@ class RoundVerbs(Handle):
         row = self._current(note.id, note.token, note.session)
         if row is None:
             return False
+        if note.ran is not None:
+            self._space.begin_reserved(row, self._now() - note.ran)
         if note.progress is not None:
             row.progress = note.progress
         for line in note.lines:

@@ -322,6 +322,12 @@ class Space:
         )
         self._index(row)
 
+    def begin_reserved(self, row: OccurrenceRow, at: datetime) -> None:
+        """Note when an attempt began, if it is one that was reserved and not known to have begun."""
+        if row.reason == Reason.RESERVED and row.started_at is not None:
+            row.reason, row.started_at = None, max(at, row.started_at)
+            row.runs[-1] = replace(row.runs[-1], started_at=row.started_at)
+
     def end_run(
         self,
         row: OccurrenceRow,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -122,10 +123,13 @@ class RoundVerbs(Handle):
             [[*self._held(one.claim), *self._cut(one.cut)] for one in step.give_back],
             self._plans(step.plans),
             length(step.want.ahead) if step.want else 0,
+            step.want.reserve if step.want else 0,
+            step.want.nodes if step.want else 1,
         )
+        limit = 0
         if step.want is not None:
-            want = step.want
-            done = self._take("step", front, Wanted(session, want.limit, want.functions, want.lease))
+            want, limit = step.want, max(step.want.limit, 0)
+            done = self._take("step", front, Wanted(session, limit, want.functions, want.lease))
         elif step.outcomes or step.plans:
             done = self._decide("step", *front, session)
         else:
@@ -136,7 +140,7 @@ class RoundVerbs(Handle):
             settled=tuple(self._settled(step.outcomes, settled)),
             returned=tuple(returned),
             carried_out=tuple(won),
-            claims=tuple(self._claims(session, taken)),
+            claims=tuple(self._claims(session, taken, limit)),
             lost=lost,
         )
 
@@ -201,8 +205,11 @@ class RoundVerbs(Handle):
             known = self._functions = names, hashlib.blake2b(text, digest_size=16).hexdigest()
         return known
 
-    def _claims(self, session: str, taken: Row) -> list[Claim]:
-        """Return claims. Those of a job whose definition cannot be read go back at once."""
+    def _claims(self, session: str, taken: Row, limit: int = sys.maxsize) -> list[Claim]:
+        """Return claims; behind the first ``limit`` they are reserved.
+
+        Those of a job whose definition cannot be read go back at once.
+        """
         now, rows, specs = taken
         known: dict[str, JobSpec] = {}
         for job, text in specs:
@@ -212,9 +219,10 @@ class RoundVerbs(Handle):
                 self._leave_out(job, f"work of job {job} waits, cannot be run, and the job", error)
         claimed_at = from_micros(int(now))
         claims, back = [], []
-        for row in rows:
+        for place, row in enumerate(rows):
             try:
-                claims.append(claim(row, known, session, claimed_at))
+                one = claim(row, known, session, claimed_at)
+                claims.append(replace(one, reserved=True) if place >= limit else one)
             except READING_RAISES as error:
                 back.append(row)
                 if row[1] in known:
@@ -279,6 +287,7 @@ class RoundVerbs(Handle):
                 write_error(one.error),
                 within_stores(length(one.retry_in or timedelta(0))),
                 one.session,
+                length(one.elapsed),
             ]
             for one in outcomes
         ]
@@ -314,6 +323,7 @@ class RoundVerbs(Handle):
                 None if one.progress is None else " ".join(map(repr, map(float, one.progress))),
                 [write_line(LogLine(line.at, clean(line.level), clean(line.text))) for line in one.lines],
                 one.session,
+                None if one.ran is None else length(one.ran),
             ]
             for one in notes
         ]

@@ -20,6 +20,7 @@ from cronsensus.codec import read_payload
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin
+from cronsensus.model.step import may_be_reserved
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.occurrencerows import instant
@@ -59,6 +60,8 @@ class Choice:
     limit: int
     ahead: int = 0
     """By how much what counts may be due later than now, microseconds."""
+    reserve: int = 0
+    """How many more may be chosen than ``limit``, of those that may wait on their node for a free slot."""
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
@@ -70,13 +73,15 @@ class Choice:
     """Whether jobs with a limit are locked."""
     payloads: dict[int, Payload] = field(default_factory=dict)
     """The arguments of what was chosen."""
+    stopped: bool = False
+    """Whether the next entry cannot be reserved; then none behind it is, or it would be overtaken."""
     blocked: dict[int, int] = field(default_factory=dict)
     """Jobs with occurrences that wait their turn, and the one whose turn it is (0: nobody's)."""
 
     @property
     def wanted(self) -> int:
         """How many more may be chosen."""
-        return self.limit - len(self.chosen)
+        return 0 if self.stopped else self.limit + self.reserve - len(self.chosen)
 
     def consider(self, row: AnyRow) -> None:
         """Choose an entry, or learn why not.
@@ -89,7 +94,12 @@ class Choice:
             self.left_out.add(row.job_id)
         if row.job_id in self.left_out:
             return
-        self.payloads[row.id] = read_claimed(row)
+        payload = read_claimed(row)
+        if len(self.chosen) >= self.limit and not self._may_be_reserved(row):
+            # Unless it cannot run now anyway.
+            self.stopped = not row.serial or (not row.busy and row.head == row.id)
+            return
+        self.payloads[row.id] = payload
         if row.serial:
             if row.busy or row.head != row.id:
                 self.blocked.setdefault(row.job_id, 0 if row.busy else row.head)
@@ -98,6 +108,10 @@ class Choice:
                 self.chosen.append(row)
         elif self._take_room(row.job_id):
             self.chosen.append(row)
+
+    def _may_be_reserved(self, row: AnyRow) -> bool:
+        policies, serial = self.specs[row.job_id].policies, bool(row.serial)
+        return may_be_reserved(policies, attempt=row.attempt, failures=row.failures, serial=serial)
 
     def _take_room(self, job: int) -> bool:
         left = self.room.get(job)

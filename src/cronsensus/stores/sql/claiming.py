@@ -5,7 +5,7 @@ Nothing here waits for another node's rows: entries that somebody else is taking
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from typing import Any
 
 from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Claim
+from cronsensus.model.states import Reason
 from cronsensus.stores.sql.choosing import ORIGINS, Choice, choose, first_page
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.occurrencerows import instant
@@ -43,9 +44,13 @@ class Taken:
         """Return the claims; done after the transaction, which others wait for."""
         now = from_micros(self.now)
         first = self.last.rows[0].last - len(self.choice.chosen) + 1
-        return [self._claim(row, first + place, now) for place, row in enumerate(self.choice.chosen)]
+        limit = self.choice.limit
+        return [
+            self._claim(row, first + place, now, reserved=place >= limit)
+            for place, row in enumerate(self.choice.chosen)
+        ]
 
-    def _claim(self, row: AnyRow, token: int, now: datetime) -> Claim:
+    def _claim(self, row: AnyRow, token: int, now: datetime, *, reserved: bool) -> Claim:
         args, kwargs = self.choice.payloads[row.id]
         return Claim(
             id=row.id,
@@ -62,6 +67,7 @@ class Taken:
             claimed_at=now,
             crashes=row.crashes,
             failures=row.failures,
+            reserved=reserved,
         )
 
 
@@ -96,11 +102,18 @@ def claim(
 
 
 def look(
-    tx: Transaction, session: str, limit: int, functions: Collection[str], lease: timedelta, *, ahead: int = 0
+    tx: Transaction,
+    session: str,
+    limit: int,
+    functions: Collection[str],
+    lease: timedelta,
+    *,
+    ahead: int = 0,
+    reserve: int = 0,
 ) -> Looking:
-    """Ask for work, without reading the answer."""
+    """Ask for work, without reading the answer; ``reserve``: for so much more, to wait on its node for free slots."""
     named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
-    choice = Choice(named, limit, ahead)
+    choice = Choice(named, limit, ahead, reserve)
     opening = tx.send(
         "opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
         now=tx.instant(), until=tx.instant(ahead),
@@ -113,8 +126,12 @@ def look(
     return Looking(opening, page, choice, session, lease)
 
 
-def take(tx: Transaction, asked: Looking, *, holds_jobs: bool = False) -> Taken | None:
+def take(
+    tx: Transaction, asked: Looking, *, holds_jobs: bool = False, part: Callable[[int], int] = int
+) -> Taken | None:
     """Take of what was found; ``holds_jobs``: this transaction has locked jobs already.
+
+    ``part`` tells of how many that were chosen this node takes how many.
 
     Raises:
         LeaseLost: the session is not alive.
@@ -132,6 +149,7 @@ def take(tx: Transaction, asked: Looking, *, holds_jobs: bool = False) -> Taken 
         asked.page.rows if asked.page else (),
         [level.priority for level in found if level.priority is not None],
     )
+    del choice.chosen[part(len(choice.chosen)) :]
     return start(tx, choice, asked.session, found[0].node, asked.lease) if choice.chosen else None
 
 
@@ -154,7 +172,10 @@ def start(tx: Transaction, choice: Choice, session: str, node: str, lease: timed
     last = tx.take_tokens(len(choice.chosen))
     # The end of the attempt before may have been written since this transaction began.
     now, most = tx.by_now, len(choice.chosen) - 1
-    rows = [(most - place, max(now, row.due_at), row.id) for place, row in enumerate(choice.chosen)]
+    rows = [
+        (most - place, max(now, row.due_at), Reason.RESERVED if place >= choice.limit else None, row.id)
+        for place, row in enumerate(choice.chosen)
+    ]
     tx.send_rows("start_runs", rows, one_each=True, holder=session, machine=node)
     return Taken(choice, last, session, tx.now)
 

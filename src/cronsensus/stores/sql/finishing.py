@@ -9,9 +9,9 @@ from typing import Any
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.instants import to_micros, within_stores
 from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
-from cronsensus.model.states import State
+from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.sessions import give_up, run_of
+from cronsensus.stores.sql.sessions import began, give_up, run_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
 
@@ -68,8 +68,9 @@ class Ends:
                 wait = (outcome.retry_in or timedelta(0)) // _MICROSECOND
                 later.append((within_stores(now + wait), reason, error, number, token))
             else:
-                closed.append((state.value, reason, outcome.result, error, now, number, token))
-            ended.append(run_of(row, now, _RUN_ENDS[state], reason, error))
+                begun = began(row, now - outcome.elapsed // _MICROSECOND)
+                closed.append((state.value, reason, outcome.result, error, begun, now, number, token))
+            ended.append(run_of(row, now, _RUN_ENDS[state], reason, error, ran=outcome.elapsed // _MICROSECOND))
             self.became[number] = token, state
             self._answers.append(Settled(number, token, accepted=True, state=state))
         # Before those of this call are recorded.
@@ -162,6 +163,7 @@ def keep(
 ) -> list[bool]:
     """Record notes; ``found``: the occurrences, locked; ``last``: the numbers of their last lines."""
     answers: list[bool] = []
+    begun: list[tuple[Any, ...]] = []
     progress: list[tuple[Any, ...]] = []
     lines: list[tuple[Any, ...]] = []
     for one in notes:
@@ -170,11 +172,14 @@ def keep(
             answers.append(False)
             continue
         answers.append(True)
+        if one.ran is not None and row.reason == Reason.RESERVED:
+            begun.append((began(row, tx.now - one.ran // _MICROSECOND), one.id, one.token))
         if one.progress is not None:
             progress.append((*one.progress, one.id, one.token))
         for line in one.lines:
             last[one.id] = place = max(last.get(one.id, 0), after) + 1
             lines.append((one.id, place, row.attempt, to_micros(line.at), clean(line.level)[:20], clean(line.text)))
+    tx.send_rows("begin_reserved", begun)
     tx.send_rows("note_progress", progress)
     tx.send_rows("insert_lines", lines)
     return answers

@@ -83,6 +83,7 @@ _CUT_OFF = (
         _o.due_at,
         _o.started_at,
         _o.crashes,
+        _o.reason,
         _o.cancel_reason,
         of_job(jobs.c.name),
         *(of_job(column) for column in NAMES_OF_DEFINITION),
@@ -314,7 +315,12 @@ class _Taken(NamedTuple):
 def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool, careful: bool = False) -> list[Takeover]:
     """Decide what becomes of the runs of a session that was just ended, and free its locks."""
     held = tx.rows(_HELD, session=session, space=tx.namespace)
-    taken = _cut_off(tx, held, why, crashed=crashed, careful=careful)
+    # What was reserved may never have begun: that is no crash of its own. It is not reserved again.
+    reserved = [row for row in held if row.reason == Reason.RESERVED]
+    begun = [row for row in held if row.reason != Reason.RESERVED]
+    taken = _cut_off(tx, begun, why, crashed=crashed, careful=careful)
+    if reserved:
+        taken += _cut_off(tx, reserved, why, crashed=False, careful=careful)
     tx.change(_FREE_LOCKS, session=session, space=tx.namespace)
     return taken
 
@@ -418,7 +424,14 @@ def _write_alone(tx: Transaction, one: _Taken) -> _Taken:
     return one
 
 
-def run_of(row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None) -> tuple[Any, ...]:
-    """Return the record of an attempt that ends now."""
-    started = now if row.started_at is None else row.started_at
+def run_of(
+    row: AnyRow, now: int, end: str, reason: str | None = None, error: str | None = None, *, ran: int = 0
+) -> tuple[Any, ...]:
+    """Return the record of an attempt that ends now, after so many microseconds."""
+    started = now if row.started_at is None else began(row, now - ran)
     return (row.token, row.id, row.attempt, row.session, row.node, started, now, end, reason, error)
+
+
+def began(row: AnyRow, at: int) -> Any:
+    """Return when an attempt began: as its row says, or by ``at`` where it was reserved."""
+    return row.started_at if row.reason != Reason.RESERVED else max(at, row.started_at)

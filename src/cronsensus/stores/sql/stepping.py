@@ -70,8 +70,9 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
     taken = None
     if step.want is not None:
         want = step.want
-        asked = claiming.look(tx, session, max(want.limit, 0), want.functions, want.lease, ahead=ahead)
-        taken = claiming.take(tx, asked, holds_jobs=bool(step.plans))
+        limit = max(want.limit, 0)
+        asked = claiming.look(tx, session, limit, want.functions, want.lease, ahead=ahead, reserve=want.reserve)
+        taken = claiming.take(tx, asked, holds_jobs=bool(step.plans), part=want.part)
     return Taken(noted, ends, returned, carried_out, taken)
 
 

@@ -47,6 +47,7 @@ pytest.register_assert_rewrite(
             "pruning",
             "racing",
             "reading",
+            "reserving",
             "retiring",
             "scene",
             "sessions",
@@ -72,6 +73,7 @@ from cronsensus.testing.conformance.operating import Operating  # noqa: E402
 from cronsensus.testing.conformance.pruning import Pruning  # noqa: E402
 from cronsensus.testing.conformance.racing import Racing  # noqa: E402
 from cronsensus.testing.conformance.reading import Reading  # noqa: E402
+from cronsensus.testing.conformance.reserving import Reserving  # noqa: E402
 from cronsensus.testing.conformance.retiring import Retiring  # noqa: E402
 from cronsensus.testing.conformance.scene import Scene  # noqa: E402
 from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
@@ -96,6 +98,7 @@ __all__ = [
     "Pruning",
     "Racing",
     "Reading",
+    "Reserving",
     "Retiring",
     "Scene",
     "Sessions",
@@ -115,6 +118,7 @@ class StoreConformance(
     Firing,
     Ahead,
     Claiming,
+    Reserving,
     Limiting,
     Acquiring,
     Finishing,

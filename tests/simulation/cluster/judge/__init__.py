@@ -76,6 +76,8 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
         self.fire(Seen((step.plans,), ahead, done.carried_out))
         if done.lost and (done.claims or any(done.carried_out)):
             self.broken("claim", f"the session {session} is lost, and something was done for it")
+        if want is not None and sum(not claim.reserved for claim in done.claims) > max(want.limit, 0):
+            self.broken("claim", f"{len(done.claims)} claims, and no more than {want.limit} were to begin")
         if want is not None and not done.lost:
             self.claim(Seen((session, want.limit, want.functions), ahead | {"lease": want.lease}, done.claims))
 

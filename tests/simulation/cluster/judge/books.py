@@ -33,6 +33,7 @@ class Record:
         begun: tokens under which work began that must not begin again.
         answers: what the store answered to each token that it accepted.
         begins: when its last claim may begin to run, true microseconds.
+        reserved: it was claimed to wait on its node for a free slot, and has not said that it has begun.
         lines: what its attempts logged, each with the number of the attempt.
         adopted: made by hand ahead of its nominal time, which then came.
     """
@@ -50,6 +51,7 @@ class Record:
     session: str = ""
     attempts: int = 0
     begins: int = 0
+    reserved: bool = False
     failures: int = 0
     crashes: int = 0
     cancel: bool = False

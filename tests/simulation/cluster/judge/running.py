@@ -38,6 +38,8 @@ class RunningRules(ForgettingRules):
                 self.broken("claim", f"{claim.job} {claim.key} was never created")
                 continue
             self._may_claim(record, claim, session, self.now + seen.kwargs.get("ahead", AT_ONCE))
+            if claim.reserved:
+                self._may_reserve(record)
             if claim.spec.function not in seen.args[2]:
                 self.broken("claim", f"{record} needs a function that its node does not have")
             self._give(record, claim, session)
@@ -64,7 +66,7 @@ class RunningRules(ForgettingRules):
     def _give(self, record: Record, claim: Claim, session: SessionBook) -> None:
         record.state, record.token, record.session = State.RUNNING, claim.token, session.id
         record.attempts += 1
-        record.progress = None
+        record.progress, record.reserved = None, claim.reserved
         record.begins = self.micros + to_micros(max(record.due_at - self.now, timedelta(0)))
         self._last_token = max(self._last_token, claim.token)
         self.given.add(claim.token)
@@ -83,6 +85,13 @@ class RunningRules(ForgettingRules):
             self.broken("early", f"{record} is due at {record.due_at} and was claimed at {self.now}")
         self._may_hold(record, claim, session)
         self._there_is_room(record)
+
+    def _may_reserve(self, record: Record) -> None:
+        policies = self.jobs[record.job].spec.policies
+        serial = record.serial and policies.overlap != "allow"
+        cut_off = record.attempts != record.failures
+        if policies.on_crash == "fail" or policies.concurrency is not None or serial or cut_off:
+            self.broken("reserved", f"{record} was reserved")
 
     def _may_hold(self, record: Record, claim: Claim, session: SessionBook) -> None:
         if not session.alive(self.micros - FUZZ):
@@ -221,6 +230,7 @@ class RunningRules(ForgettingRules):
                 self.broken("note", f"{record}: a note under the token {note.token} was heard: {heard}")
             if current:
                 record.progress = note.progress or record.progress
+                record.reserved = record.reserved and note.ran is None
                 record.lines += [(record.attempts, line.text) for line in note.lines]
 
     def release(self, seen: Seen) -> None:

@@ -79,7 +79,7 @@ class SessionRules(Bench):
         for record in self.records:
             if record.state is not State.RUNNING or record.session != session.id:
                 continue
-            self._cut_off(record, crashed=crashed)
+            self._cut_off(record, crashed=crashed and not record.reserved)
             if became.pop(record.id, None) is not record.state:
                 self.broken("takeover", f"{record} of {session.id}, which is over, did not become {record.state}")
         if became:

@@ -1,7 +1,9 @@
 -- Which pending occurrences a session may take: highest priority first, then earliest due, then oldest, within what
 -- functions, concurrency and overlap allow, of what is due by `til`. Chooses, and takes out what has no
 -- business in an index (see occurrences.lua). The lines of one priority are merged by their
--- heads; a line is looked into only when its head is next.
+-- heads; a line is looked into only when its head is next. Beyond `limit` come up to `reserve` that may wait on their
+-- node for a free slot: first attempts, or those after failures, of jobs that go on after a crash, without a limit or a
+-- turn. What may not is overtaken by none of them.
 -- needs: starting
 
 local PAGE = 64
@@ -11,8 +13,8 @@ local function comes_before(one, other)
   return one.due < other.due or (one.due == other.due and one.id < other.id)
 end
 
-local function choose(session, limit, left_out, til)
-  local chosen, jobs, living = {}, {}, {}
+local function choose(session, limit, left_out, til, reserve)
+  local chosen, jobs, living, most = {}, {}, {}, limit + (reserve or 0)
 
   local function is_alive(holder)
     if living[holder] == nil then
@@ -48,7 +50,7 @@ local function choose(session, limit, left_out, til)
   local function job_of(job)
     local found = jobs[job]
     if not found then
-      found = read(job_key(job), 'function', 'overlap', 'concurrency')
+      found = read(job_key(job), 'function', 'overlap', 'concurrency', 'on_crash')
       if left_out[job] or call('SISMEMBER', SPACE .. 'functions:' .. session, found['function']) == 0 then
         found.room = 0
       else
@@ -76,7 +78,7 @@ local function choose(session, limit, left_out, til)
       return false
     end
     if line.at >= #line.page then
-      local wanted = math.min(PAGE, limit - #chosen, line.job.room)
+      local wanted = math.min(PAGE, most - #chosen, line.job.room)
       if line.last or wanted <= 0 then
         return false
       end
@@ -140,8 +142,14 @@ local function choose(session, limit, left_out, til)
       return head and { id = string.sub(head, 1, 14), due = tonumber(heads[at + 2]), head = head }
     end
 
+    local function may_be_reserved(row, job)
+      local serial = SERIAL[row.origin] and job.overlap ~= 'allow'
+      local begun = tonumber(row.attempt or 0) ~= tonumber(row.failures or 0)
+      return not (serial or begun or job.concurrency) and job.on_crash == 'retry'
+    end
+
     local head = peek()
-    while #chosen < limit do
+    while #chosen < most do
       local line = open[#open]
       if head and not (line and comes_before(line, head)) then
         local opened = try(open_line, priority, head.head, head.due)
@@ -158,6 +166,10 @@ local function choose(session, limit, left_out, til)
             change_line('ZREM', priority, line.name, line.id)
             drop_unless_active(line.id, of_job(string.match(line.name, '^%d+'), 'serial'))
           elseif not left_out[line.id] and try(claimable, row) then
+            if #chosen >= limit and not may_be_reserved(row, line.job) then
+              most = #chosen
+              return
+            end
             chosen[#chosen + 1] = row
             line.job.room = line.job.room - 1
           end
@@ -172,7 +184,7 @@ local function choose(session, limit, left_out, til)
   end
 
   for _, priority in ipairs(call('ZREVRANGE', LEVELS, 0, -1)) do
-    if #chosen >= limit then
+    if #chosen >= most then
       break
     end
     choose_at(priority)

@@ -23,7 +23,8 @@ local function end_session(session, ended_as, why, crashed)
   for _, id in ipairs(call('ZRANGE', holds_key(session), 0, -1)) do
     local row = occurrence(id)
     if row.state == 'running' and row.session == session then
-      taken[#taken + 1] = try(take_over, id, session, why, crashed, row)
+      -- What was reserved may never have begun: that is no crash of its own. It is not reserved again.
+      taken[#taken + 1] = try(take_over, id, session, why, crashed and row.reason ~= RESERVED, row)
     else
       gather('ZREM', holds_key(session), id)
     end

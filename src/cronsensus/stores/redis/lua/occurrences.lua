@@ -15,8 +15,20 @@ local function occurrence(id)
   return read(
     occurrence_key(id),
     'job', 'key', 'origin', 'state', 'due', 'expires', 'priority', 'attempt', 'token', 'session', 'node', 'started',
-    'crashes', 'failures', 'cancel'
+    'crashes', 'failures', 'reason', 'cancel'
   )
+end
+
+-- Of a running occurrence: claimed to wait on its node for a free slot, and not known to have begun.
+local RESERVED = 'reserved'
+
+-- Note that a reserved attempt began so many microseconds ago.
+local function begin_reserved(id, row, ran)
+  if row.state == 'running' and row.reason == RESERVED then
+    row.started, row.reason = whole(math.max(tonumber(row.started), now - (tonumber(ran) or 0))), nil
+    call('HSET', occurrence_key(id), 'started', row.started)
+    call('HDEL', occurrence_key(id), 'reason')
+  end
 end
 
 -- Whether an occurrence runs under the token and, if one is named, for the session.

@@ -3,10 +3,13 @@
 -- token, or the state that the first one left.
 -- needs: ending
 
-local function keep_note(id, token, progress, lines, session)
-  local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt')
+local function keep_note(id, token, progress, lines, session, ran)
+  local row = read(occurrence_key(id), 'state', 'token', 'session', 'attempt', 'started', 'reason')
   if not is_current(row, token, session) then
     return false
+  end
+  if ran then
+    begin_reserved(id, row, ran)
   end
   if progress then
     call('HSET', occurrence_key(id), 'progress', progress)
@@ -38,7 +41,7 @@ local function answer_again(id, row, token, session)
   return { false, row.state }
 end
 
-local function settle(id, token, state, reason, result, problem, wait, session)
+local function settle(id, token, state, reason, result, problem, wait, session, ran)
   local row = occurrence(id)
   if not row.state then
     return { false, false }
@@ -49,6 +52,7 @@ local function settle(id, token, state, reason, result, problem, wait, session)
   if state == 'pending' and row.cancel then
     state, reason = 'cancelled', row.cancel -- asked to stop: it does not come back
   end
+  begin_reserved(id, row, ran)
   local changes = {}
   local function change(name, value)
     if value then
@@ -82,6 +86,9 @@ local function give_back(id, token, session, why, crashed)
     return true
   end
   record_run(id, row, 'released')
+  if row.reason == RESERVED then
+    call('HDEL', occurrence_key(id), 'reason')
+  end
   row.attempt = whole(row.attempt - 1)
   if row.cancel then
     close(id, row, 'cancelled', { 'reason', row.cancel, 'attempt', row.attempt })

@@ -11,15 +11,16 @@ local function pending_row(id)
   return row
 end
 
--- Start occurrences for a live session and set its lease; taken `ahead`, each begins when it is due. Returns the claims, and the definitions that they are of.
-local function start(chosen, session, lease, ahead)
+-- Start occurrences for a live session and set its lease; taken `ahead`, each begins when it is due, and those behind the
+-- first `limit` wait for free slots. Returns the claims, and the definitions that they are of.
+local function start(chosen, session, lease, ahead, limit)
   local claims, specs, told = {}, {}, {}
   if #chosen == 0 then
     return claims, specs
   end
   local holder = read(session_key(session), 'node', 'number')
   local token = next_tokens(#chosen)
-  for _, row in ipairs(chosen) do
+  for place, row in ipairs(chosen) do
     local id = row.id
     local key = occurrence_key(id)
     leave_pending(id, row)
@@ -38,6 +39,9 @@ local function start(chosen, session, lease, ahead)
     )
     if attempt > 1 then
       call('HDEL', key, 'reason', 'error')
+    end
+    if limit and place > limit then
+      call('HSET', key, 'reason', RESERVED)
     end
     gather('ZADD', RUNNING, id, id)
     gather('ZADD', holds_key(session), id, id)

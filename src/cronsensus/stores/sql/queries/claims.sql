@@ -187,10 +187,10 @@ SELECT {last_token} AS last;
 
 -- name: start_runs
 -- types: holder text, machine text
--- rows: place bigint, begins bigint, run bigint
+-- rows: place bigint, begins bigint, kept text, run bigint
 -- Make occurrences running, each under a token of its own. Race: two nodes take one; the rows are locked, the condition asks again whether they are pending, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'running', attempt = o.attempt + 1, token = {last_token} - given.place, session = :holder, node = :machine,
-    started_at = given.begins, reason = NULL, error = NULL, progress_done = NULL, progress_total = NULL
+    started_at = given.begins, reason = given.kept, error = NULL, progress_done = NULL, progress_total = NULL
 {rows_last}
 WHERE o.id = given.run AND 'pending' = coalesce(o.state, '');

@@ -5,7 +5,7 @@ SELECT o.state, o.token, o.session FROM cronsensus_occurrences AS o WHERE o.id =
 -- name: lock_runs
 -- Lock occurrences and read them. Race: a takeover or a request to cancel; it comes before the lock or after the commit, and the order of ids keeps two transactions from waiting for each other.
 SELECT o.id, o.job_id, o.serial, o.state, o.token, o.attempt, o.session, o.node, o.due_at, o.started_at, o.failures,
-    o.cancel_reason
+    o.reason, o.cancel_reason
 FROM cronsensus_occurrences AS o {by_id}
 WHERE o.id IN :ids AND o.namespace = :space
 ORDER BY o.id
@@ -24,10 +24,11 @@ INSERT INTO cronsensus_runs (token, occurrence_id, attempt, session, node, start
 {values: given.held, given.run, given.number, given.whose, given.machine, given.begun, given.ended, given.ending, given.because, given.wrong};
 
 -- name: close_runs
--- rows: became text, because text, gave text, wrong text, ended bigint, run bigint, held bigint
+-- rows: became text, because text, gave text, wrong text, begun bigint, ended bigint, run bigint, held bigint
 -- Close occurrences. Race: a takeover; the condition asks for the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
-SET state = given.became, reason = given.because, result = given.gave, error = given.wrong, finished_at = given.ended
+SET state = given.became, reason = given.because, result = given.gave, error = given.wrong, started_at = given.begun,
+    finished_at = given.ended
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -45,7 +46,7 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- Put occurrences back whose attempt was not begun. Race: a takeover; the condition asks for the token, and the number of rows is checked.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = 'pending', due_at = given.due, session = NULL, node = NULL, started_at = NULL, progress_done = NULL,
-    progress_total = NULL, attempt = o.attempt - 1
+    progress_total = NULL, attempt = o.attempt - 1, reason = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 
@@ -71,6 +72,14 @@ WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state
 -- Close occurrences whose attempt was cut off. Race: as above.
 UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
 SET state = given.became, crashes = given.crashed, reason = given.because, finished_at = given.ended
+{rows_last}
+WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
+
+-- name: begin_reserved
+-- rows: begun bigint, run bigint, held bigint
+-- Note that reserved runs have begun. Race: a takeover; the condition asks for the token.
+UPDATE {rows_first} cronsensus_occurrences AS o {by_id}
+SET started_at = given.begun, reason = NULL
 {rows_last}
 WHERE o.id = given.run AND o.token = given.held AND 'running' = coalesce(o.state, '');
 

@@ -2,7 +2,8 @@
 -- functions are known, whether there is room. Results come first and are written in any case; then, of a full server,
 -- the refusal of the rest.
 -- needs: reporting firing choosing functions
-local notes, outcomes, given_back, plans, ahead, session, limit, digest, names, left_out, lease = unpack(args, 1, 11)
+local notes, outcomes, given_back, plans, ahead, reserve, nodes = unpack(args, 1, 7)
+local session, limit, digest, names, left_out, lease = unpack(args, 8, 13)
 local lost = (limit or #plans > 0) and not alive(session)
 local claims = limit and not lost
 if claims and not names and not knows(session, digest) then
@@ -16,10 +17,10 @@ if #outcomes + #given_back > 0 then
 end
 local noted, settled, returned = {}, {}, {}
 for index, note in ipairs(notes) do
-  noted[index] = not full and try(keep_note, unpack(note, 1, 5)) or false
+  noted[index] = not full and try(keep_note, unpack(note, 1, 6)) or false
 end
 for index, outcome in ipairs(outcomes) do
-  settled[index] = try(settle, unpack(outcome, 1, 8)) or { false, false }
+  settled[index] = try(settle, unpack(outcome, 1, 9)) or { false, false }
 end
 for index, claim in ipairs(given_back) do
   returned[index] = try(give_back, unpack(claim, 1, 5)) or false
@@ -42,7 +43,14 @@ else
       knows(session, digest, names)
     end
     expire()
-    taken, specs = start(choose(session, limit, left_out, til), session, lease, ahead > 0)
+    local chosen = choose(session, limit, left_out, til, reserve)
+    local rest = #chosen - limit
+    if rest > 0 and rest < reserve then -- the end of a queue: a part of it for each node
+      for place = #chosen, limit + math.floor(rest / nodes) + 1, -1 do
+        chosen[place] = nil
+      end
+    end
+    taken, specs = start(chosen, session, lease, ahead > 0, limit)
   end
 end
 return answer({ noted, settled, returned, won, lost, NOW, taken, specs })

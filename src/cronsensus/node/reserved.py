@@ -1,0 +1,136 @@
+"""Claims that wait on this node for a free slot, in the order in which they were claimed.
+
+::
+
+    add() ──▶ waiting ──begin()──▶ active, and unsaid for half a second ──▶ ended, or a note says that it has begun
+                 │
+                 └──take_all(), remove()──▶ given back, or not this node's any more
+
+Executors' threads begin what waits, the rounds add and give back, the heartbeat looks. What waits is always either here
+or among the active runs: a third place would be seen as a claim that nobody knows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from cronsensus.clock import Clock
+from cronsensus.membership.lease import SessionLease
+from cronsensus.model.occurrence import Claim, Note
+from cronsensus.node.executors.base import Call
+from cronsensus.node.notes import EVERY
+from cronsensus.node.said import Key
+
+
+class _Waiting(NamedTuple):
+    since: float
+    claim: Claim
+    lease: SessionLease
+
+
+class Reserved:
+    """The queue of one node.
+
+    Attributes:
+        lock: held while a claim goes from here to the active runs; for those that look at both.
+        unsaid: when runs began that the store does not know to have begun.
+    """
+
+    def __init__(self, clock: Clock, active: dict[Key, Call]) -> None:
+        """Put what begins into ``active``."""
+        self._clock = clock
+        self._active = active
+        self._waiting: deque[_Waiting] = deque()
+        self._half = 0
+        self._closed = False
+        self._beginning: set[int] = set()
+        """Threads that begin something: what they cannot begin ends there and then."""
+        self.lock = threading.Lock()
+        self.unsaid: dict[Key, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def few(self) -> bool:
+        """Whether no more than half is left of what was added."""
+        return len(self._waiting) <= self._half
+
+    @property
+    def waits_for(self) -> float | None:
+        """Return for how many seconds the first has waited; ``None``: there is none."""
+        try:
+            return self._clock.monotonic() - self._waiting[0].since
+        except IndexError:
+            return None
+
+    @property
+    def notes_in(self) -> float | None:
+        """Return the seconds until a run is to say that it has begun; ``None``: there is none."""
+        begun = list(self.unsaid.values())
+        return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None
+
+    def notes(self) -> tuple[Note, ...]:
+        """Return what says of runs that they have begun, unless they ended as soon."""
+        now = self._clock.monotonic()
+        return tuple(
+            Note(*key, session=call.claim.session, ran=timedelta(seconds=now - at))
+            for key, at in list(self.unsaid.items())
+            if now - at >= EVERY and (call := self._active.get(key)) is not None
+        )
+
+    def keys(self, session: str | None = None) -> list[Key]:
+        """Return what waits, of one session or of all; called with the lock."""
+        waiting = [one.claim for one in self._waiting]
+        return [(claim.id, claim.token) for claim in waiting if session in {None, claim.session}]
+
+    def add(self, claims: Sequence[Claim], lease: SessionLease) -> None:
+        """Let claims wait behind the others."""
+        now = self._clock.monotonic()
+        with self.lock:
+            self._waiting.extend(_Waiting(now, claim, lease) for claim in claims)
+            self._half = len(self._waiting) // 2
+
+    def begin(self, make: Callable[[Claim, SessionLease], Call | None], start: Callable[[Call], None]) -> Call | None:
+        """Begin the first; ``None``: there is none, or ``make`` finds that it cannot be begun now."""
+        thread = threading.get_ident()
+        if thread in self._beginning:
+            return None
+        with self.lock:
+            if self._closed or not self._waiting:
+                return None
+            _, claim, lease = self._waiting[0]
+            call = make(claim, lease)
+            if call is None:
+                return None
+            self._waiting.popleft()
+            key = (claim.id, claim.token)
+            self._active[key] = call
+            self.unsaid[key] = self._clock.monotonic()
+        self._beginning.add(thread)
+        try:
+            start(call)
+        finally:
+            self._beginning.discard(thread)
+        return call
+
+    def remove(self, key: Key) -> Claim | None:
+        """Let one wait no longer, and return it."""
+        with self.lock:
+            for one in self._waiting:
+                if (one.claim.id, one.claim.token) == key:
+                    self._waiting.remove(one)
+                    return one.claim
+        return None
+
+    def take_all(self, *, close: bool = False) -> list[Claim]:
+        """Let none wait any longer, and return them; ``close``: begin nothing any more."""
+        with self.lock:
+            self._closed = self._closed or close
+            claims = [one.claim for one in self._waiting]
+            self._waiting.clear()
+        return claims

@@ -1,0 +1,80 @@
+"""Nights in which nodes reserve far more than they begin soon, and are killed, frozen and cut off with it."""
+
+from collections import Counter
+
+import pytest
+
+from cronsensus.model.occurrence import Item
+from cronsensus.node import decide, pace, round  # noqa: A004 - the module
+from cronsensus.node.holding import Holding
+from cronsensus.stores.memory import MemoryStore
+from tests.simulation.ablations import on
+from tests.simulation.cluster import simulate
+from tests.simulation.cluster.people import People
+
+AT_ONCE = 20
+LONG = 5.0
+
+
+@pytest.fixture
+def happened(monkeypatch):
+    """Let people ask for much at a time, and nodes reserve eight runs when slots are full; count what comes of it."""
+    enqueue = People._enqueue
+
+    def noted_enqueue(people, job):
+        enqueue(people, job)
+        people.do("enqueue", [Item(job=job) for _ in range(12)])
+
+    monkeypatch.setattr(People, "_enqueue", noted_enqueue)
+    monkeypatch.setattr(pace.Pace, "reserve", 8)
+    monkeypatch.setattr(decide, "STALLED", LONG)
+    monkeypatch.setattr(round, "STALLED", LONG)
+    happened = Counter[str]()
+    reserve, hand_back, begin = Holding.reserve, Holding.hand_back, Holding._begin_reserved
+
+    def noted_reserve(holding, claims, lease):
+        happened["reserved"] += len(claims)
+        reserve(holding, claims, lease)
+
+    def noted_hand_back(holding, *, lost=False):
+        happened["handed back"] += len(holding.reserved)
+        hand_back(holding, lost=lost)
+
+    def noted_begin(holding):
+        begun = begin(holding)
+        happened["begun"] += begun
+        return begun
+
+    monkeypatch.setattr(Holding, "reserve", noted_reserve)
+    monkeypatch.setattr(Holding, "hand_back", noted_hand_back)
+    monkeypatch.setattr(Holding, "_begin_reserved", noted_begin)
+    return happened
+
+
+@pytest.mark.parametrize("first", [0, AT_ONCE])
+def test_no_promise_is_broken_with_much_reserved(first, happened):
+    for seed in range(first, first + AT_ONCE):
+        result = simulate(seed)
+        assert result.ok, (seed, result.violations[:6])
+    assert min(happened["reserved"], happened["begun"], happened["handed back"]) > AT_ONCE, happened
+
+
+class CountsWhatNeverBegan(MemoryStore):
+    """Counts a crash for what was reserved on a node that is gone."""
+
+    def _take_over(self, row, session, why, now, *, crashed):
+        row.reason = None
+        return super()._take_over(row, session, why, now, crashed=crashed)
+
+
+class ReservesAnything(MemoryStore):
+    """Lets anything wait on a node."""
+
+    @staticmethod
+    def _may_be_reserved(_):
+        return True
+
+
+@pytest.mark.parametrize("store", [CountsWhatNeverBegan, ReservesAnything])
+def test_a_store_that_reserves_without_care_is_found_out(store, happened):
+    assert any(not simulate(seed, on(store)).ok for seed in range(200)), happened
