@@ -13,9 +13,9 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import BindParameter
 
-from cronsensus.stores.sql import locks, sessions
 from cronsensus.stores.sql import schema as tables
-from cronsensus.stores.sql.queries import LIST, queries_of
+from cronsensus.stores.sql import sessions
+from cronsensus.stores.sql.queries import LIST, queries_of, with_pieces
 
 NOW = 1000
 Row = dict[str, Any]
@@ -92,7 +92,6 @@ NOT_HELD: list[Row] = [{"namespace": "theirs"}, {"session": "s2"}, {"state": "pe
 NOT_THE_LOCK: list[Row] = [{"namespace": "theirs"}, {"name": "other"}]
 NOT_GRANTED: list[Row] = [*NOT_THE_LOCK, {"place": 1}, {"token": 8}, {"holder": "you"}, {"session": None}]
 RUN_OUT: list[Row] = [{"lease_until": NOW}, {"epoch": "other"}]
-HELD = select(tables.locks.c.name).where(locks.HELD)
 LATER_PAGE = {"due_at": 11, "serial": 0}
 
 
@@ -280,17 +279,9 @@ CASES = [
         [JOB, {**JOB, "next_due": NOW + 1}],
         [{"id": 6}, {"watermark": NOW}, {"next_due": NOW}],
     ),
-    Case("lock held", HELD, _l, [LOCK], [*RUN_OUT], beside=[(_s, SESSION)]),
-    Case("lock of no session", HELD, _l, [{**LOCK, "session": None}], RUN_OUT),
-    Case("owner", HELD, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], beside=[(_l, LOCK)]),
-    Case(
-        "held by owner",
-        select(_o.c.id).join(_s, sessions.HELD_BY_SESSION),
-        _o,
-        [RUNNING],
-        NOT_HELD,
-        beside=[(_s, SESSION)],
-    ),
+    Case("lock held", "locks", _l, [LOCK], [{"namespace": "theirs"}, *RUN_OUT], beside=[(_s, SESSION)]),
+    Case("lock of no session", "locks", _l, [{**LOCK, "session": None}], RUN_OUT),
+    Case("owner", "locks", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE], beside=[(_l, LOCK)]),
     Case("places", "lock_places", _l, [LOCK, {**LOCK, "place": 1}], NOT_THE_LOCK, FOR_UPDATE),
     Case("grant", "grant_place", _l, [LOCK], [*NOT_THE_LOCK, {"place": 1}, {"token": 8}], beside=TAKEN),
     Case("extend", "extend_lock", _l, [LOCK], [*NOT_GRANTED, *RUN_OUT], beside=[(_s, SESSION)]),
@@ -539,7 +530,7 @@ def database() -> Iterator[Connection]:
 
 def by_name(name: str) -> Executable:
     """Return a statement of ``queries/*.sql`` as SQLite gets it."""
-    query = queries_of("sqlite")[name]
+    query = with_pieces(queries_of("sqlite")[name], frozenset())
     lists: list[BindParameter[Any]] = [bindparam(one, expanding=True) for one in LIST.findall(query.text)]
     return text(query.text).bindparams(*lists)
 
@@ -695,6 +686,54 @@ def test_an_entry_comes_with_what_its_job_is(database: Connection) -> None:
     found = answered(database, "candidates", (_o, PENDING), (_j, {**JOB, "concurrency": 2}))
     assert [found[name] for name in ("job", "function", "concurrency", "revision", "digest")] == [5, "f", 2, 3, ""]
     assert answered(database, "candidates", (_o, PENDING))["job"] is None
+
+
+def test_sessions_are_read_with_what_they_hold(database: Connection) -> None:
+    def held(*beside: tuple[Table, Row]) -> tuple[int, int]:
+        found = answered(database, "sessions", (_s, SESSION), *beside)
+        return found["held_runs"], found["held_locks"]
+
+    assert held() == (0, 0)
+    assert held((_o, RUNNING), (_l, LOCK)) == (1, 1)
+    for differs in NOT_HELD:
+        assert held((_o, {**RUNNING, **differs})) == (0, 0)
+    for differs in ({"namespace": "theirs"}, {"session": "s2"}):
+        assert held((_l, {**LOCK, **differs})) == (0, 0)
+
+
+def test_a_look_tells_who_holds_runs_and_who_takes_turns(database: Connection) -> None:
+    def seen(session: Row, run: Row) -> list[tuple[int, int]]:
+        try:
+            asked = {"of": 1, "place": 0, "most": 9, "ahead": 0}
+            rows = ran(database, "look", [(_s, {**SESSION, **session}), (_o, {**RUNNING, **run})], asked)
+            return sorted((row["turns"], row["held_runs"]) for row in rows.mappings() if row["id"] is not None)
+        finally:
+            database.rollback()
+
+    assert seen({}, {}) == [(0, 1), (1, 0)]
+    assert seen({"concurrency": 0}, {}) == [(0, 1)]
+    assert [seen({}, differs) for differs in NOT_HELD] == [[(1, 0)]] * len(NOT_HELD)
+    assert [seen(differs, {}) for differs in ({"namespace": "theirs"}, ENDED)] == [[]] * 2
+
+
+def test_a_look_tells_what_is_due_and_what_comes_next(database: Connection) -> None:
+    def seen(*rows: tuple[Table, Row], **more: int) -> tuple[int, int | None, int | None, int | None]:
+        asked = {"of": 1, "place": 0, "most": 9, "ahead": 0, **more}
+        found = answered(database, "look", *rows, **asked)
+        return found["listed_jobs"], found["next_job"], found["backlog"], found["next_pending"]
+
+    due, later = {**JOB, "wake_at": NOW}, {**JOB, "wake_at": NOW + 5}
+    assert seen() == (0, None, None, None)
+    assert seen((_j, due)) == (1, None, None, None)
+    assert seen((_j, due), most=0) == (0, None, None, None)
+    assert seen((_j, later)) == (0, NOW + 5, None, None)
+    assert seen((_j, later), ahead=5) == (1, NOW + 5, None, None)
+    assert [seen((_j, due), of=2, place=place)[0] for place in (0, 1)] == [0, 1]  # its id is 5
+    assert seen((_o, PENDING)) == (0, None, 1, None)
+    assert seen((_o, {**PENDING, "due_at": NOW + 7})) == (0, None, None, NOW + 7)
+    other: list[Row] = [{"namespace": "theirs"}, {"state": "running"}]
+    assert [seen((_o, {**PENDING, **differs})) for differs in other] == [(0, None, None, None)] * 2
+    assert seen((_j, {**due, "namespace": "theirs"})) == (0, None, None, None)
 
 
 def test_what_runs_is_counted_with_whether_its_own_session_lives(database: Connection) -> None:

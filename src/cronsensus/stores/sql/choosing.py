@@ -24,12 +24,10 @@ from cronsensus.model.step import may_be_reserved
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.occurrencerows import instant
-from cronsensus.stores.sql.schema import occurrences
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole
 
-_o = occurrences.c
 MOST_PAGE = 500
 ORIGINS = {origin.value: origin for origin in Origin}
 Payload = tuple[tuple[Any, ...], dict[str, Any]]
@@ -37,19 +35,6 @@ MOST_LEFT_OUT = 200
 """Most jobs that a page is asked to leave out; beyond, they are passed over here."""
 
 _FIRST = -(2**63)
-CLAIMED = (
-    _o.id,
-    _o.job_id,
-    _o.serial,
-    _o.key,
-    _o.origin,
-    _o.scheduled_for,
-    _o.due_at,
-    _o.attempt,
-    _o.crashes,
-    _o.failures,
-    _o.payload,
-)
 
 
 @dataclass(slots=True)

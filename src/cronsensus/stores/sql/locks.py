@@ -10,34 +10,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, or_
-
 from cronsensus.model.session import LockGrant
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import locks, sessions
 from cronsensus.stores.sql.sending import Pending
-from cronsensus.stores.sql.sessions import OPEN, not_alive, require_alive
+from cronsensus.stores.sql.sessions import not_alive, require_alive
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 
-_l, _s = locks.c, sessions.c
 _MICROSECOND = timedelta(microseconds=1)
-
-_OWNER_ALIVE = (
-    exists()
-    .where(
-        _s.namespace == _l.namespace,
-        _s.id == _l.session,
-        OPEN,
-        _s.epoch == bindparam("boot"),
-        _s.lease_until > bindparam("lease_now"),
-    )
-    .correlate(locks)
-)
-HELD: ColumnElement[bool] = and_(
-    _l.epoch == bindparam("boot"), _l.lease_until > bindparam("lease_now"), or_(_l.session.is_(None), _OWNER_ALIVE)
-)
-"""Not overdue, and its session, if it has one, alive. Wants ``tx.clocks``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

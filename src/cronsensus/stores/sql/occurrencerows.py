@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Label, and_, bindparam, func, literal_column, select
+from sqlalchemy import Column, ColumnElement, Label, and_, literal_column, select
 
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
@@ -22,21 +22,9 @@ Key = tuple[int, str]
 _o = occurrences.c
 
 # Written into the text of a statement, not bound: a database uses a partial index only where it sees the condition.
-PENDING: ColumnElement[bool] = _o.state == literal_column("'pending'")
 RUNNING: ColumnElement[bool] = _o.state == literal_column("'running'")
 # Of all that a namespace has, along the index that lists it.
-LISTED_PENDING: ColumnElement[bool] = and_(PENDING, listed(_o.id))
 LISTED_RUNNING: ColumnElement[bool] = and_(RUNNING, listed(_o.id))
-# Of a row that is named by its id: hidden in a function, so that no database takes the state for the better way to it.
-_STATE = func.coalesce(_o.state, literal_column("''"))
-STILL_PENDING: ColumnElement[bool] = literal_column("'pending'") == _STATE
-STILL_RUNNING: ColumnElement[bool] = literal_column("'running'") == _STATE
-ACTIVE: ColumnElement[bool] = _o.finished_at.is_(None)
-SERIAL: ColumnElement[bool] = _o.serial == literal_column("1")
-
-# job_id is hidden in a sum, so that the index of what is pending is walked, and not the whole history of the job.
-OF_JOBS = (_o.job_id + literal_column("0")).in_(bindparam("ids", expanding=True))
-_HERE = _o.namespace == bindparam("space")
 
 
 def of_job(column: Column[Value]) -> Label[Value]:
