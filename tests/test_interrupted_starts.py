@@ -187,7 +187,7 @@ def test_a_start_for_which_there_are_too_few_threads_leaves_none_behind(monkeypa
 # --- the thread that they are done on ---------------------------------------------------------------------------------
 
 
-def test_what_must_be_whole_is_done_once_however_often_its_caller_is_interrupted():
+def test_whole_act_is_done_once_however_often_its_caller_is_interrupted():
     def scenario(cut: CutCall) -> None:
         done: list[int] = []
         act = Whole(lambda: done.append(1), "whole")
@@ -200,7 +200,7 @@ def test_what_must_be_whole_is_done_once_however_often_its_caller_is_interrupted
     each_line(scenario)
 
 
-def test_what_is_withdrawn_before_it_begins_is_never_done():
+def test_withdrawn_act_is_never_done():
     act = Whole(lambda: 1 / 0, "whole")
     assert act.withdraw()
     act.begin()
@@ -211,7 +211,7 @@ def test_what_is_withdrawn_before_it_begins_is_never_done():
         act.answer()
 
 
-def test_what_it_raises_is_the_callers():
+def test_error_of_a_whole_act_is_raised_in_the_caller():
     act = Whole(lambda: 1 / 0, "whole")
     act.begin()
     assert act.wait(60)

@@ -89,7 +89,7 @@ def test_an_event_wakes_others_after_an_interruption_anywhere():
     assert each_line(scenario, visits=2) > 5
 
 
-def test_an_event_wakes_all_that_wait_and_says_who_waited_in_vain():
+def test_event_wakes_all_waiters_and_a_timeout_returns_false():
     event = interrupts.Event()
     assert not event.wait(0)
     assert not event.wait(-1)
@@ -104,7 +104,7 @@ def test_an_event_wakes_all_that_wait_and_says_who_waited_in_vain():
     assert event.wait()
 
 
-def test_what_is_done_undisturbed_is_done_to_its_end_or_not_begun():
+def test_undisturbed_act_is_done_whole_or_not_begun():
     background = Background("undisturbed", most=1, log=Logger("cronsensus"))
 
     def scenario(cut: CutCall) -> None:
@@ -167,7 +167,7 @@ class Held:
     """What is held, such as a lock."""
 
 
-def test_what_is_dropped_does_not_wait_for_what_was_dropped_before():
+def test_dropped_act_does_not_wait_for_an_earlier_one():
     background = Background("dropped", most=4, log=Logger("cronsensus"))
     lock = Held()
     background.held[Gone(lock)] = None

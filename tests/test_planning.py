@@ -100,7 +100,7 @@ def said(job, now, **more):
     ]
 
 
-def test_nothing_is_due():
+def test_plan_without_due_times_is_empty():
     made = plan(a_job(every("1m")), T0 + seconds(59.999999))
     assert (made.occurrences, made.verdicts, made.watermark) == ((), (), T0)
     assert made.next_due == T0 + seconds(60)
@@ -164,7 +164,7 @@ def test_grace_is_exact():
     assert said(job, T0 + seconds(3630) + MICROSECOND) == ["3600-3600 missed late x1"]
 
 
-def test_what_grace_forbids_is_late_and_not_coalesced():
+def test_time_beyond_grace_is_late_and_not_coalesced():
     assert said(a_job(every("1m"), grace="30s"), T0 + seconds(200)) == ["180 run", "60-120 missed late x2"]
 
 
@@ -203,7 +203,7 @@ def test_overlap(overlap, active, outcome):
     assert all(verdict.reason == "overlap" for verdict in made.verdicts)
 
 
-def test_what_all_brings_back_late_queues_whatever_the_overlap_policy():
+def test_catch_up_all_queues_late_times_under_any_overlap():
     job = a_job(every("1m"), catch_up="all", active=1)
     assert said(job, T0 + seconds(185)) == ["60 run", "120 run", "180-180 skipped overlap x1"]
 
@@ -230,7 +230,7 @@ def test_the_last_of_several_on_time_replaces_the_others():
     assert made.cancel_previous
 
 
-def test_what_all_brings_back_late_cancels_nothing():
+def test_catch_up_all_cancels_nothing():
     job = a_job(every("1m"), catch_up="all", overlap="cancel_previous", active=1)
     late = plan(job, T0 + seconds(60) + ON_TIME + MICROSECOND)
     assert (len(late.occurrences), late.cancel_previous) == (1, False)
@@ -318,7 +318,7 @@ def test_a_one_off_in_the_past_is_missed_where_grace_forbids_it():
     assert [(verdict.state, verdict.reason) for verdict in made.verdicts] == [("missed", "late")]
 
 
-def test_a_one_off_whose_time_passed_in_a_downtime_follows_the_window():
+def test_one_off_that_passed_in_a_downtime_follows_the_window():
     job = a_job(at(T0 + seconds(60)))
     assert said(job, T0 + timedelta(days=1, seconds=61)) == ["60-60 missed catch_up_window x1"]
 
@@ -373,7 +373,7 @@ def test_a_plan_creates_a_thousand_at_most_and_the_job_stays_due():
     assert made.next_due == T0 + seconds(1001)
 
 
-def test_what_is_late_by_its_own_delay_counts_against_the_room_too():
+def test_time_late_by_its_own_delay_counts_against_the_bound():
     job = a_job(every("1ms", jitter="1d"), catch_up="all", overlap="queue", grace=0, catch_up_window="2d")
     made = plan(job, T0 + timedelta(hours=12))
     assert made.watermark == T0 + MOST_OCCURRENCES * timedelta(milliseconds=1)

@@ -257,7 +257,7 @@ def test_a_long_backfill_is_made_in_several_steps(scheduler, monkeypatch):
     assert [handle.created for handle in job.backfill("2020-01-01T00:00:00Z", "2020-01-01T00:00:01Z")] == [False] * 2
 
 
-def test_what_waits_is_cancelled_and_what_is_final_is_retried(scheduler):
+def test_pending_run_is_cancelled_and_final_run_is_retried(scheduler):
     job = scheduler.job()(_nothing)
     handle = job.options(key="a").enqueue()
     assert scheduler.cancel(handle, reason="not today") is State.CANCELLED
@@ -323,7 +323,7 @@ def test_a_name_at_run_time_is_of_a_registered_function_and_imports_nothing(sche
         scheduler.add_job("os.system", name="x", args=("true",))
 
 
-def test_what_is_declared_in_code_is_changed_in_code(scheduler):
+def test_job_declared_in_code_cannot_be_changed_at_run_time(scheduler):
     scheduler.job(every("1h"))(_nothing)
     with scheduler:
         with pytest.raises(DuplicateJob, match="declared in code at"):
@@ -519,7 +519,7 @@ def test_the_current_run_is_known_without_a_parameter_in_threads_and_tasks(url):
     asyncio.run(main())
 
 
-def test_what_a_job_logs_is_kept_with_its_run(scheduler, caplog):
+def test_log_of_a_job_is_kept_with_its_run(scheduler, caplog):
     caplog.set_level(logging.INFO)
 
     @scheduler.job()
@@ -588,7 +588,7 @@ def left_over(tmp_path: Path) -> list[str]:
     return [session.state for session in sessions]
 
 
-def test_a_signal_that_comes_before_anybody_waits_is_not_lost():
+def test_signal_before_the_wait_is_not_lost():
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals() as signals:
         signal.raise_signal(signal.SIGTERM)
@@ -684,7 +684,7 @@ def test_a_second_signal_gives_back_what_runs_and_leaves(tmp_path):
     assert left_over(tmp_path) == ["closed"]
 
 
-def test_run_ends_when_an_operator_drains_the_node_or_somebody_stops_it(url):
+def test_run_ends_when_the_node_is_drained_or_stopped(url):
     for way in ("drain", "stop"):
         scheduler = Scheduler(url)
         scheduler.job()(_nothing)

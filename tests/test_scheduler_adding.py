@@ -40,7 +40,7 @@ def test_a_function_of_a_module_can_be_added_as_it_is(scheduler):
         assert scheduler.add_job("idempotency_key_here", None, name="by name").enqueue().result("60s")
 
 
-def test_what_no_node_could_find_is_refused_with_what_to_write(scheduler):
+def test_add_job_of_a_function_without_a_name_is_refused(scheduler):
     def inner() -> None: ...
 
     scheduler.store.migrate()

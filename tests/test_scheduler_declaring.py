@@ -86,7 +86,7 @@ def test_a_registered_function_comes_back_as_it_was(scheduler):
     assert scheduler.function(name="seven")(importable) is importable
 
 
-def test_nothing_is_opened_or_started_by_declaring(scheduler, tmp_path):
+def test_declaring_opens_and_starts_nothing(scheduler, tmp_path):
     Scheduler(f"sqlite:///{tmp_path}/a.db").job(every("1s"))(importable)
     assert list(tmp_path.iterdir()) == []
 
@@ -374,7 +374,7 @@ def test_arguments_are_json_or_an_error_here(scheduler):
         scheduler.job(every("5m"), args=(datetime(2026, 1, 1, tzinfo=UTC),))(send)
 
 
-def test_what_no_executor_could_run_is_refused(scheduler):
+def test_job_that_no_executor_can_run_is_refused(scheduler):
     def numbers():
         yield 1
 
@@ -452,7 +452,7 @@ def test_arguments_behind_the_run_may_still_go_by_position(scheduler):
         assert Handle.of(by_name, scheduler).result("60s") == ["send", "b", 3]
 
 
-def test_a_job_nobody_knows_is_an_error_that_says_where_to_look(scheduler):
+def test_unknown_job_raises_an_error_that_says_where_to_look(scheduler):
     for act in (
         lambda: scheduler.enqueue("nobody"),
         lambda: scheduler.pause("nobody", reason="x"),

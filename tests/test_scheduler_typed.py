@@ -34,7 +34,7 @@ def scheduler(tmp_path):
     return Scheduler(f"sqlite:///{tmp_path}/typed.db", concurrency=5)
 
 
-def test_a_function_gets_what_its_annotations_name_and_so_does_who_asks_for_the_result(scheduler):
+def test_arguments_and_result_have_the_types_of_the_annotations(scheduler):
     @scheduler.job()
     def send(run: Run, parcel: Parcel, *, day: date) -> Parcel:
         assert type(parcel) is Parcel
@@ -90,7 +90,7 @@ def test_a_result_of_a_transaction_is_typed(scheduler):
         assert book.enqueue().result("60s") == Parcel(Size.LARGE, DAY)
 
 
-def test_what_needs_an_annotation_says_so_where_it_is_enqueued(scheduler):
+def test_enqueue_of_an_argument_that_needs_an_annotation_raises(scheduler):
     @scheduler.job()
     def plain(when, size: int = 0): ...
 

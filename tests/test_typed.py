@@ -157,7 +157,7 @@ def test_a_zone_comes_back_as_its_offset():
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_does_not_fit_is_refused_with_what_to_write(annotation, value, words):
+def test_value_of_another_type_is_refused_with_what_to_write(annotation, value, words):
     def function(it): ...
 
     if annotation is not None:

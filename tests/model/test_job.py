@@ -163,7 +163,7 @@ def test_what_is_not_written_stays_as_in_the_base():
         ({"timeout": 0}, "an attempt needs some time"),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_is_written(written, words):
+def test_impossible_policies_are_refused(written, words):
     with pytest.raises(InvalidOption, match=words):
         Policies.read(written)
 
@@ -200,7 +200,7 @@ def test_printable_text_is_a_name(name):
     ["", " ", " a", "a ", "a\nb", "a\0b", "a\x1b[2Jb", "\ud800", "a" * 201, None, 3, b"a", ["a"]],
     ids=repr,
 )
-def test_what_cannot_be_a_name_is_refused(name):
+def test_impossible_name_is_refused(name):
     with pytest.raises(InvalidOption, match=r"^job name ") as refused:
         JobSpec(name=name, function="job")
     assert len(str(refused.value)) < 200

@@ -85,7 +85,7 @@ def test_a_bad_text_is_refused_with_what_to_write_instead(text, says):
 
 
 @pytest.mark.parametrize("value", [None, 5, b"* * * * *", ["*"] * 5, datetime(2026, 1, 1, tzinfo=UTC)])
-def test_what_is_not_text_is_refused(value):
+def test_cron_of_another_type_than_text_is_refused(value):
     with pytest.raises(InvalidTrigger, match="is not text"):
         cron(value)
 

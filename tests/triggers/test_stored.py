@@ -63,7 +63,7 @@ A_PART: dict[str, Any] = {"kind": "every", "interval": "5m"}
         ({"kind": "any_of", "parts": [{"kind": "any_of", "parts": [A_PART]}]}, "not inside another"),
     ],
 )
-def test_what_is_not_a_trigger_is_refused(data, says):
+def test_stored_data_that_is_no_trigger_is_refused(data, says):
     with pytest.raises(InvalidTrigger, match=says):
         trigger_from_json(data)
 

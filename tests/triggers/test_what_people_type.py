@@ -67,7 +67,7 @@ def test_what_could_mean_several_things_is_answered_with_what_to_write(typed, wo
         ("Z", "write 'UTC'"),
     ],
 )
-def test_what_is_no_zone_is_answered_with_one(tz, words):
+def test_unknown_zone_is_refused_with_a_known_one(tz, words):
     if tz == "GMT+0":
         assert cron("0 0 * * *", tz=tz).to_json()["tz"] == tz  # IANA has it
         return
