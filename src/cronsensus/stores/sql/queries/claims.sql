@@ -1,13 +1,38 @@
--- part: levels
+-- part: waiting
+o.namespace = :space AND o.state = 'pending' {listed}
+
+-- part: with_levels
 WITH RECURSIVE levels (priority) AS (
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-        WHERE o.namespace = :space AND o.state = 'pending' {listed} ORDER BY o.priority DESC LIMIT 1)
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} ORDER BY o.priority DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o
-        WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority < levels.priority
+    SELECT (SELECT o.priority FROM cronsensus_occurrences AS o WHERE {part: waiting} AND o.priority < levels.priority
         ORDER BY o.priority DESC LIMIT 1)
     FROM levels WHERE levels.priority IS NOT NULL
 )
+
+-- part: with_levels [mysql]
+
+-- part: levels
+levels
+
+-- part: levels [mysql]
+(
+    SELECT o.priority, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
+    WHERE {part: waiting}
+    GROUP BY o.namespace, o.state, o.priority
+) AS levels
+
+-- part: level_is_due
+levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
+    WHERE {part: waiting} AND o.priority = levels.priority AND o.due_at <= :until LIMIT 1) IS NOT NULL
+
+-- part: level_is_due [mysql]
+levels.earliest <= :until
+
+-- part: highest_first
+
+-- part: highest_first [mysql]
+ORDER BY levels.priority DESC
 
 -- part: entry
 o.id, o.job_id, o.serial, o."key", o.origin, o.scheduled_for, o.due_at, o.attempt, o.crashes, o.failures,
@@ -22,33 +47,15 @@ CASE WHEN page.serial = 1 THEN (SELECT 1 FROM cronsensus_occurrences AS o {index
     LIMIT 1) END AS busy
 
 -- name: opening
--- Read the session, whether anything has expired, and the priorities that have work due. Race: nothing is kept out here; the session is locked and asked again before the commit, and of work that is gone by then nothing is found.
-{part: levels}
-SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
-    CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o
-        WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
-            AND o.expires_at < :now) THEN 1 ELSE 0 END AS late,
-    levels.priority
-FROM cronsensus_sessions AS s
-LEFT JOIN levels ON levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
-    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = levels.priority AND o.due_at <= :until
-    LIMIT 1) IS NOT NULL
-WHERE s.id = :session AND s.namespace = :space
-ORDER BY levels.priority DESC;
-
--- name: opening [mysql]
--- Read the same. Race: as above. MySQL does not seek by what comes from an outer row, but it groups by seeking.
+-- Read the session, whether anything has expired, and the priorities that have work due. MySQL does not seek by what comes from an outer row, but it groups by seeking. Race: nothing is kept out here; the session is locked and asked again before the commit, and of work that is gone by then nothing is found.
+{part: with_levels}
 SELECT s.node, CASE WHEN s.ended_at IS NULL AND s.epoch = :boot AND s.lease_until > :moment THEN 1 ELSE 0 END AS alive,
     CASE WHEN EXISTS (SELECT 1 FROM cronsensus_occurrences AS o {index: expiring}
         WHERE o.namespace = :space AND o.state = 'pending' AND o.attempt = 0 AND o.expires_at IS NOT NULL
             AND o.expires_at < :now) THEN 1 ELSE 0 END AS late,
     levels.priority
 FROM cronsensus_sessions AS s
-LEFT JOIN (
-    SELECT o.priority, min(o.due_at) AS earliest FROM cronsensus_occurrences AS o {index: pending}
-    WHERE o.namespace = :space AND o.state = 'pending'
-    GROUP BY o.namespace, o.state, o.priority
-) AS levels ON levels.earliest <= :until
+LEFT JOIN {part: levels} ON {part: level_is_due}
 WHERE s.id = :session AND s.namespace = :space
 ORDER BY levels.priority DESC;
 
@@ -58,41 +65,12 @@ ORDER BY levels.priority DESC;
 SELECT page.*, {part: job_and_turn}
 FROM (
     SELECT {part: entry}
-    FROM cronsensus_occurrences AS o
-    WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.due_at <= :until
-        AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
-        AND o.priority = (
-            {part: levels}
-            SELECT levels.priority FROM levels
-            WHERE levels.priority IS NOT NULL AND (SELECT 1 FROM cronsensus_occurrences AS o
-                WHERE o.namespace = :space AND o.state = 'pending' {listed} AND o.priority = levels.priority
-                    AND o.due_at <= :until
-                LIMIT 1) IS NOT NULL
-            LIMIT 1)
-    ORDER BY o.due_at, o.id
-    LIMIT :size
-    {for_update} {skip_locked}
-) AS page
-LEFT JOIN {job: page.job_id}
-ORDER BY page.due_at, page.id;
-
--- name: candidates [mysql]
--- Lock and read the same. Race: as above.
-SELECT page.*, {part: job_and_turn}
-FROM (
-    SELECT {part: entry}
     FROM cronsensus_occurrences AS o {index: pending}
-    WHERE o.namespace = :space AND o.state = 'pending' AND o.due_at <= :until
+    WHERE {part: waiting} AND o.due_at <= :until
         AND (o.expires_at IS NULL OR o.expires_at >= :now OR o.attempt > 0)
         AND o.priority = (
-            SELECT levels.priority FROM (
-                SELECT l.priority, min(l.due_at) AS earliest FROM cronsensus_occurrences AS l {index: pending}
-                WHERE l.namespace = :space AND l.state = 'pending'
-                GROUP BY l.namespace, l.state, l.priority
-            ) AS levels
-            WHERE levels.earliest <= :until
-            ORDER BY levels.priority DESC
-            LIMIT 1)
+            {part: with_levels}
+            SELECT levels.priority FROM {part: levels} WHERE {part: level_is_due} {part: highest_first} LIMIT 1)
     ORDER BY o.due_at, o.id
     LIMIT :size
     {for_update} {skip_locked}
