@@ -59,7 +59,7 @@ class Bench:
         self.keeper = SessionRenewer(
             self.clock,
             lease=LEASE,
-            holds=lambda: bool(self.round.holding),
+            holds=lambda: bool(self.round.active_runs),
             on_renewal=self._on_renewal,
         )
         self.round = Round(
@@ -80,11 +80,11 @@ class Bench:
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
-        self.round.holding.cancel(renewal.cancel, renewal.held)
+        self.round.active_runs.cancel(renewal.cancel, renewal.held)
         self.round.reconciling.heard(lease, renewal.held, asked)
 
     def end(self, number: int = 0) -> None:
-        self.round.holding.ended(self.hands.calls.pop(number), Ending(kind="returned"))
+        self.round.active_runs.ended(self.hands.calls.pop(number), Ending(kind="returned"))
 
     @property
     def left(self) -> float:

@@ -378,7 +378,7 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
     with node:
         handle = work.enqueue()
         _await(lambda: attempts)
-        node._part.node.round.holding.lose_session(node._part.node.round.lease)
+        node._part.node.round.active_runs.lose_session(node._part.node.round.lease)
         assert handle.result("60s") == "done"
         assert node._part.node.tally.sessions == 1
     assert (handle.look().attempt, handle.look().crashes) == (2, 1)
@@ -400,7 +400,7 @@ def test_what_was_given_back_without_an_answer_is_not_called_refused(stores, nod
         handle = work.enqueue()
         _await(lambda: attempts)
         weather.lose_answer_of["step"] = 1
-        node._part.node.round.holding.lose_session(node._part.node.round.lease)
+        node._part.node.round.active_runs.lose_session(node._part.node.round.lease)
         assert weather.struck.acquire(timeout=60)
         assert handle.result("60s") == "done"
         assert node._part.node.tally.refused == 0

@@ -328,7 +328,7 @@ class Participation:
     def _at_exit(self) -> None:
         node, self._node = self._node, None
         if node is not None:
-            if node.round.holding:
+            if node.round.active_runs:
                 _log.warning("the interpreter exits while jobs run: they are given back; call stop() to let them end")
             node.stop(timedelta(0))
         elif (stopping := self._stopping) is not None:

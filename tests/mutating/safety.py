@@ -112,7 +112,7 @@ SAFETY: dict[str, list[str]] = {
     "membership/liveness.py": NODE,
     "node/decide.py": NODE,
     "node/claiming.py": NODE,
-    "node/holding.py": NODE,
+    "node/active_runs.py": NODE,
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
     "triggers/dst.py": ["tests/triggers/*"],
 }

@@ -20,7 +20,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Todo
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
-from tests.node.test_holding import Hands, Scene
+from tests.node.test_active_runs import Hands, Scene
 
 SOON = timedelta(milliseconds=50)
 
@@ -68,8 +68,8 @@ class Bench(Scene):
             self.claims,  # type: ignore[arg-type]
             self.clock,
             NodeSettings(name="a", lease=LEASE, concurrency=4),
-            self.holding,
-            registry=self.holding._registry,
+            self.active_runs,
+            registry=self.active_runs._registry,
             telling=self.telling,  # type: ignore[arg-type]
         )
 
@@ -82,7 +82,7 @@ class Bench(Scene):
         return replace(self.claim(number), due_at=now + due_in, claimed_at=now)
 
     def waits(self) -> list[float]:
-        return [waiting.at - self.clock.monotonic() for waiting in self.holding._waiting.values()]
+        return [waiting.at - self.clock.monotonic() for waiting in self.active_runs._waiting.values()]
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_what_was_won_begins_when_it_is_due(bench, due_in):
 
 def test_the_better_of_two_readings_tells_when_that_is(bench):
     def fired(seen: ClockSample | None) -> list[float]:
-        bench.holding._waiting.clear()
+        bench.active_runs._waiting.clear()
         bench.claims.given = [bench.taken(due_in=SOON)]
         assert bench.takes(1, sample=seen) == 1
         waits: list[float] = bench.waits()
@@ -158,7 +158,7 @@ def test_a_session_that_is_lost_has_its_runs_stopped(bench):
     assert bench.takes() == 0
     assert bench.lease.lost
     assert bench.thread.stopped == [(7, "lease lost", True)]
-    assert not bench.holding.in_doubt
+    assert not bench.active_runs.in_doubt
 
 
 def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):
@@ -167,10 +167,10 @@ def test_an_answer_that_is_lost_leaves_a_doubt_and_a_short_lease(bench):
     bench.claims.given = StoreUnavailable("lost")
     with pytest.raises(StoreUnavailable):
         bench.takes(lease=lease)
-    assert bench.holding.in_doubt
+    assert bench.active_runs.in_doubt
     assert lease.trusted_for < LEASE.total_seconds()
     bench.claiming.begin()
-    assert not bench.holding.in_doubt
+    assert not bench.active_runs.in_doubt
 
 
 def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
@@ -178,7 +178,7 @@ def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
     bench.claiming.on_forgotten = lambda *told: signs.append(told)
     bench.claims.given = [bench.taken(1), bench.taken(2)]
     over = Outcome(id=1, token=50, session="s1", state=State.SUCCEEDED)
-    bench.holding.said.remember((1, 50), over)
+    bench.active_runs.said.remember((1, 50), over)
     bench.takes()
     assert len(signs) == 1
     assert "gave occurrence 1 of 'work' again" in signs[0][0]
@@ -217,10 +217,10 @@ def test_what_nobody_here_has_heard_of_is_found(bench, running):
 @pytest.mark.parametrize("due_in", [timedelta(0), SOON])
 def test_a_doubt_is_cleared_by_starting_what_was_won_at_its_time(bench, running, due_in):
     bench.claims.running = [replace(running, due_at=START + due_in)]
-    bench.holding.doubt()
+    bench.active_runs.doubt()
     bench.claiming.adopt_lost(bench.lease)
-    assert not bench.holding.in_doubt
-    assert bench.holding.known() == {key(running)}
+    assert not bench.active_runs.in_doubt
+    assert bench.active_runs.known() == {key(running)}
     assert len(bench.telling.of("started")) == 1
     assert bench.waits() == pytest.approx([due_in.total_seconds()] if due_in else [])
 
@@ -230,15 +230,15 @@ def test_a_look_tells_of_a_claim_only_after_an_answer_was_lost(bench, running):
     view: Any = SimpleNamespace(holders=[SimpleNamespace(id="s0", holds=9, expires_in=SECOND), mine])
     bench.claims.running = [running]
     bench.claiming.look(bench.lease, view, bench.lease.ask())
-    assert not bench.holding.known()
+    assert not bench.active_runs.known()
     bench.claiming._answers_lost = True
     mine.holds = 0
     bench.claiming.look(bench.lease, view, bench.lease.ask())
     bench.claiming.look(bench.lease, SimpleNamespace(holders=[]), bench.lease.ask())
-    assert not bench.holding.known()
+    assert not bench.active_runs.known()
     mine.holds = 1
     bench.claiming.look(bench.lease, view, bench.lease.ask())
-    assert bench.holding.known() == {key(running)}
+    assert bench.active_runs.known() == {key(running)}
     assert bench.lease.trusted_for < SECOND.total_seconds()
 
 
@@ -254,4 +254,4 @@ def test_what_the_store_lists_and_may_have_run_already_is_not_run_twice(
     bench.claiming._answers_lost = answers_lost
     bench.claiming.adopt(bench.lease, {(claim.id, claim.token)})
     assert [call.claim.id for call in bench.thread.calls] == [claim.id] * runs
-    assert [one.reason for one in bench.holding._outcomes.values()] == [f"crashed: {UNRECORDED}"] * (not runs)
+    assert [one.reason for one in bench.active_runs._outcomes.values()] == [f"crashed: {UNRECORDED}"] * (not runs)

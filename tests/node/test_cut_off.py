@@ -34,10 +34,10 @@ def stand_still_beyond_the_lease(bench: Bench) -> None:
     bench.clock.advance(LEASE * 2)
     lease = bench.round.lease
     assert lease is not None
-    bench.round.holding.lose_session(lease)
+    bench.round.active_runs.lose_session(lease)
     for call in list(bench.hands.calls):
         bench.hands.calls.remove(call)
-        bench.round.holding.ended(call, Ending(kind="cancelled", reason="lease lost"))
+        bench.round.active_runs.ended(call, Ending(kind="cancelled", reason="lease lost"))
 
 
 def test_a_job_that_makes_its_node_lose_the_lease_is_started_as_often_as_max_crashes_allows():
@@ -70,9 +70,9 @@ def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
     (claim,) = bench.store.claim(lease.session, 1, ["work"], lease=LEASE)
     lease.claimed(asked, LEASE)
     bench.clock.advance(LEASE * 2)
-    bench.round.holding.begin(claim, lease)
+    bench.round.active_runs.begin(claim, lease)
     assert bench.hands.calls == []
-    bench.round.holding.settle(lease.session)
+    bench.round.active_runs.settle(lease.session)
     found = bench.store.occurrence(made.id)
     assert found is not None
     assert (found.state, found.attempt, found.crashes) == (State.PENDING, 0, 0)
@@ -87,9 +87,9 @@ def test_what_was_stopped_before_its_function_was_called_did_not_begin(begun):
     (call,) = bench.hands.calls
     lease = bench.round.lease
     assert lease is not None
-    bench.round.holding.lose_session(lease)
-    bench.round.holding.ended(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
-    bench.round.holding.settle(lease.session)
+    bench.round.active_runs.lose_session(lease)
+    bench.round.active_runs.ended(call, Ending(kind="cancelled", reason="lease lost", begun=begun))
+    bench.round.active_runs.settle(lease.session)
     found = bench.store.occurrence(made.id)
     assert found is not None
     if begun:

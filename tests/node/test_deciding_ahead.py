@@ -82,7 +82,7 @@ class Bench:
     def end(self) -> None:
         """Let every run succeed."""
         for call in self.hands.calls:
-            self.round.holding.ended(call, Ending(kind="returned"))
+            self.round.active_runs.ended(call, Ending(kind="returned"))
         self.round.step()
 
     def started(self) -> list[Any]:
@@ -106,7 +106,7 @@ def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.step_at(LEAD) == pytest.approx(LEAD)
     assert bench.verbs == ["look", "step"]
     assert bench.round.tally.fired == 1
-    assert bench.round.holding.active == 1
+    assert bench.round.active_runs.active == 1
 
 
 def test_it_decides_also_where_it_comes_a_little_too_soon(bench):
@@ -213,9 +213,9 @@ def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(bench.round._session, "say_again", lambda: slow(None))
         assert bench.step_at(1) == 0.0
-    assert bench.round.holding.begins_in is None
+    assert bench.round.active_runs.begins_in is None
     bench.round.step()
-    assert bench.round.holding.begins_in == pytest.approx(0.008)
+    assert bench.round.active_runs.begins_in == pytest.approx(0.008)
 
 
 def test_what_was_fired_in_the_same_round_is_looked_at_again_before_it_is_decided_ahead(bench):
@@ -305,7 +305,7 @@ def test_far_from_the_store_a_pause_within_the_longer_lead_time_comes_too_late(b
     bench.round.step()
     bench.store.pause("work", by="ann", why="maintenance")
     assert bench.started() == []
-    bench.clock.advance(bench.round.holding.begins_in)
+    bench.clock.advance(bench.round.active_runs.begins_in)
     bench.round.step()
     (started,) = bench.started()
     assert timedelta(0) <= bench.clock.now() - started <= timedelta(seconds=1.5 * trip)

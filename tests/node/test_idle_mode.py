@@ -44,7 +44,7 @@ class Hands(Executor):
     def end(self, call: Call) -> None:
         if self.number not in self.crowd.dead:
             self.calls.remove(call)
-            self.crowd.nodes[self.number].holding.ended(call, Ending(kind="returned"))
+            self.crowd.nodes[self.number].active_runs.ended(call, Ending(kind="returned"))
             self.crowd.turn(self.number)
 
     def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
@@ -112,7 +112,7 @@ class Crowd:
         return SessionRenewer(
             self.clock,
             lease=LEASE,
-            holds=lambda: bool(self.nodes[number].holding),
+            holds=lambda: bool(self.nodes[number].active_runs),
             on_renewal=lambda *_: None,
         )
 

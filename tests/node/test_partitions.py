@@ -101,7 +101,7 @@ class Nodes:
             node.step()
             if ending:
                 for call in hands.calls:
-                    node.holding.ended(call, Ending(kind="returned"))
+                    node.active_runs.ended(call, Ending(kind="returned"))
                 hands.calls.clear()
         self.clock.advance(0.005)
 

@@ -57,7 +57,7 @@ class Forgetful(Bench):
     def finish(self, call: Call | None = None, ending: Ending | None = None) -> None:
         call = call or self.hands.calls[0]
         self.hands.calls.remove(call)
-        self.round.holding.ended(call, ending or Ending(kind="returned", result='"done"'))
+        self.round.active_runs.ended(call, ending or Ending(kind="returned", result='"done"'))
         self.step()
 
     def forget(self, since: Any) -> None:
@@ -167,10 +167,10 @@ def test_a_claim_that_was_given_back_and_that_the_store_forgot_is_given_back_aga
     assert lease is not None
     (number,) = bench.enqueue()
     with monkeypatch.context() as patch:
-        patch.setattr(bench.round.holding, "_registry", {})  # as if the function was not here
+        patch.setattr(bench.round.active_runs, "_registry", {})  # as if the function was not here
         bench.step()
         before = take(bench.store)
-        bench.round.holding.settle(lease.session)
+        bench.round.active_runs.settle(lease.session)
     assert bench.look(number).state is State.PENDING
     bench.forget(before)
     assert bench.look(number).state is State.RUNNING
@@ -279,7 +279,7 @@ def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     (claim,) = bench.store.claim(bench.session, 1, ["work"], lease=LEASE)
     lease = bench.round.lease
     assert lease is not None
-    bench.round.holding.begin_at(bench.clock.monotonic() + 30, claim, lease)
+    bench.round.active_runs.begin_at(bench.clock.monotonic() + 30, claim, lease)
     bench.forget(before)
     bench.go_on()
     assert [(call.claim.id, call.claim.token > claim.token) for call in bench.begun] == [(number, True)]
@@ -495,7 +495,7 @@ def test_an_end_that_the_store_will_not_keep_is_not_said_again_without_a_pause(m
 
 def test_ends_are_kept_for_a_minute_and_no_longer():
     bench = Forgetful()
-    said: Said = bench.round.holding.said
+    said: Said = bench.round.active_runs.said
     bench.enqueue()
     bench.step()
     bench.finish()

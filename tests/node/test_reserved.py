@@ -9,7 +9,7 @@ import pytest
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Note
 from cronsensus.node.notes import EVERY
-from tests.node.test_holding import RETURNED, Scene
+from tests.node.test_active_runs import RETURNED, Scene
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def scene() -> Scene:
 
 def reserve(scene: Scene, *numbers: int, lease=None) -> None:
     claims = [replace(scene.claim(number), reserved=True) for number in numbers]
-    scene.holding.reserve(claims, lease or scene.lease)
+    scene.active_runs.reserve(claims, lease or scene.lease)
 
 
 def started(scene: Scene) -> list[int]:
@@ -30,14 +30,14 @@ def test_a_slot_passes_to_what_is_reserved_when_an_attempt_ends(scene):
     first = scene.begun()
     reserve(scene, 2, 3, 4, 5)
     scene.events.clear()
-    slots = scene.holding.slots
+    slots = scene.active_runs.slots
     assert started(scene) == [1]
-    scene.holding.ended(first, RETURNED)
+    scene.active_runs.ended(first, RETURNED)
     assert started(scene) == [1, 2]
     assert scene.events == [], "there is enough left to do"
-    scene.holding.collect()
-    assert scene.holding.slots == slots
-    scene.holding.ended(scene.thread.calls[-1], RETURNED)
+    scene.active_runs.collect()
+    assert scene.active_runs.slots == slots
+    scene.active_runs.ended(scene.thread.calls[-1], RETURNED)
     assert started(scene) == [1, 2, 3]
     assert scene.events == ["wake"], "half of it is left: time for more"
     assert [one for one in scene.telling.told if one[0] == "begins"]
@@ -46,16 +46,16 @@ def test_a_slot_passes_to_what_is_reserved_when_an_attempt_ends(scene):
 def test_what_is_reserved_begins_in_free_slots(scene):
     reserve(scene, 1, 2, 3)
     assert scene.events == ["work"], "the lease protects it"
-    scene.holding.begin_reserved(2)
+    scene.active_runs.begin_reserved(2)
     assert started(scene) == [1, 2]
-    scene.holding.begin_reserved(0)
+    scene.active_runs.begin_reserved(0)
     assert started(scene) == [1, 2]
 
 
 def test_a_thread_that_is_over_its_time_keeps_its_slot(scene):
     call = scene.begun()
     reserve(scene, 2)
-    scene.holding.ended(call, Ending(kind="timed_out"))
+    scene.active_runs.ended(call, Ending(kind="timed_out"))
     assert started(scene) == [1]
     assert scene.events[-1] == "wake"
 
@@ -65,55 +65,55 @@ def test_nothing_reserved_begins_under_a_lease_that_is_not_trusted(scene):
     reserve(scene, 2, lease=lease)
     call = scene.begun()
     lease.lose()
-    scene.holding.ended(call, RETURNED)
-    scene.holding.begin_reserved(5)
+    scene.active_runs.ended(call, RETURNED)
+    scene.active_runs.begin_reserved(5)
     assert started(scene) == [1]
-    assert len(scene.holding.reserved) == 1
+    assert len(scene.active_runs.reserved) == 1
 
 
 def test_what_is_reserved_is_known_and_counted(scene):
     scene.begun()
     reserve(scene, 2, 3)
-    assert scene.holding.known() == {(1, 101), (2, 102), (3, 103)}
-    assert scene.holding.working("s1").keys() == scene.holding.known()
-    assert scene.holding.count("s1") == 3
-    assert scene.holding.count("s2") == 0
-    assert scene.holding.active == 3
-    assert scene.holding.slots == 3, "one that runs, and two that were given up"
+    assert scene.active_runs.known() == {(1, 101), (2, 102), (3, 103)}
+    assert scene.active_runs.working("s1").keys() == scene.active_runs.known()
+    assert scene.active_runs.count("s1") == 3
+    assert scene.active_runs.count("s2") == 0
+    assert scene.active_runs.active == 3
+    assert scene.active_runs.slots == 3, "one that runs, and two that were given up"
 
 
 def test_what_is_reserved_goes_back_as_if_it_had_not_been_claimed(scene):
     reserve(scene, 1, 2)
-    scene.holding.hand_back()
-    assert scene.holding.reserved.waits_for is None
-    assert scene.holding.settle("s1")
+    scene.active_runs.hand_back()
+    assert scene.active_runs.reserved.waits_for is None
+    assert scene.active_runs.settle("s1")
     assert scene.gone_back() == [(1, None), (2, None)]
-    assert not scene.holding
+    assert not scene.active_runs
 
 
 def test_what_a_lost_session_had_reserved_is_dropped_without_a_word(scene):
     reserve(scene, 1, 2)
-    scene.holding.hand_back(lost=True)
-    assert not scene.holding
-    assert not scene.holding._known_since
+    scene.active_runs.hand_back(lost=True)
+    assert not scene.active_runs
+    assert not scene.active_runs._known_since
 
 
 def test_nothing_reserved_begins_when_the_node_has_ended(scene):
     call = scene.begun()
     reserve(scene, 2, 3)
-    scene.holding.cut_off_all()
-    scene.holding.ended(call, RETURNED)
-    scene.holding.begin_reserved(5)
+    scene.active_runs.cut_off_all()
+    scene.active_runs.ended(call, RETURNED)
+    scene.active_runs.begin_reserved(5)
     assert started(scene) == [1]
-    scene.holding.settle("s1")
+    scene.active_runs.settle("s1")
     assert {2, 3} <= {number for number, cut in scene.gone_back() if cut is None}
 
 
 def test_what_the_store_does_not_know_as_ours_is_reserved_no_longer(scene):
     reserve(scene, 1, 2)
-    assert scene.holding.disown((1, 101), "taken over").id == 1
-    assert scene.holding.disown((1, 101), "taken over") is None
-    assert scene.holding.known() == {(2, 102)}
+    assert scene.active_runs.disown((1, 101), "taken over").id == 1
+    assert scene.active_runs.disown((1, 101), "taken over") is None
+    assert scene.active_runs.known() == {(2, 102)}
 
 
 def test_what_cannot_be_started_does_not_start_what_comes_after_it(scene, caplog):
@@ -121,35 +121,35 @@ def test_what_cannot_be_started_does_not_start_what_comes_after_it(scene, caplog
     call = scene.begun()
     reserve(scene, *range(2, 1002))
     scene.thread.error = RuntimeError("no more threads")
-    scene.holding.ended(call, RETURNED)
-    assert len(scene.holding.reserved) == 999
-    scene.holding.collect()
-    assert scene.holding.ends == 2
+    scene.active_runs.ended(call, RETURNED)
+    assert len(scene.active_runs.reserved) == 999
+    scene.active_runs.collect()
+    assert scene.active_runs.ends == 2
     caplog.clear()
 
 
 def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
     reserve(scene, 1, 2)
-    scene.holding.begin_reserved(1)
-    assert scene.holding.notes_in == pytest.approx(EVERY)
-    with scene.holding.report() as said:
+    scene.active_runs.begin_reserved(1)
+    assert scene.active_runs.notes_in == pytest.approx(EVERY)
+    with scene.active_runs.report() as said:
         assert said.notes == ()
     scene.clock.advance(EVERY)
-    assert scene.holding.notes_in == 0.0
-    assert scene.holding.settle("s1")
+    assert scene.active_runs.notes_in == 0.0
+    assert scene.active_runs.settle("s1")
     [note] = [note for verb, step in scene.store.told if verb == "step" for note in step.notes]
     assert note == Note(1, 101, session="s1", ran=timedelta(seconds=EVERY))
-    assert scene.holding.notes_in is None
+    assert scene.active_runs.notes_in is None
 
 
 def test_a_reserved_run_that_ends_soon_says_nothing_of_its_beginning(scene):
     reserve(scene, 1)
-    scene.holding.begin_reserved(1)
-    scene.holding.ended(scene.thread.calls[0], RETURNED)
+    scene.active_runs.begin_reserved(1)
+    scene.active_runs.ended(scene.thread.calls[0], RETURNED)
     scene.clock.advance(EVERY)
-    scene.holding.settle("s1")
+    scene.active_runs.settle("s1")
     assert [step.notes for verb, step in scene.store.told if verb == "step"] == [()]
-    assert scene.holding.notes_in is None
+    assert scene.active_runs.notes_in is None
 
 
 def test_threads_that_end_at_once_begin_each_reserved_run_once(scene):
@@ -159,7 +159,7 @@ def test_threads_that_end_at_once_begin_each_reserved_run_once(scene):
 
     def end(call):
         barrier.wait(30)
-        scene.holding.ended(call, RETURNED)
+        scene.active_runs.ended(call, RETURNED)
 
     threads = [threading.Thread(target=end, args=(call,)) for call in calls]
     for thread in threads:
@@ -167,6 +167,6 @@ def test_threads_that_end_at_once_begin_each_reserved_run_once(scene):
     for thread in threads:
         thread.join(30)
     assert sorted(started(scene)) == [*range(1, 9), *range(11, 19)]
-    scene.holding.collect()
-    assert scene.holding.count("s1") == 16
-    assert sorted(scene.holding.working("s1")) == [(number, 100 + number) for number in range(11, 19)]
+    scene.active_runs.collect()
+    assert scene.active_runs.count("s1") == 16
+    assert sorted(scene.active_runs.working("s1")) == [(number, 100 + number) for number in range(11, 19)]

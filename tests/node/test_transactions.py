@@ -439,7 +439,7 @@ def test_a_run_that_goes_on_too_long_after_its_commit_has_succeeded(node, any_sh
         handle.result("60s")
         assert handle.look().attempt == 1
         until = threading.Event()
-        while node._part.node.round.holding:
+        while node._part.node.round.active_runs:
             until.wait(0.01)
         go_on.set()
     assert shop.effects() == [("one", 1)]

@@ -51,17 +51,17 @@ def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
     round_.begin()
     store.enqueue([Item(job="work", key="a")])
     round_.step()
-    assert round_.holding.active == 1
+    assert round_.active_runs.active == 1
     assert round_.lease is not None
     round_.lease.lose()
     round_.step()
     # A new session, which holds nothing and may be trusted for long; the node still holds the run of the one before.
-    assert round_.holding.active == 1
+    assert round_.active_runs.active == 1
     assert left() > LEASE.total_seconds()
     told.clear()
     store.enqueue([Item(job="work", key="b")])
     round_.step()
-    assert round_.holding.active == 2
+    assert round_.active_runs.active == 2
     # Without it the watch would come when the long lease ends: long after another node has taken this run over.
     assert told
     assert told[-1] < LEASE.total_seconds()

@@ -14,8 +14,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Settled
 from cronsensus.model.states import State
 from cronsensus.node import decide
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.holding import Holding
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.cluster import Parts
 
@@ -262,7 +262,7 @@ class TrustsFromTheAnswer(SessionLease):
         super().confirm(self.ask(), lease + lease * MARGIN)
 
 
-class BelievesWhoeverReturns(Holding):
+class BelievesWhoeverReturns(ActiveRuns):
     """Takes the result of a run that was told that its lease is lost."""
 
     def ended(self, call, ending):
@@ -270,7 +270,7 @@ class BelievesWhoeverReturns(Holding):
         self._wake()
 
 
-class GivesUpResults(Holding):
+class GivesUpResults(ActiveRuns):
     """Sends a result once."""
 
     @contextmanager
@@ -283,21 +283,21 @@ class GivesUpResults(Holding):
             raise
 
 
-class CancelsWhatItInterrupts(Holding):
+class CancelsWhatItInterrupts(ActiveRuns):
     """Calls cancelled what the node itself cut off."""
 
     def _interrupt(self, call, reason, *, lease_lost=False):
         self._executors[call.registered.executor].stop(call, reason, lease_lost=lease_lost)
 
 
-class TellsNobody(Holding):
+class TellsNobody(ActiveRuns):
     """Does not tell its runs that the lease is lost."""
 
     def lose_session(self, lease):
         return 0
 
 
-class StartsAhead(Holding):
+class StartsAhead(ActiveRuns):
     """Starts at once what was claimed ahead of its time."""
 
     def begin_at(self, at, claim, lease):
@@ -322,7 +322,7 @@ class NeverAdopts(Claiming):
     """Forgets claims whose answer was lost."""
 
     def adopt_lost(self, lease):
-        self._holding.in_doubt = self._answers_lost = False
+        self._active_runs.in_doubt = self._answers_lost = False
 
 
 _next_look, _maintain, _sleep = decide.next_look, decide.maintain, decide.sleep

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.holding import Holding
 from cronsensus.node.reconciling import Reconciling
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.cluster import Parts, Simulation, simulate
@@ -58,7 +58,7 @@ class NeverCompares(Reconciling):
         self._news = None
 
 
-class SaysNothingTwice(Holding):
+class SaysNothingTwice(ActiveRuns):
     """Runs again what the store forgot to be over."""
 
     def say_again(self, key):
@@ -76,11 +76,11 @@ class AdoptsWhatEnded(Claiming):
     """Takes every run that it does not hold for one whose claim's answer was lost."""
 
     def adopt_lost(self, lease):
-        said, self._holding.said._ends = self._holding.said._ends, {}
+        said, self._active_runs.said._ends = self._active_runs.said._ends, {}
         try:
             super().adopt_lost(lease)
         finally:
-            self._holding.said._ends = said
+            self._active_runs.said._ends = said
 
 
 @pytest.mark.parametrize(

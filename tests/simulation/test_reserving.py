@@ -6,7 +6,7 @@ import pytest
 
 from cronsensus.model.occurrence import Item
 from cronsensus.node import decide, pace, round  # noqa: A004 - the module
-from cronsensus.node.holding import Holding
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.stores.memory import MemoryStore
 from tests.simulation.ablations import on
 from tests.simulation.cluster import simulate
@@ -30,24 +30,24 @@ def happened(monkeypatch):
     monkeypatch.setattr(decide, "STALLED", LONG)
     monkeypatch.setattr(round, "STALLED", LONG)
     happened = Counter[str]()
-    reserve, hand_back, begin = Holding.reserve, Holding.hand_back, Holding._begin_reserved
+    reserve, hand_back, begin = ActiveRuns.reserve, ActiveRuns.hand_back, ActiveRuns._begin_reserved
 
-    def noted_reserve(holding, claims, lease):
+    def noted_reserve(active_runs, claims, lease):
         happened["reserved"] += len(claims)
-        reserve(holding, claims, lease)
+        reserve(active_runs, claims, lease)
 
-    def noted_hand_back(holding, *, lost=False):
-        happened["handed back"] += len(holding.reserved)
-        hand_back(holding, lost=lost)
+    def noted_hand_back(active_runs, *, lost=False):
+        happened["handed back"] += len(active_runs.reserved)
+        hand_back(active_runs, lost=lost)
 
-    def noted_begin(holding):
-        begun = begin(holding)
+    def noted_begin(active_runs):
+        begun = begin(active_runs)
         happened["begun"] += begun
         return begun
 
-    monkeypatch.setattr(Holding, "reserve", noted_reserve)
-    monkeypatch.setattr(Holding, "hand_back", noted_hand_back)
-    monkeypatch.setattr(Holding, "_begin_reserved", noted_begin)
+    monkeypatch.setattr(ActiveRuns, "reserve", noted_reserve)
+    monkeypatch.setattr(ActiveRuns, "hand_back", noted_hand_back)
+    monkeypatch.setattr(ActiveRuns, "_begin_reserved", noted_begin)
     return happened
 
 

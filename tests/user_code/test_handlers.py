@@ -167,7 +167,7 @@ def test_a_node_whose_rounds_are_ended_records_what_ended_and_ends(tmp_path, mon
         return 5
 
     def end(self):
-        if not self.round.holding._ended:
+        if not self.round.active_runs._ended:
             return 0.0  # the run has not come to its end yet
         raise SystemExit
 

@@ -19,8 +19,8 @@ from cronsensus.model.occurrence import Claim, Occurrence, OccurrenceFilter
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, Step, Want
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.executors.base import Registered
-from cronsensus.node.holding import Holding
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
@@ -43,7 +43,7 @@ class Claiming:
         store: Store,
         clock: Clock,
         settings: NodeSettings,
-        holding: Holding,
+        active_runs: ActiveRuns,
         *,
         registry: Mapping[str, Registered],
         telling: Telling,
@@ -51,7 +51,7 @@ class Claiming:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._holding = holding
+        self._active_runs = active_runs
         self._registry = registry
         self._telling = telling
         self._answers_lost = False
@@ -61,15 +61,15 @@ class Claiming:
     @property
     def free(self) -> int:
         """Return how many more runs the node could take."""
-        return max(0, self._settings.concurrency - self._holding.slots)
+        return max(0, self._settings.concurrency - self._active_runs.slots)
 
     def begin(self) -> None:
         """Forget what is in doubt: it was the session's before."""
-        self._holding.in_doubt = self._answers_lost = False
+        self._active_runs.in_doubt = self._answers_lost = False
 
     def functions(self) -> tuple[str, ...]:
         """Return the names of the functions that can be run here now."""
-        unable = self._holding.unable()
+        unable = self._active_runs.unable()
         if not unable:
             return tuple(self._registry)
         return tuple(name for name, one in self._registry.items() if one.executor not in unable)
@@ -91,7 +91,7 @@ class Claiming:
                 nodes=todo.nodes,
                 ahead=todo.ahead,
             )
-        with self._holding.report() if todo.settle else nullcontext(Step()) as said:
+        with self._active_runs.report() if todo.settle else nullcontext(Step()) as said:
             step = replace(said, plans=todo.plans, want=want)
             asked = lease.ask()
             try:
@@ -102,17 +102,17 @@ class Claiming:
                     # known here. In this order, or a renewal asked in between may find the node idle, and its long
                     # answer be trusted.
                     self._answers_lost = True
-                    self._holding.doubt()
+                    self._active_runs.doubt()
                     lease.shorten(asked, self._settings.lease)
                 raise
         received_at = self._clock.monotonic()
         if done.claims:
             lease.claimed(asked, self._settings.lease)
-        self._holding.settled(said, done)
+        self._active_runs.settled(said, done)
         if done.lost:
             _log.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             lease.lose()
-            self._holding.lose_session(lease)
+            self._active_runs.lose_session(lease)
         self._start(done.claims, lease, received_at, sample)
         return done
 
@@ -120,20 +120,20 @@ class Claiming:
         self, claims: Sequence[Claim], lease: SessionLease, received_at: float, sample: ClockSample | None
     ) -> None:
         for claim in claims:
-            if self._holding.said.over(claim.id, lease.session):
+            if self._active_runs.said.over(claim.id, lease.session):
                 why = f"it gave occurrence {claim.id} of {claim.job!r} again, whose end it had accepted"
                 self.on_forgotten(why, claim.claimed_at)
             if claim.reserved:
                 continue
             if claim.due_at <= claim.claimed_at:
-                self._holding.begin(claim, lease)
+                self._active_runs.begin(claim, lease)
             else:
                 at = ClockSample(claim.claimed_at, received_at).time_of(claim.due_at)
                 if sample is not None and sample.is_near(claim.due_at):
                     at = min(at, sample.time_of(claim.due_at))
-                self._holding.begin_at(at, claim, lease)
+                self._active_runs.begin_at(at, claim, lease)
         if reserved := [claim for claim in claims if claim.reserved]:
-            self._holding.reserve(reserved, lease)
+            self._active_runs.reserve(reserved, lease)
         if claims:
             # Only now: what takes these words may take its time.
             self._telling.started(claims)
@@ -148,16 +148,16 @@ class Claiming:
     def _overlooks(self, lease: SessionLease, view: View) -> SessionView | None:
         """Return this session if it holds more than this node knows of."""
         mine = next((holder for holder in view.holders if holder.id == lease.session), None)
-        return mine if mine is not None and mine.holds > self._holding.count(lease.session) else None
+        return mine if mine is not None and mine.holds > self._active_runs.count(lease.session) else None
 
     def adopt_lost(self, lease: SessionLease) -> None:
         """Start what a claim won whose answer never came."""
         # What ended here and is still called running is no lost answer: the store forgot, see ``reconciling``.
-        known = self._holding.known() | self._holding.said.keys()
+        known = self._active_runs.known() | self._active_runs.said.keys()
         for claim in unheard_of(self._store, lease.session, known):
             _log.info("occurrence %d of %r was claimed, but the answer was lost: it runs here", claim.id, claim.job)
             self._begin_adopted(claim, lease)
-        self._holding.in_doubt = False
+        self._active_runs.in_doubt = False
 
     def adopt(self, lease: SessionLease, keys: Collection[Key]) -> None:
         """Start those of the session's runs, by occurrence and token, that nobody here has heard of.
@@ -165,12 +165,12 @@ class Claiming:
         Either the answer to a claim was lost, or the store lost so much that the end of the run, which it had taken, is
         known no more. If no answer was lost it has run already, and an at-most-once job must not run again.
         """
-        for claim in unheard_of(self._store, lease.session, self._holding.known()):
+        for claim in unheard_of(self._store, lease.session, self._active_runs.known()):
             if (claim.id, claim.token) not in keys:
                 continue
             if claim.spec.policies.on_crash == "fail" and not self._answers_lost:
                 _log.warning("occurrence %d of %r is not run again: %s", claim.id, claim.job, UNRECORDED)
-                self._holding.close_unheard_of(claim, UNRECORDED)
+                self._active_runs.close_unheard_of(claim, UNRECORDED)
                 continue
             _log.warning("occurrence %d of %r is held by this node, which had not heard of it", claim.id, claim.job)
             self._begin_adopted(claim, lease)
@@ -179,11 +179,11 @@ class Claiming:
         """Start a claim of which nothing is known but what the store says: it may have been made ahead of its time."""
         seen = ClockSample(self._store.now(), self._clock.monotonic())
         if claim.reserved:
-            self._holding.reserve([claim], lease)
+            self._active_runs.reserve([claim], lease)
         elif claim.due_at <= seen.now:
-            self._holding.begin(claim, lease)
+            self._active_runs.begin(claim, lease)
         else:
-            self._holding.begin_at(seen.time_of(claim.due_at), claim, lease)
+            self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease)
         self._telling.started([claim])
 
 

@@ -112,7 +112,7 @@ class Node:
         self._renewer = SessionRenewer(
             clock,
             lease=settings.lease,
-            holds=lambda: bool(self.round.holding),
+            holds=lambda: bool(self.round.active_runs),
             on_renewal=self._on_renewal,
             wake=self._heartbeat.wake,
         )
@@ -179,7 +179,7 @@ class Node:
 
     def runs(self, run: Run | None) -> bool:
         """Whether ``run`` is one of those that this node runs now."""
-        return run is not None and self.round.holding.runs(run)
+        return run is not None and self.round.active_runs.runs(run)
 
     def wake(self) -> None:
         """Turn the crank now."""
@@ -252,9 +252,9 @@ class Node:
 
     def _stop_what_can_be_stopped(self) -> None:
         """Ask what runs to stop, and give it a moment: another node may begin the same as soon as it is given back."""
-        self.round.holding.stop_all("the node is shutting down")
+        self.round.active_runs.stop_all("the node is shutting down")
         until = self._clock.monotonic() + LAST_WORDS
-        while self.round.holding.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
+        while self.round.active_runs.can_be_stopped and (left := until - self._clock.monotonic()) > 0:
             self._wake_event.wait(left)
             self._wake_event.clear()
 
@@ -283,7 +283,7 @@ class Node:
 
     def _round(self) -> float:
         wait = self.round.step()
-        if self.round.draining and not self.round.holding and not self._drained.is_set():
+        if self.round.draining and not self.round.active_runs and not self._drained.is_set():
             self._drained.set()
             self._enough.set()
             self._on_drained()
@@ -323,7 +323,7 @@ class Node:
         lease = self.round.lease
         if stuck and lease is not None:
             lease.lose()
-            self.round.holding.lose_session(lease)
+            self.round.active_runs.lose_session(lease)
         self.hurry()
         words = f"node {self._settings.name} cannot go on and ends, what it ran is for others to take over: {why}"
         say_aloud(words)
@@ -345,7 +345,7 @@ class Node:
             other.close()
 
     def _ended(self, call: Call, ending: Ending) -> None:
-        self.round.holding.ended(call, ending)
+        self.round.active_runs.ended(call, ending)
 
     def _on_session(self, lease: SessionLease) -> None:
         self._renewer.keep(lease)
@@ -369,12 +369,12 @@ class Node:
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
         self.round.watch.renewed(lease.session, renewal)
         if not renewal.alive:
-            self.round.holding.lose_session(lease)
+            self.round.active_runs.lose_session(lease)
             self.wake()
             _log.aside.warning("session %s is lost: stopping its runs and going on as a new one", lease.session)
             return
         if renewal.cancel:
-            self.round.holding.cancel(renewal.cancel, renewal.held)
+            self.round.active_runs.cancel(renewal.cancel, renewal.held)
         self.round.reconciling.heard(lease, renewal.held, asked)
         if renewal.drain and not self.round.draining:
             self.drain()
@@ -395,9 +395,9 @@ class Node:
         Looked at again while something is held: the store may answer again, and the same lease protect other runs.
         """
         lease = self.round.lease
-        if lease is None or not self.round.holding:
+        if lease is None or not self.round.active_runs:
             return None
-        stopped = self.round.holding.lose_session(lease)
+        stopped = self.round.active_runs.lose_session(lease)
         if stopped:
             _log.aside.error(
                 "the lease could not be renewed in time: stopping what runs (%d), another node may take it over",

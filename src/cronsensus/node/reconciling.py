@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 from cronsensus.clock import Clock
 from cronsensus.membership.lease import Asked, SessionLease
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
-from cronsensus.node.holding import Holding
 from cronsensus.node.said import Key
 from cronsensus.stores.values import View
 
@@ -56,23 +56,23 @@ class Reconciling:
     def __init__(
         self,
         clock: Clock,
-        holding: Holding,
+        active_runs: ActiveRuns,
         claiming: Claiming,
         *,
         wake: Callable[[], None],
         ask: Callable[[], None],
     ) -> None:
-        """Compare what ``holding`` holds.
+        """Compare what ``active_runs`` holds.
 
         Args:
             clock: for the order of questions and answers.
-            holding: what the node holds.
+            active_runs: what the node holds.
             claiming: starts what is adopted.
             wake: has the node turn a round.
             ask: has the session renewed as soon as possible.
         """
         self._clock = clock
-        self._holding = holding
+        self._active_runs = active_runs
         self._claiming = claiming
         self._wake = wake
         self._ask = ask
@@ -99,10 +99,10 @@ class Reconciling:
 
     def look(self, lease: SessionLease, view: View) -> None:
         """Have the session renewed if a look shows another number of runs, or does not show the session at all."""
-        if self._suspects or self._holding.in_doubt or self._holding.unsettled:
+        if self._suspects or self._active_runs.in_doubt or self._active_runs.unsettled:
             return
         shown = next((one.holds for one in view.holders if one.id == lease.session), 0)
-        least, most = self._holding.bounds(lease.session)
+        least, most = self._active_runs.bounds(lease.session)
         lives = lease.session in view.sessions or len(view.sessions) >= MOST_SESSIONS_SHOWN
         now = self._clock.monotonic()
         if (least <= shown <= most and lives) or now - self._asked_for_at < ASKED_FOR_EVERY:
@@ -134,20 +134,20 @@ class Reconciling:
 
     def _strange(self, news: _News) -> set[Key]:
         """Return the runs that the store lists and that are not to be found here."""
-        said = self._holding.said
-        unknown = news.held - self._holding.known() - self._set_right.keys()
+        said = self._active_runs.said
+        unknown = news.held - self._active_runs.known() - self._set_right.keys()
         # What was settled while the renewal was on its way may still be in its list.
         return {key for key in unknown if (at := said.said_at(key)) is None or at < news.asked_at}
 
     def _missing(self, news: _News) -> set[Key]:
         """Return the runs that were known here before the store was asked, and that it does not list."""
-        working = self._holding.working(news.session)
+        working = self._active_runs.working(news.session)
         return {key for key, since in working.items() if since < news.asked_at and key not in news.held}
 
     # --- what is done about it ---------------------------------------------------------------------------------------
 
     def _stop(self, key: Key) -> None:
-        claim = self._holding.disown(key, FORGOTTEN)
+        claim = self._active_runs.disown(key, FORGOTTEN)
         if claim is not None:
             self.on_forgotten(
                 f"it does not know that this node claimed occurrence {claim.id} of {claim.job!r}", at=claim.claimed_at
@@ -159,7 +159,7 @@ class Reconciling:
     def _take_up(self, lease: SessionLease, keys: set[Key]) -> None:
         unheard_of = set()
         for key in sorted(keys):
-            if self._holding.say_again(key):
+            if self._active_runs.say_again(key):
                 self.on_forgotten(f"it does not know how occurrence {key[0]} ended")
                 _log.warning("the store forgot how occurrence %d ended (token %d): its end is said again", *key)
             else:

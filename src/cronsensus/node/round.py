@@ -34,9 +34,9 @@ from cronsensus.membership.loss import StoreWatch
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
 from cronsensus.node import decide
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
 from cronsensus.node.executors.base import Executor, Registered
-from cronsensus.node.holding import Holding
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED
 from cronsensus.node.reconciling import Reconciling
@@ -63,7 +63,7 @@ class Round:
     """Does a node's rounds; ``step`` returns the seconds until the next one, if nothing wakes the node before.
 
     Attributes:
-        holding: what the node runs; for executors and the heartbeat too.
+        active_runs: what the node runs; for executors and the heartbeat too.
         reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
@@ -111,11 +111,11 @@ class Round:
         self.draining = self.notified = False
         self._telling = Telling(self.tally)
         self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
-        self.holding = Holding(
+        self.active_runs = ActiveRuns(
             store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, telling=self._telling
         )
-        self._claiming = Claiming(store, clock, settings, self.holding, registry=registry, telling=self._telling)
-        self.reconciling = Reconciling(clock, self.holding, self._claiming, wake=wake, ask=ask_again)
+        self._claiming = Claiming(store, clock, settings, self.active_runs, registry=registry, telling=self._telling)
+        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake, ask=ask_again)
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
         now = clock.monotonic()
@@ -136,14 +136,14 @@ class Round:
     def cut_off(self) -> None:
         """Decide what becomes of what still runs; the store is told by ``end``."""
         if self.lease is not None and not self.lease.lost:
-            self.holding.cut_off_all()
+            self.active_runs.cut_off_all()
 
     def end(self) -> None:
         """Settle what ended, cut off what still runs, and close the session."""
         self.cut_off()
         self._session.close_half_open()
         if self.lease is not None and not self.lease.lost:
-            self.holding.settle(self.lease.session)
+            self.active_runs.settle(self.lease.session)
             self._session.close()
 
     # --- one round -------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Round:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
         self.tally.steps += 1
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
-        self.holding.begin_due()
+        self.active_runs.begin_due()
         try:
             wait = self._round()
         except StoreEmptied:
@@ -164,9 +164,9 @@ class Round:
                 _log.info("the store answers again after %d failed rounds", self._troubles)
                 self._troubles = 0
         waits = [wait]
-        if (begins_in := self.holding.begins_in) is not None:
+        if (begins_in := self.active_runs.begins_in) is not None:
             waits.append(begins_in)
-        if (reserved_for := self.holding.reserved.waits_for) is not None:
+        if (reserved_for := self.active_runs.reserved.waits_for) is not None:
             waits.append(max(0.0, STALLED - reserved_for))
         return min(waits)
 
@@ -200,8 +200,8 @@ class Round:
         """Return what to ask the store, or how long to sleep, after claims that need no look."""
         claimed: int | None = None
         notified, self.notified = self.notified, False
-        self.holding.collect()
-        self.holding.begin_reserved(self._claiming.free)
+        self.active_runs.collect()
+        self.active_runs.begin_reserved(self._claiming.free)
         while True:
             now = self._clock.monotonic()
             gone = self._gone(decide.neighbours_to_check(self._memory, now))
@@ -210,7 +210,7 @@ class Round:
             if todo.adopt:
                 self._claiming.adopt_lost(lease)
             elif todo.hand_back:
-                self.holding.hand_back(lost=lease.lost)
+                self.active_runs.hand_back(lost=lease.lost)
             elif todo.settle or todo.want:
                 claimed = self._settle_and_claim(lease, todo)
             else:
@@ -324,23 +324,23 @@ class Round:
         self._memory = replace(self._memory, idle=None)
 
     def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False) -> Facts:
-        holding, capabilities, trusted = self.holding, self._store.capabilities, lease.trusted
+        active_runs, capabilities, trusted = self.active_runs, self._store.capabilities, lease.trusted
         return Facts(
             session=lease.session,
             free=self._claiming.free,
             may_claim=trusted and bool(self._claiming.functions()),
             gone=gone,
-            in_doubt=holding.in_doubt,
+            in_doubt=active_runs.in_doubt,
             draining=self.draining,
-            unsettled=holding.unsettled,
+            unsettled=active_runs.unsettled,
             notified=notified,
-            notes_in=holding.notes_in,
-            begins_in=holding.begins_in,
-            reserved=len(holding.reserved),
-            few_reserved=holding.reserved.few,
-            reserved_for=holding.reserved.waits_for,
-            ends=holding.ends,
-            given_up=holding.given_up > 0,
+            notes_in=active_runs.notes_in,
+            begins_in=active_runs.begins_in,
+            reserved=len(active_runs.reserved),
+            few_reserved=active_runs.reserved.few,
+            reserved_for=active_runs.reserved.waits_for,
+            ends=active_runs.ends,
+            given_up=active_runs.given_up > 0,
             trusted=trusted,
             lost=lease.lost,
             # A store may find out only when it has a connection.
@@ -362,8 +362,8 @@ class Round:
             if not lease.lost:
                 self._know_store(lease)
                 return lease
-            self.holding.lose_session(lease)
-            self.holding.hand_back(lost=True)
+            self.active_runs.lose_session(lease)
+            self.active_runs.hand_back(lost=True)
         self.watch.check(self._store)
         self._refuse_if_halted()
         lease = self._session.open()
@@ -393,11 +393,11 @@ class Round:
         """Do nothing more: the store that this node knew is gone."""
         if self.lease is not None:
             self.lease.lose()
-            self.holding.lose_session(self.lease)
+            self.active_runs.lose_session(self.lease)
         with contextlib.suppress(StoreError):
             # The store refuses them; whoever waits for what runs here to end need not wait any longer.
             if self.lease is not None:
-                self.holding.settle(self.lease.session)
+                self.active_runs.settle(self.lease.session)
             self.watch.tell(self._store)
         return HALTED
 
@@ -415,5 +415,5 @@ class Round:
         self._troubles += 1
         lease = self.lease
         if lease is not None and not lease.trusted:
-            self.holding.lose_session(lease)
+            self.active_runs.lose_session(lease)
         return decide.backoff(self._troubles, PATIENCE, self._settings.name if lease is None else lease.session)

@@ -131,7 +131,7 @@ class SimulatedNode(Node):
 
     def _tell_trust(self) -> None:
         lease = self.round.lease
-        if lease is not None and lease.trusted and self.round.holding:
+        if lease is not None and lease.trusted and self.round.active_runs:
             self.stage.witness.trusts(self, lease.session, self.clock.micros(lease.trusted_for))
 
     def _stop_turning(self) -> None:
@@ -139,7 +139,7 @@ class SimulatedNode(Node):
         self.turning.stop()
 
     def _last_words(self) -> None:
-        self.round.holding.stop_all("the node is shutting down")
+        self.round.active_runs.stop_all("the node is shutting down")
         self.later(int(self.stage.rng.uniform(0, LAST_WORDS) * SECOND), self._stop_beating)
 
     def _stop_beating(self) -> None:

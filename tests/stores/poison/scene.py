@@ -136,7 +136,7 @@ class Node:
         self._keeper = SessionRenewer(
             clock,
             lease=LEASE,
-            holds=lambda: bool(self.round.holding),
+            holds=lambda: bool(self.round.active_runs),
             on_renewal=self._on_renewal,
         )
         self.round = Round(
@@ -154,7 +154,7 @@ class Node:
         return a_session(f"node {len(self.ran)} {self.clock.monotonic()}")
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, *_: object) -> None:
-        self.round.holding.cancel(renewal.cancel)
+        self.round.active_runs.cancel(renewal.cancel)
 
     def turn(self, rounds: int, step: timedelta = SECOND) -> None:
         """Turn the crank, so much of the store's clock at a time."""
@@ -164,7 +164,7 @@ class Node:
             while self._hands.calls:
                 call = self._hands.calls.pop()
                 self.ran[call.claim.job, call.claim.key] += 1
-                self.round.holding.ended(call, Ending(kind="returned"))
+                self.round.active_runs.ended(call, Ending(kind="returned"))
             self.clock.advance(step)
 
 

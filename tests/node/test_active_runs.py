@@ -15,8 +15,8 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
+from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.holding import Holding
 from cronsensus.testing.conformance.scene import LEASE, START
 
 
@@ -97,7 +97,7 @@ class Scene:
         self.thread, self.process = Hands(), Hands()
         self.telling = Noted()
         self.events: list[str] = []
-        self.holding = Holding(
+        self.active_runs = ActiveRuns(
             self.store,  # type: ignore[arg-type]
             self.clock,
             registry={
@@ -125,8 +125,8 @@ class Scene:
 
     def begun(self, number: int = 1, *, lease: SessionLease | None = None, **more: Any) -> Call:
         claim = self.claim(number, **more)
-        self.holding.begin(claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session)))
-        return self.holding._active[claim.id, claim.token]
+        self.active_runs.begin(claim, lease or (self.lease if claim.session == "s1" else self.leased(claim.session)))
+        return self.active_runs._active[claim.id, claim.token]
 
     def finished(self) -> list[Outcome]:
         return [one for verb, step in self.store.told if verb == "step" for one in step.outcomes]
@@ -157,33 +157,33 @@ CANCELLED = Ending(kind="cancelled", reason="asked to")
 
 
 def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(scene):
-    holding = scene.holding
-    assert (bool(holding), holding.unsettled, holding.active, holding.slots) == (False, False, 0, 2)
+    active_runs = scene.active_runs
+    assert (bool(active_runs), active_runs.unsettled, active_runs.active, active_runs.slots) == (False, False, 0, 2)
     call = scene.begun()
-    assert (bool(holding), holding.unsettled, holding.active, holding.slots) == (True, False, 1, 3)
+    assert (bool(active_runs), active_runs.unsettled, active_runs.active, active_runs.slots) == (True, False, 1, 3)
     assert scene.events == ["work"]
     assert scene.thread.calls == [call]
     scene.begun(2)
     assert scene.events == ["work"], "told once, where there was nothing"
-    holding.ended(call, RETURNED)
+    active_runs.ended(call, RETURNED)
     assert scene.events == ["work", "wake"]
     scene.store.error = StoreUnavailable("away")
     with pytest.raises(StoreUnavailable):
-        holding.settle("s1")
-    assert (holding.unsettled, holding.active, holding.slots) == (True, 2, 3)
-    assert holding.known() == {KEY, (2, 102)}
+        active_runs.settle("s1")
+    assert (active_runs.unsettled, active_runs.active, active_runs.slots) == (True, 2, 3)
+    assert active_runs.known() == {KEY, (2, 102)}
     scene.store.error = None
-    assert holding.settle("s1")
-    assert (bool(holding), holding.unsettled, holding.known()) == (True, False, {(2, 102)})
-    assert not holding.settle("s1")
+    assert active_runs.settle("s1")
+    assert (bool(active_runs), active_runs.unsettled, active_runs.known()) == (True, False, {(2, 102)})
+    assert not active_runs.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
     assert [one for one in scene.telling.told if one[0] == "settled"]
-    assert KEY not in holding._known_since
+    assert KEY not in active_runs._known_since
 
 
 def test_each_thing_alone_is_something_that_the_lease_protects(scene):
-    holding = scene.holding
-    assert not holding
+    active_runs = scene.active_runs
+    assert not active_runs
     for attribute, something in (
         ("_waiting", {KEY: 1}),
         ("_active", {KEY: 1}),
@@ -191,63 +191,63 @@ def test_each_thing_alone_is_something_that_the_lease_protects(scene):
         ("_given_back", [1]),
         ("in_doubt", True),
     ):
-        nothing = getattr(holding, attribute)
-        setattr(holding, attribute, something)
-        assert holding
-        assert holding.unsettled is (attribute in {"_outcomes", "_given_back"})
+        nothing = getattr(active_runs, attribute)
+        setattr(active_runs, attribute, something)
+        assert active_runs
+        assert active_runs.unsettled is (attribute in {"_outcomes", "_given_back"})
         scene.events.clear()
-        holding.doubt()
+        active_runs.doubt()
         assert scene.events == []
-        holding.in_doubt = False
-        setattr(holding, attribute, nothing)
-        assert not holding
-    holding.doubt()
-    assert (holding.in_doubt, scene.events) == (True, ["work"])
+        active_runs.in_doubt = False
+        setattr(active_runs, attribute, nothing)
+        assert not active_runs
+    active_runs.doubt()
+    assert (active_runs.in_doubt, scene.events) == (True, ["work"])
 
 
 def test_only_what_is_no_thread_can_be_stopped(scene):
-    holding = scene.holding
+    active_runs = scene.active_runs
     scene.begun()
-    assert not holding.can_be_stopped
+    assert not active_runs.can_be_stopped
     call = scene.begun(2, function="apart")
     assert scene.process.calls == [call]
-    assert holding.can_be_stopped
-    holding.ended(call, RETURNED)
-    assert not holding.can_be_stopped
+    assert active_runs.can_be_stopped
+    active_runs.ended(call, RETURNED)
+    assert not active_runs.can_be_stopped
 
 
 def test_an_executor_that_can_run_nothing_is_told_once(scene, caplog):
-    assert scene.holding.unable() == set()
+    assert scene.active_runs.unable() == set()
     scene.thread.can = False
-    assert scene.holding.unable() == {"thread"}
-    assert scene.holding.unable() == {"thread"}
+    assert scene.active_runs.unable() == {"thread"}
+    assert scene.active_runs.unable() == {"thread"}
     assert len(caplog.records) == 1
     scene.thread.can = True
-    assert scene.holding.unable() == set()
+    assert scene.active_runs.unable() == set()
     assert len(caplog.records) == 1
 
 
 def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
-    holding = scene.holding
+    active_runs = scene.active_runs
     first, lost, done = scene.begun(1), scene.begun(2), scene.begun(3)
     scene.begun(4, session="s2")
     scene.clock.advance(1)
-    holding.begin_at(99.0, scene.claim(5), scene.lease)
-    holding.begin_at(99.0, scene.claim(6, session="s2"), scene.lease)
+    active_runs.begin_at(99.0, scene.claim(5), scene.lease)
+    active_runs.begin_at(99.0, scene.claim(6, session="s2"), scene.lease)
     lost.run.lease_lost.set()
     committed(done)
     now = scene.clock.monotonic()
-    assert holding.working("s1") == {KEY: now - 1, (5, 105): now}
-    assert holding.working("s2") == {(4, 104): now - 1, (6, 106): now}
-    assert holding.bounds("s1") == (2, 4)
-    assert holding.bounds("s2") == (2, 2)
-    assert (holding.count("s1"), holding.count("s2"), holding.count("s3")) == (4, 2, 0)
-    assert holding.runs(first.run)
-    assert not holding.runs(replace(first, run=object()).run)
-    holding.ended(first, RETURNED)
-    holding.collect()
-    assert (holding.count("s1"), holding.count("s3")) == (4, 1)
-    assert not holding.runs(first.run)
+    assert active_runs.working("s1") == {KEY: now - 1, (5, 105): now}
+    assert active_runs.working("s2") == {(4, 104): now - 1, (6, 106): now}
+    assert active_runs.bounds("s1") == (2, 4)
+    assert active_runs.bounds("s2") == (2, 2)
+    assert (active_runs.count("s1"), active_runs.count("s2"), active_runs.count("s3")) == (4, 2, 0)
+    assert active_runs.runs(first.run)
+    assert not active_runs.runs(replace(first, run=object()).run)
+    active_runs.ended(first, RETURNED)
+    active_runs.collect()
+    assert (active_runs.count("s1"), active_runs.count("s3")) == (4, 1)
+    assert not active_runs.runs(first.run)
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -258,18 +258,18 @@ def test_what_cannot_be_started_here_goes_back_as_never_begun(scene, why):
     if why == "not trusted":
         scene.lease.lose()
     scene.thread.can = why != "unable"
-    scene.holding.begin(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
+    scene.active_runs.begin(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
     assert scene.thread.calls == []
     assert scene.events == ["work"]
-    assert scene.holding.settle("s1")
+    assert scene.active_runs.settle("s1")
     assert scene.gone_back() == [(1, None)]
     assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
 
 
 def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
     scene.thread.error = RuntimeError("no more threads")
-    scene.holding.begin(scene.claim(), scene.lease)
-    scene.holding.settle("s1")
+    scene.active_runs.begin(scene.claim(), scene.lease)
+    scene.active_runs.settle("s1")
     (outcome,) = scene.finished()
     assert outcome.state is State.FAILED
     assert outcome.error is not None
@@ -278,71 +278,71 @@ def test_what_an_executor_refuses_to_start_has_failed(scene, caplog):
 
 
 def test_what_was_claimed_ahead_begins_at_its_time_and_in_its_order(scene):
-    holding, now = scene.holding, scene.clock.monotonic()
-    holding.begin_due()
-    holding.begin_at(now + 2, scene.claim(1), scene.lease)
+    active_runs, now = scene.active_runs, scene.clock.monotonic()
+    active_runs.begin_due()
+    active_runs.begin_at(now + 2, scene.claim(1), scene.lease)
     assert scene.events == ["work"]
-    holding.begin_at(now + 1, scene.claim(2), scene.lease)
+    active_runs.begin_at(now + 1, scene.claim(2), scene.lease)
     assert scene.events == ["work"], "told once, where there was nothing"
-    assert (holding.active, holding.slots) == (2, 4)
-    assert holding.begins_in == 1
-    holding.begin_due()
+    assert (active_runs.active, active_runs.slots) == (2, 4)
+    assert active_runs.begins_in == 1
+    active_runs.begin_due()
     assert scene.thread.calls == []
     scene.clock.advance(1)
-    holding.begin_due()
+    active_runs.begin_due()
     assert [call.claim.id for call in scene.thread.calls] == [2]
-    assert holding._known_since[2, 102] == now
+    assert active_runs._known_since[2, 102] == now
     scene.clock.advance(3)
-    assert holding.begins_in == 0
-    holding.begin_due()
+    assert active_runs.begins_in == 0
+    active_runs.begin_due()
     assert [call.claim.id for call in scene.thread.calls] == [2, 1]
-    assert holding.begins_in is None
+    assert active_runs.begins_in is None
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
 
 
 def test_who_asks_for_a_stop_names_the_run(scene):
-    holding = scene.holding
+    active_runs = scene.active_runs
     scene.begun(1), scene.begun(2), scene.begun(3)
-    holding.cancel({1: "enough", 2: "enough"}, held=[(1, 101), (2, 999), (3, 103)])
+    active_runs.cancel({1: "enough", 2: "enough"}, held=[(1, 101), (2, 999), (3, 103)])
     assert scene.thread.stopped == [(1, "enough", False)]
-    holding.cancel({1: "again", 2: "enough"})
+    active_runs.cancel({1: "again", 2: "enough"})
     assert scene.thread.stopped == [(1, "enough", False), (2, "enough", False)]
-    assert holding._interrupted == set()
+    assert active_runs._interrupted == set()
 
 
 def test_a_lost_session_stops_its_runs_once_and_those_of_no_other(scene):
-    holding = scene.holding
+    active_runs = scene.active_runs
     scene.begun(1), scene.begun(2, session="s2")
-    assert holding.lose_session(scene.lease) == 1
+    assert active_runs.lose_session(scene.lease) == 1
     assert scene.thread.stopped == [(1, "lease lost", True)]
-    assert holding._interrupted == {KEY}
-    assert holding.lose_session(scene.lease) == 0
+    assert active_runs._interrupted == {KEY}
+    assert active_runs.lose_session(scene.lease) == 0
     assert len(scene.thread.stopped) == 1
-    holding.stop_all("the node stops")
+    active_runs.stop_all("the node stops")
     assert scene.thread.stopped[1:] == [(1, "the node stops", False), (2, "the node stops", False)]
-    assert holding._interrupted == {KEY, (2, 102)}
+    assert active_runs._interrupted == {KEY, (2, 102)}
 
 
 def test_what_somebody_asked_to_stop_is_not_interrupted_by_the_node(scene):
     scene.begun()
-    scene.holding.cancel({1: "enough"})
-    scene.holding.stop_all("the node stops")
-    assert scene.holding._interrupted == set()
+    scene.active_runs.cancel({1: "enough"})
+    scene.active_runs.stop_all("the node stops")
+    assert scene.active_runs._interrupted == set()
 
 
 def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
-    holding = scene.holding
+    active_runs = scene.active_runs
     call = scene.begun(1)
-    holding.begin_at(99.0, scene.claim(2), scene.lease)
-    assert holding.disown(KEY, "nobody knows it") is call.claim
+    active_runs.begin_at(99.0, scene.claim(2), scene.lease)
+    assert active_runs.disown(KEY, "nobody knows it") is call.claim
     assert scene.thread.stopped == [(1, "lease lost: nobody knows it", True)]
-    found = holding.disown((2, 102), "nobody knows it")
+    found = active_runs.disown((2, 102), "nobody knows it")
     assert found is not None
-    assert (found.id, holding.begins_in) == (2, None)
-    assert (2, 102) not in holding._known_since
-    assert holding.disown((2, 102), "nobody knows it") is None
+    assert (found.id, active_runs.begins_in) == (2, None)
+    assert (2, 102) not in active_runs._known_since
+    assert active_runs.disown((2, 102), "nobody knows it") is None
 
 
 # --- what follows an ending -------------------------------------------------------------------------------------------
@@ -368,15 +368,15 @@ def test_what_the_store_disowns_is_stopped_or_never_begins(scene):
 def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
     call = scene.begun()
     if "interrupted" in before:
-        scene.holding.stop_all("the node stops")
+        scene.active_runs.stop_all("the node stops")
     if "lost" in before:
-        scene.holding.lose_session(scene.lease)
+        scene.active_runs.lose_session(scene.lease)
     if "committed" in before:
         committed(call)
-    scene.holding.ended(call, ending)
-    assert scene.holding.settle("s1")
-    assert scene.holding._interrupted == set()
-    assert not scene.holding
+    scene.active_runs.ended(call, ending)
+    assert scene.active_runs.settle("s1")
+    assert scene.active_runs._interrupted == set()
+    assert not scene.active_runs
     outcomes = [one.state.value for one in scene.finished()]
     if outcomes:
         assert outcomes == [becomes]
@@ -390,9 +390,9 @@ def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
 
 def test_an_end_that_comes_twice_counts_once(scene):
     call = scene.begun()
-    scene.holding.ended(call, RETURNED)
-    scene.holding.ended(call, CANCELLED)
-    scene.holding.settle("s1")
+    scene.active_runs.ended(call, RETURNED)
+    scene.active_runs.ended(call, CANCELLED)
+    scene.active_runs.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
 
 
@@ -400,14 +400,14 @@ def test_an_end_that_comes_twice_counts_once(scene):
 def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_began(scene, on_crash, lost):
     call = scene.begun(1, on_crash=on_crash)
     ends = scene.begun(3)
-    scene.holding.begin_at(99.0, scene.claim(2), scene.lease)
+    scene.active_runs.begin_at(99.0, scene.claim(2), scene.lease)
     if lost:
         call.run.lease_lost.set()
-    scene.holding.ended(ends, RETURNED)
-    scene.holding.cut_off_all()
-    scene.holding.settle("s1")
-    assert not scene.holding
-    assert scene.holding.active == 0
+    scene.active_runs.ended(ends, RETURNED)
+    scene.active_runs.cut_off_all()
+    scene.active_runs.settle("s1")
+    assert not scene.active_runs
+    assert scene.active_runs.active == 0
     states = {one.id: one for one in scene.finished()}
     assert states.pop(3).state is State.SUCCEEDED
     if on_crash == "fail":
@@ -429,63 +429,63 @@ def test_an_end_that_was_accepted_can_be_said_again(scene, accepts, how):
     scene.store.accepts = accepts
     if how != "plain":
         committed(call, surely=False)
-    scene.holding.ended(call, RETURNED if how != "fails" else Ending(kind="raised"))
-    scene.holding.settle("s1")
-    assert scene.holding._committing == {}
-    again = scene.holding.say_again(KEY)
+    scene.active_runs.ended(call, RETURNED if how != "fails" else Ending(kind="raised"))
+    scene.active_runs.settle("s1")
+    assert scene.active_runs._committing == {}
+    again = scene.active_runs.say_again(KEY)
     assert again is accepts
     if not again:
-        assert not scene.holding.unsettled
+        assert not scene.active_runs.unsettled
     elif how == "commits":
-        assert scene.holding._given_back == [GiveBack(claim=call.claim, cut="stopped")]
+        assert scene.active_runs._given_back == [GiveBack(claim=call.claim, cut="stopped")]
     else:
-        (outcome,) = scene.holding._outcomes.values()
+        (outcome,) = scene.active_runs._outcomes.values()
         assert outcome.state is (State.FAILED if how == "fails" else State.SUCCEEDED)
 
 
 def test_claims_go_back_in_one_step_however_they_were_cut_off(scene):
     for number, cut in ((1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")):
         claim = scene.claim(number)
-        scene.holding._known_since[claim.id, claim.token] = 0.0
-        scene.holding._give_back(claim, cut)
-    scene.holding.settle("s1")
+        scene.active_runs._known_since[claim.id, claim.token] = 0.0
+        scene.active_runs._give_back(claim, cut)
+    scene.active_runs.settle("s1")
     assert scene.gone_back() == [(1, "crashed"), (2, None), (3, "crashed"), (4, "stopped")]
     assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
-    assert scene.holding._known_since == {}
-    assert not scene.holding
-    assert scene.holding.say_again((4, 104))
-    assert scene.holding._given_back == [GiveBack(claim=scene.claim(4), cut="stopped")]
+    assert scene.active_runs._known_since == {}
+    assert not scene.active_runs
+    assert scene.active_runs.say_again((4, 104))
+    assert scene.active_runs._given_back == [GiveBack(claim=scene.claim(4), cut="stopped")]
 
 
 def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
-    scene.holding._give_back(scene.claim(), None)
+    scene.active_runs._give_back(scene.claim(), None)
     scene.store.error = StoreUnavailable("the answer is lost")
     with pytest.raises(StoreUnavailable):
-        scene.holding.settle("s1")
+        scene.active_runs.settle("s1")
     scene.store.error, scene.store.accepts = None, False
-    scene.holding.settle("s1")
+    scene.active_runs.settle("s1")
     assert scene.telling.of("refused") == []
-    assert scene.holding._perhaps_back == set()
-    assert scene.holding.say_again(KEY)
-    scene.holding._given_back.clear()
-    scene.holding._give_back(scene.claim(), None)
-    scene.holding.settle("s1")
+    assert scene.active_runs._perhaps_back == set()
+    assert scene.active_runs.say_again(KEY)
+    scene.active_runs._given_back.clear()
+    scene.active_runs._give_back(scene.claim(), None)
+    scene.active_runs.settle("s1")
     assert scene.telling.of("refused") == [(1, 101, State.PENDING)]
-    assert not scene.holding.say_again(KEY)
+    assert not scene.active_runs.say_again(KEY)
 
 
 def test_what_may_have_run_unheard_of_has_failed(scene):
     claim = scene.claim()
-    scene.holding.close_unheard_of(claim, "nobody knows")
-    (outcome,) = scene.holding._outcomes.values()
+    scene.active_runs.close_unheard_of(claim, "nobody knows")
+    (outcome,) = scene.active_runs._outcomes.values()
     assert (outcome.state, outcome.reason) == (State.FAILED, "crashed: nobody knows")
     assert scene.telling.of("ended") == [(claim, outcome)]
 
 
 def test_a_result_that_came_before_the_lease_was_lost_counts(scene):
     call = scene.begun()
-    scene.holding.ended(call, RETURNED)
-    scene.holding.lose_session(scene.lease)
-    scene.holding.settle("s1")
+    scene.active_runs.ended(call, RETURNED)
+    scene.active_runs.lose_session(scene.lease)
+    scene.active_runs.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED]
-    assert scene.clock.monotonic() - scene.holding.said.said_at(KEY) < timedelta(seconds=1).total_seconds()
+    assert scene.clock.monotonic() - scene.active_runs.said.said_at(KEY) < timedelta(seconds=1).total_seconds()

@@ -56,7 +56,7 @@ class _Waiting(NamedTuple):
     lease: SessionLease
 
 
-class Holding:
+class ActiveRuns:
     """The claims of this node, from their start until the store has taken their end.
 
     ``on_work`` is told when there begins to be something that the lease protects.
