@@ -68,8 +68,12 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, 
 
 
 def already_so(tx: Transaction, declared: Declared) -> PutResult | None:
-    """Return the answer if there is nothing to write; else ``None``, with the names that differ noted."""
+    """Return the answer if there is nothing to write; else ``None``, with the names that differ noted.
+
+    It ends the transaction.
+    """
     asked = _Standing(tx, declared)
+    tx.commit()
     standing, gone = asked.read()
     declared.differing = [name for name in declared.specs if not _is_same(declared, name, standing.get(name))]
     if declared.differing or asked.release.row.known is None or (gone and not asked.release.row.other_lives):

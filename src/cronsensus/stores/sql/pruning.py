@@ -50,7 +50,7 @@ def bounds(tx: Transaction, before: int | None, least: int = 0) -> dict[str, Any
 
     In bounds, because a database does not take a sum that leaves its integers, and then nothing is pruned at all.
     """
-    return {"space": tx.namespace, "before": before, "now": tx.now, "least": least, "most": LATEST_MICROS}
+    return {"space": tx.namespace, "before": before, "now": tx.instant(), "least": least, "most": LATEST_MICROS}
 
 
 class Looking:
@@ -93,8 +93,8 @@ class _Rest:
 
     def __init__(self, tx: Transaction) -> None:
         space: dict[str, Any] = {"space": tx.namespace, "size": AT_ONCE}
-        self._before = tx.now - REMEMBERED // _MICROSECOND
-        self._sessions = tx.send("old_sessions", **space, ended=tx.now - SESSIONS_KEPT // _MICROSECOND)
+        self._tx = tx
+        self._sessions = tx.send("old_sessions", **space, ended=tx.instant(-(SESSIONS_KEPT // _MICROSECOND)))
         # The oldest by number, which are as good as the oldest by time.
         self._trail = tx.send("oldest_trail", **space)
 
@@ -102,7 +102,8 @@ class _Rest:
         return [row.id for row in self._sessions.rows]
 
     def trail(self) -> list[int]:
-        return [row.id for row in self._trail.rows if sound(row.at) and row.at < self._before]
+        rows, before = self._trail.rows, self._tx.now - REMEMBERED // _MICROSECOND
+        return [row.id for row in rows if sound(row.at) and row.at < before]
 
 
 def find_further(tx: Transaction) -> Over:

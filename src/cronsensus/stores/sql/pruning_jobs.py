@@ -51,7 +51,7 @@ class Looking:
     def __init__(self, tx: Transaction, before: datetime | None) -> None:
         """Ask."""
         asked = bounds(tx, None if before is None else min(to_micros(before), tx.now - _DAY), _DAY)
-        long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.now - _YEAR, "size": AT_ONCE}
+        long_ago: dict[str, Any] = {"space": tx.namespace, "ended": tx.instant(-_YEAR), "size": AT_ONCE}
         self._eras = tx.send("jobs_with_old_eras", **asked, size=AT_ONCE)
         self._pauses = tx.send("old_pauses", **asked, size=AT_ONCE)
         self._retired = tx.send("long_retired", **long_ago)

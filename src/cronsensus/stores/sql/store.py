@@ -101,7 +101,7 @@ class SqlStore(SqlHandle):
     ) -> PutResult:
         """Define jobs; first look without the write lock whether there is anything to write at all."""
         declared = defining.declare(specs, release=release, complete=complete, by=by, retire_after=retire_after)
-        with self._reading() as tx:
+        with self._reading(queued=True) as tx:
             nothing_to_do = defining.already_so(tx, declared)
         if nothing_to_do is not None:
             return nothing_to_do
@@ -309,7 +309,7 @@ class SqlStore(SqlHandle):
     @repeated
     def _prune(self, before: datetime | None, limit: int) -> int:
         """Delete what is over; look for it without the write lock."""
-        with self._reading() as tx:
+        with self._reading(queued=True) as tx:
             asked, waiting = pruning.Looking(tx, before, limit), retiring.ask_overdue(tx)
             bygone = pruning_jobs.Looking(tx, before).read()
             over, overdue = asked.read(), waiting.rows
@@ -323,7 +323,7 @@ class SqlStore(SqlHandle):
         for _ in range(pruning.MOST_BATCHES):
             if not over.more:
                 break
-            with self._reading() as tx:
+            with self._reading(queued=True) as tx:
                 over = pruning.find_further(tx)
             with self._writing(queued=True) as tx:
                 pruning.prune(tx, over)
@@ -348,7 +348,7 @@ class SqlStore(SqlHandle):
                     pruning_jobs.forget_locks(tx)
             if not bygone.more:
                 return
-            with self._reading() as tx:
+            with self._reading(queued=True) as tx:
                 bygone = pruning_jobs.Looking(tx, before).read()
 
     # --- reads --------------------------------------------------------------------------------------------------------
