@@ -24,7 +24,7 @@ from cronsensus import (
     current_run, every,
 )
 from cronsensus.integrations.startup_coordinator import StartupCoordinator
-from cronsensus.node.hopping import HoppingConnection
+from cronsensus.node.async_transaction import AsyncConnection
 
 scheduler = Scheduler("memory://", lease="5s", defaults=JobDefaults(timeout="10m", retries=2), concurrency=4)
 
@@ -161,7 +161,7 @@ def book(conn: Connection, order: int) -> int:
 
 
 @scheduler.once("book:{order}", transaction=True, on_busy="skip")
-async def book_async(conn: HoppingConnection, order: int) -> int:
+async def book_async(conn: AsyncConnection, order: int) -> int:
     await conn.execute(text("SELECT 1"))
     return order
 

@@ -138,7 +138,7 @@ class Scene:
 
 def committed(call: Call, *, surely: bool = True) -> None:
     """Let a run have committed a transaction of its own, or perhaps."""
-    call.run._effects = SimpleNamespace(  # type: ignore[assignment]
+    call.run._run_transaction = SimpleNamespace(  # type: ignore[assignment]
         committed=surely, may_have_committed=True, verdict=lambda ending: ending
     )
 

@@ -28,7 +28,7 @@ from cronsensus import (
     current_run,
 )
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter
-from cronsensus.node.hopping import HoppingConnection
+from cronsensus.node.async_transaction import AsyncConnection
 from tests.scratch import BUSY
 from tests.servers.fixtures import FAR
 
@@ -348,7 +348,7 @@ def test_a_transaction_that_gave_way_to_another_one_is_tried_again(shop, effects
         conn.execute(effects.insert, {"what": "a"})
         return work()
 
-    async def awrite(conn: HoppingConnection) -> int:
+    async def awrite(conn: AsyncConnection) -> int:
         await conn.execute(effects.insert, {"what": "a"})
         return work()
 

@@ -32,12 +32,12 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, Cut, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
-from cronsensus.node.effects import Effects
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
 from cronsensus.node.notes import Notes
 from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import Run
+from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.said import Key, Said
 from cronsensus.node.telling import Telling
 from cronsensus.retry import cut_off, settle
@@ -326,13 +326,13 @@ class ActiveRuns:
         registered = self._registry.get(claim.spec.function)
         if registered is None or not lease.trusted or not self._executors[registered.executor].able:
             return None
-        effects = Effects(self._store, claim, self.notes, registered.types)
+        run_transaction = RunTransaction(self._store, claim, self.notes, registered.types)
         run = Run(
             claim,
             namespace=self._store.namespace,
             on_progress=self.notes.progress,
             on_line=self.notes.line,
-            effects=effects,
+            run_transaction=run_transaction,
             trusted=lambda: lease.trusted,
         )
         return Call(claim, run, registered)

@@ -15,13 +15,13 @@ from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Claim, LogLine, idempotency_key
 from cronsensus.model.states import Origin
-from cronsensus.node.effects import Effects
+from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.typed import Types
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from cronsensus.node.hopping import HoppingConnection
+    from cronsensus.node.async_transaction import AsyncConnection
 
 _log = Logger("cronsensus.node")
 
@@ -70,7 +70,7 @@ class Run:
         namespace: str = "default",
         on_progress: Callable[[Run, float, float], None] | None = None,
         on_line: Callable[[Run, LogLine], None] | None = None,
-        effects: Effects | None = None,
+        run_transaction: RunTransaction | None = None,
         trusted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.id: int = claim.id
@@ -89,7 +89,7 @@ class Run:
         self.raised: ExcInfo = None
         self._on_progress = on_progress
         self._on_line = on_line
-        self._effects = effects
+        self._run_transaction = run_transaction
         self._trusted = trusted
         self._at_end: list[Callable[[], None]] = []
         self.is_over = False
@@ -190,17 +190,17 @@ class Run:
             ...     book.options(key="order:1").enqueue().result("10s")
             1
         """
-        return self._effects_here().block(self.lease_lost.is_set)
+        return self._run_transaction_here().block(self.lease_lost.is_set)
 
-    def atransaction(self) -> AbstractAsyncContextManager[HoppingConnection]:
+    def atransaction(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """Do what ``transaction`` does without blocking the event loop: each statement hops to a thread of its own.
 
         ``async with run.atransaction() as conn``, and then ``await conn.execute(…)``, ``await conn.scalar(…)``,
         ``await conn.scalars(…)``, or ``await conn.run_sync(function)``, which is given the ``Connection`` itself.
         """
-        from cronsensus.node.hopping import hopping
+        from cronsensus.node.async_transaction import async_transaction
 
-        return hopping(self.transaction)
+        return async_transaction(self.transaction)
 
     def complete(self, result: Result) -> Result:
         """Say, inside the block of ``transaction``, what the run's result is, and return it.
@@ -211,7 +211,7 @@ class Run:
             InvalidPayload: it is not JSON, or too large.
             UnsupportedTransaction: not inside the block.
         """
-        self._effects_here().complete(result)
+        self._run_transaction_here().complete(result)
         return result
 
     def complete_in(self, connection: Any, result: Any = None) -> None:
@@ -230,25 +230,25 @@ class Run:
             UnsupportedTransaction: the store has no transactions, or this is no transaction of its database.
             InvalidPayload: the result is not JSON, or too large.
         """
-        self._effects_here().complete_in(connection, result, self.lease_lost.is_set)
+        self._run_transaction_here().complete_in(connection, result, self.lease_lost.is_set)
 
     @property
     def committed(self) -> bool:
         """Whether this run's ``transaction`` is known to be committed; then it has succeeded, whatever comes after."""
-        return self._effects is not None and self._effects.committed
+        return self._run_transaction is not None and self._run_transaction.committed
 
     @property
     def may_have_committed(self) -> bool:
         """Whether a transaction of this run's own may have written its end already."""
-        return self._effects is not None and self._effects.may_have_committed
+        return self._run_transaction is not None and self._run_transaction.may_have_committed
 
-    def _effects_here(self) -> Effects:
-        if self._effects is None:
+    def _run_transaction_here(self) -> RunTransaction:
+        if self._run_transaction is None:
             raise UnsupportedTransaction(
                 f"this run of {self.job!r} has no store at hand: a job with executor='process' runs in a process of "
                 "its own, which has no connection to it; use executor='thread' (or an async function)"
             )
-        return self._effects
+        return self._run_transaction
 
     # --- what the node calls ------------------------------------------------------------------------------------------
 
@@ -263,12 +263,12 @@ class Run:
 
     def type_result(self, types: Types) -> None:
         """Let ``complete`` and ``complete_in`` take what a function's return annotation names."""
-        if self._effects is not None:
-            self._effects.types = types
+        if self._run_transaction is not None:
+            self._run_transaction.types = types
 
     def ended(self, ending: Ending) -> Ending:
         """Return the ending that counts: what was committed with a result stands, whatever the code did afterwards."""
-        return ending if self._effects is None else self._effects.verdict(ending)
+        return ending if self._run_transaction is None else self._run_transaction.verdict(ending)
 
     def at_end(self, act: Callable[[], None]) -> None:
         """Have something done when the function has returned or raised; it must not raise."""

@@ -22,7 +22,7 @@ from cronsensus.logger import ExcInfo, Logger
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
-from cronsensus.node.effects import tell_unrecorded
+from cronsensus.node.run_transaction import log_unrecorded
 from cronsensus.node.tally import Tally
 
 _log = Logger("cronsensus.runs")
@@ -73,7 +73,7 @@ class Telling:
             return
         self._tally.settled += 1
         if answer.state is State.SUCCEEDED is not outcome.state:
-            tell_unrecorded(outcome)
+            log_unrecorded(outcome)
         if claim is None:
             return
         about = _of(claim)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from cronsensus.node.hopping import HoppingConnection
+    from cronsensus.node.async_transaction import AsyncConnection
     from cronsensus.once.once import Once
 
 P = ParamSpec("P")
@@ -37,7 +37,7 @@ class GuardedInTransaction(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[Concatenate[HoppingConnection, P], Coroutine[Any, Any, T]]
+        self, function: Callable[Concatenate[AsyncConnection, P], Coroutine[Any, Any, T]]
     ) -> Once[P, Coroutine[Any, Any, T]]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Connection, P], R]) -> Once[P, R]: ...
@@ -48,7 +48,7 @@ class GuardedOrSkippedInTransaction(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[Concatenate[HoppingConnection, P], Coroutine[Any, Any, T]]
+        self, function: Callable[Concatenate[AsyncConnection, P], Coroutine[Any, Any, T]]
     ) -> Once[P, Coroutine[Any, Any, T | None]]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Connection, P], R]) -> Once[P, R | None]: ...

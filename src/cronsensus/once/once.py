@@ -30,9 +30,9 @@ from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, Outcome, RunError
 from cronsensus.model.states import State
-from cronsensus.node.effects import UNCOMMITTED
 from cronsensus.node.executors.result import describe
 from cronsensus.node.run import Run, current_run, enter_run
+from cronsensus.node.run_transaction import UNCOMMITTED
 from cronsensus.once.acquiring import Got, acquire, give_back
 from cronsensus.once.choices import OnBusy, OnError
 from cronsensus.once.claims import FREED, Claims

@@ -29,8 +29,8 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
 from cronsensus.model.states import State
-from cronsensus.node.effects import Effects
 from cronsensus.node.run import Run
+from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.payloads import Difference, difference
 from cronsensus.stores.base import Store
@@ -156,7 +156,9 @@ class OwnedClaim:
         self.claim = claim
         self.session = claim.session
         self.started = claims.clock.monotonic()
-        self.run = Run(claim, namespace=claims.store.namespace, effects=Effects(claims.store, claim, _NO_NOTES))
+        self.run = Run(
+            claim, namespace=claims.store.namespace, run_transaction=RunTransaction(claims.store, claim, _NO_NOTES)
+        )
         self.begun = False
         self.value: Any = UNSET
         self.outcome_if_left: Callable[[OwnedClaim], Outcome] | None = None

@@ -1,4 +1,4 @@
-"""A run's transaction for code on an event loop: every statement hops to one thread, and back.
+"""A run's transaction for code on an event loop: one thread makes every statement of it.
 
 One thread for each block, and not a pool: a pool that is full of others who wait for the database would keep the one
 that holds it from ending.
@@ -68,7 +68,7 @@ def _work(calls: SimpleQueue[Callable[[], None] | None], _: object) -> None:
         del call
 
 
-class HoppingConnection:
+class AsyncConnection:
     """An SQLAlchemy connection that an async job uses from its event loop.
 
     Results have all their rows; nothing of them is left in the database. Calls made at the same time wait for one
@@ -105,9 +105,9 @@ def _execute(connection: Connection, statement: Executable, parameters: Paramete
 
 
 @asynccontextmanager
-async def hopping(
+async def async_transaction(
     transaction: Callable[[], AbstractContextManager[Connection]],
-) -> AsyncIterator[HoppingConnection]:
+) -> AsyncIterator[AsyncConnection]:
     """Enter and leave ``transaction`` on a thread of its own."""
     block = transaction()
     thread = _Thread(block)
@@ -118,7 +118,7 @@ async def hopping(
             if entering.exception() is None:
                 await _leave(thread, block, cancelled)
             raise cancelled
-        connection = HoppingConnection(entering.result(), thread)
+        connection = AsyncConnection(entering.result(), thread)
         try:
             yield connection
         except GeneratorExit as error:

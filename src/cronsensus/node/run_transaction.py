@@ -1,10 +1,10 @@
-"""What a run does to the store's database together with its own end: at most one transaction.
+"""The transaction of a run on the store's database, which commits together with its end: at most one.
 
 ::
 
     none ──block──▶ open ──▶ doubtful ──commit answered──▶ committed
       │  ◀──raised, rolled back──┘            └── no answer: the store knows, and says so when the run is settled
-      └──complete_in──▶ pledged: the user's own commit decides, and nobody tells us
+      └──complete_in──▶ pledged: the user's own commit decides, without news of it
 
 What was committed stands. So when the run has ended, ``verdict`` says what is to be settled: of a committed one that it
 succeeded, whatever its code did afterwards; of one that nobody here knows about, that it did *not*. That is no risk: to
@@ -75,7 +75,7 @@ _WHY_NOT = {
 }
 
 
-class Effects:
+class RunTransaction:
     """One run's part. Safe to share between the threads of a job; one of them gets the transaction."""
 
     def __init__(self, store: Store, claim: Claim, notes: HeldNotes, types: Types = UNTYPED) -> None:
@@ -204,7 +204,7 @@ class Effects:
             _log.warning("%s; what it returned later is not recorded: give it to run.complete() in the block", what)
 
 
-def tell_unrecorded(outcome: Outcome) -> None:
+def log_unrecorded(outcome: Outcome) -> None:
     """Say which end of a run was not recorded, because it turned out that its transaction was committed before."""
     if outcome.error is not UNCOMMITTED:
         words = _words(outcome.error, outcome.reason or outcome.state)
