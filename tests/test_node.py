@@ -171,7 +171,7 @@ def test_whatever_a_job_does_ends_its_run_and_not_the_node(node):
             with pytest.raises(RunFailed, match=said):
                 job.enqueue().result("60s")
         assert fine.enqueue().result("60s") == "fine"
-        assert node._part.node.tally.sessions == 1
+        assert node._part.node.stats.sessions == 1
 
 
 def test_a_timeout_cancels_an_async_job(node):
@@ -558,7 +558,7 @@ def test_a_job_that_blocks_the_event_loop_for_longer_than_the_lease_keeps_it(url
             one = await handle.await_("20s")
             node = scheduler._part.node
             assert node is not None
-            assert node.tally.sessions == 1
+            assert node.stats.sessions == 1
             await other.astop()
         assert (one.state, one.attempt) == (State.SUCCEEDED, 1)
 

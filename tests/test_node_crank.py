@@ -136,7 +136,7 @@ def test_what_one_plan_cannot_hold_is_fired_by_the_next_rounds_at_once():
     while bench.round.step() == 0.0:
         rounds += 1
     assert rounds == 3, "the first one learns that its session is lost"
-    assert bench.round.tally.fired == 2500
+    assert bench.round.stats.fired == 2500
 
 
 def test_jobs_that_only_leave_verdicts_do_not_hide_the_jobs_behind_them():
@@ -145,7 +145,7 @@ def test_jobs_that_only_leave_verdicts_do_not_hide_the_jobs_behind_them():
     bench.clock.advance(10)
     while bench.round.step() == 0.0:
         pass
-    assert bench.round.tally.fired == 450
+    assert bench.round.stats.fired == 450
     bench.clock.advance(10)
     while bench.round.step() == 0.0:
         pass
@@ -177,7 +177,7 @@ def test_what_waits_for_a_busy_node_is_claimed_when_it_is_free():
     bench.end()
     bench.round.step()
     assert len(bench.hands.calls) == 1
-    assert bench.round.tally.settled == 1
+    assert bench.round.stats.settled == 1
 
 
 def test_old_occurrences_are_pruned_in_slices_that_hold_nothing_up():
@@ -429,6 +429,6 @@ def test_a_claim_that_fails_each_time_keeps_no_result_from_the_store():
         bench.end()
         for _ in range(2):
             bench.round.step()
-        assert bench.round.tally.settled == ended
+        assert bench.round.stats.settled == ended
     assert isinstance(bench.store, CannotClaimBesideResults)
     assert bench.store.failed >= 3

@@ -123,12 +123,12 @@ def test_while_the_store_is_away_nothing_starts_and_it_is_said_once(stores, node
         healthy.enqueue([_item("work", "second")])
         healthy.notify()
         go_on.set()
-        _await(lambda: node._part.node.tally.store_errors >= 3)
+        _await(lambda: node._part.node.stats.store_errors >= 3)
         assert healthy.occurrence(first.id).state is State.RUNNING
         assert [one.state for one in _all(healthy) if one.id != first.id] == [State.PENDING]
         weather.down = False
         _await(lambda: all(one.state is State.SUCCEEDED for one in _all(healthy)))
-        assert node._part.node.tally.sessions == 1
+        assert node._part.node.stats.sessions == 1
     said = [record.message for record in caplog.records if "store" in record.message]
     assert len([line for line in said if "nothing is started until it can" in line]) == 1
     assert len([line for line in said if "answers again" in line]) == 1
@@ -151,11 +151,11 @@ def test_while_the_store_is_away_it_is_asked_less_and_less_also_when_the_lease_i
         assert began.wait(60)
         weather.down = True
         assert runs[0].lease_lost.wait(10)
-        tally = node._part.node.tally
+        stats = node._part.node.stats
         # Its keeper asks ten times in a second: that much time passes.
-        asked, errors = weather.calls["renew"], tally.store_errors
+        asked, errors = weather.calls["renew"], stats.store_errors
         _await(lambda: weather.calls["renew"] >= asked + 10)
-        rounds = tally.store_errors - errors
+        rounds = stats.store_errors - errors
         weather.down = False
         go_on.set()
     assert rounds <= 10
@@ -183,7 +183,7 @@ def test_nominal_times_that_pass_while_the_store_is_away_are_caught_up_each_once
     with node:
         _await(lambda: len(seen) >= 2)
         weather.down = True
-        _await(lambda: node._part.node.tally.store_errors >= 2)
+        _await(lambda: node._part.node.stats.store_errors >= 2)
         before = len(seen)
         weather.down = False
         _await(lambda: len(seen) >= before + 5)
@@ -255,7 +255,7 @@ def test_what_a_run_says_while_the_store_is_away_is_kept_for_later(stores, nodes
         weather.down = True
         go_on.set()
         assert said.wait(60)
-        _await(lambda: node._part.node.tally.store_errors >= 2)
+        _await(lambda: node._part.node.stats.store_errors >= 2)
         weather.down = False
         handle.wait("60s")
     assert [line.text for _, _, line in healthy.logs(handle.id)] == ["before", "meanwhile"]
@@ -294,9 +294,9 @@ def test_a_thread_that_outlives_its_lease_is_told_and_its_result_is_refused(stor
     assert ran[0][2] < ran[1][2]
     go_on.set()
     assert over.wait(60)
-    _await(lambda: first._part.node.tally.refused == 1)
+    _await(lambda: first._part.node.stats.refused == 1)
     weather.hold.pop("renew").set()
-    _await(lambda: first._part.node.tally.sessions == 2)
+    _await(lambda: first._part.node.stats.sessions == 2)
     assert handle.look().result == '"second"'
     second.stop()
     assert jobs[0].options(key="after").enqueue().result("60s") == "second"
@@ -380,7 +380,7 @@ def test_a_run_that_is_stopped_for_a_lease_that_turns_out_to_be_alive_is_not_los
         _await(lambda: attempts)
         node._part.node.round.active_runs.lose_session(node._part.node.round.lease)
         assert handle.result("60s") == "done"
-        assert node._part.node.tally.sessions == 1
+        assert node._part.node.stats.sessions == 1
     assert (handle.look().attempt, handle.look().crashes) == (2, 1)
 
 
@@ -403,7 +403,7 @@ def test_what_was_given_back_without_an_answer_is_not_called_refused(stores, nod
         node._part.node.round.active_runs.lose_session(node._part.node.round.lease)
         assert weather.struck.acquire(timeout=60)
         assert handle.result("60s") == "done"
-        assert node._part.node.tally.refused == 0
+        assert node._part.node.stats.refused == 0
 
 
 def test_an_idle_session_outlives_the_short_lease(stores, nodes):
@@ -460,7 +460,7 @@ def test_a_wall_clock_that_is_set_by_an_hour_repeats_nothing_and_loses_nothing(t
             assert waiting.result("60s") == "done"
             reached = len(seen)
         _await(lambda: len(store.ranges("work")) >= 1)
-        assert node._part.node.tally.sessions == 1
+        assert node._part.node.stats.sessions == 1
     assert max(Counter(seen).values()) == 1
     assert seen == sorted(seen)
     # Each nominal time has one verdict: a run, or a place in a range.

@@ -95,7 +95,7 @@ class Scene:
         self.clock = ManualClock(START)
         self.store = Answers()
         self.thread, self.process = Hands(), Hands()
-        self.telling = Noted()
+        self.run_log = Noted()
         self.events: list[str] = []
         self.active_runs = ActiveRuns(
             self.store,  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ class Scene:
             executors={"thread": self.thread, "process": self.process},
             wake=lambda: self.events.append("wake"),
             on_work=lambda: self.events.append("work"),
-            telling=self.telling,  # type: ignore[arg-type]
+            run_log=self.run_log,  # type: ignore[arg-type]
         )
         self.lease = self.leased("s1")
 
@@ -177,7 +177,7 @@ def test_what_a_node_holds_is_held_from_its_start_until_the_store_has_its_end(sc
     assert (bool(active_runs), active_runs.unsettled, active_runs.known()) == (True, False, {(2, 102)})
     assert not active_runs.settle("s1")
     assert [one.state for one in scene.finished()] == [State.SUCCEEDED] * 2
-    assert [one for one in scene.telling.told if one[0] == "settled"]
+    assert [one for one in scene.run_log.told if one[0] == "settled"]
     assert KEY not in active_runs._known_since
 
 
@@ -380,12 +380,12 @@ def test_what_becomes_of_a_run_that_ended(scene, ending, before, becomes):
     outcomes = [one.state.value for one in scene.finished()]
     if outcomes:
         assert outcomes == [becomes]
-        assert [told[1].state.value for told in scene.telling.of("ended")] == [becomes]
+        assert [told[1].state.value for told in scene.run_log.of("ended")] == [becomes]
     else:
         assert scene.gone_back() == [(1, None if becomes == "None" else becomes)]
         assert [verb for verb, _ in scene.store.told] == ["step", "notify"]
         told = [] if becomes == "None" else [(call.claim, call.run.cancel_reason or "the node stops")]
-        assert scene.telling.of("given_back") == told
+        assert scene.run_log.of("given_back") == told
 
 
 def test_an_end_that_comes_twice_counts_once(scene):
@@ -412,12 +412,12 @@ def test_what_still_runs_when_the_node_ends_is_cut_off_and_what_waits_never_bega
     assert states.pop(3).state is State.SUCCEEDED
     if on_crash == "fail":
         assert (states[1].state, states[1].reason) == (State.FAILED, "crashed: the node stops")
-        assert [told[1].id for told in scene.telling.of("ended")] == [3, 1]
+        assert [told[1].id for told in scene.run_log.of("ended")] == [3, 1]
         assert scene.gone_back() == [(2, None)]
     else:
         assert states == {}
         assert sorted(scene.gone_back()) == [(1, "crashed" if lost else "stopped"), (2, None)]
-        assert scene.telling.of("given_back") == [(call.claim, "the node stops")]
+        assert scene.run_log.of("given_back") == [(call.claim, "the node stops")]
 
 
 # --- what the store has accepted --------------------------------------------------------------------------------------
@@ -464,13 +464,13 @@ def test_what_may_have_gone_back_is_no_refusal_and_is_remembered(scene):
         scene.active_runs.settle("s1")
     scene.store.error, scene.store.accepts = None, False
     scene.active_runs.settle("s1")
-    assert scene.telling.of("refused") == []
+    assert scene.run_log.of("refused") == []
     assert scene.active_runs._perhaps_back == set()
     assert scene.active_runs.say_again(KEY)
     scene.active_runs._given_back.clear()
     scene.active_runs._give_back(scene.claim(), None)
     scene.active_runs.settle("s1")
-    assert scene.telling.of("refused") == [(1, 101, State.PENDING)]
+    assert scene.run_log.of("refused") == [(1, 101, State.PENDING)]
     assert not scene.active_runs.say_again(KEY)
 
 
@@ -479,7 +479,7 @@ def test_what_may_have_run_unheard_of_has_failed(scene):
     scene.active_runs.close_unheard_of(claim, "nobody knows")
     (outcome,) = scene.active_runs._outcomes.values()
     assert (outcome.state, outcome.reason) == (State.FAILED, "crashed: nobody knows")
-    assert scene.telling.of("ended") == [(claim, outcome)]
+    assert scene.run_log.of("ended") == [(claim, outcome)]
 
 
 def test_a_result_that_came_before_the_lease_was_lost_counts(scene):

@@ -70,7 +70,7 @@ class Bench(Scene):
             NodeSettings(name="a", lease=LEASE, concurrency=4),
             self.active_runs,
             registry=self.active_runs._registry,
-            telling=self.telling,  # type: ignore[arg-type]
+            run_log=self.run_log,  # type: ignore[arg-type]
         )
 
     def takes(self, limit: int = 4, *, lease: SessionLease | None = None, sample: ClockSample | None = None) -> int:
@@ -109,7 +109,7 @@ def test_a_node_has_as_much_room_as_slots_are_free(bench):
 def test_what_was_won_begins_when_it_is_due(bench, due_in):
     bench.claims.given = [bench.taken(due_in=due_in)]
     assert bench.takes() == 1
-    assert bench.telling.of("started") == [(tuple(bench.claims.given),)]
+    assert bench.run_log.of("started") == [(tuple(bench.claims.given),)]
     if due_in:
         assert bench.waits() == pytest.approx([due_in.total_seconds()])
     else:
@@ -140,7 +140,7 @@ def test_the_better_of_two_readings_tells_when_that_is(bench):
 def test_nothing_won_is_nothing_told(bench):
     before = bench.lease.trusted_for
     assert bench.takes() == 0
-    assert bench.telling.told == []
+    assert bench.run_log.told == []
     assert bench.lease.trusted_for == before - 0.25
 
 
@@ -221,7 +221,7 @@ def test_a_doubt_is_cleared_by_starting_what_was_won_at_its_time(bench, running,
     bench.claiming.adopt_lost(bench.lease)
     assert not bench.active_runs.in_doubt
     assert bench.active_runs.known() == {key(running)}
-    assert len(bench.telling.of("started")) == 1
+    assert len(bench.run_log.of("started")) == 1
     assert bench.waits() == pytest.approx([due_in.total_seconds()] if due_in else [])
 
 

@@ -105,13 +105,13 @@ def _noted(verbs: list[str], verb: str, do: Callable[..., Any], *args: Any, **mo
 def test_the_node_decides_shortly_before_the_due_time(bench):
     assert bench.step_at(LEAD) == pytest.approx(LEAD)
     assert bench.verbs == ["look", "step"]
-    assert bench.round.tally.fired == 1
+    assert bench.round.stats.fired == 1
     assert bench.round.active_runs.active == 1
 
 
 def test_it_decides_also_where_it_comes_a_little_too_soon(bench):
     bench.step_at(LEAD + SLACK / 2)
-    assert bench.round.tally.fired == 1
+    assert bench.round.stats.fired == 1
 
 
 def test_what_it_decided_starts_at_the_due_time_and_not_before(bench):
@@ -152,7 +152,7 @@ def test_a_wrong_idea_of_the_time_fires_nothing_early(bench):
     bench.clock.advance(1)
     bench.round.step()
     assert bench.started() == []
-    assert bench.round.tally.fired == 0
+    assert bench.round.stats.fired == 0
 
 
 def test_a_job_that_was_changed_shortly_before_is_run_as_it_is_now(bench, monkeypatch):
@@ -165,7 +165,7 @@ def test_a_job_that_was_changed_shortly_before_is_run_as_it_is_now(bench, monkey
 
     monkeypatch.setattr(bench.store, "look", changed_after_the_look)
     bench.step_at(LEAD)
-    assert bench.round.tally.lost_races == 1
+    assert bench.round.stats.lost_races == 1
     bench.step_at(0)
     assert bench.started() == [bench.clock.now()]
 
@@ -190,7 +190,7 @@ def test_what_the_occurrence_before_has_a_say_in_is_left_to_the_due_time():
     bench = Bench(overlap="skip")
     bench.step_at(0)
     bench.step_at(LEAD - 30)
-    assert bench.round.tally.fired == 1
+    assert bench.round.stats.fired == 1
     bench.end()
     bench.step_at(-30)
     assert len(bench.started()) == 2
@@ -200,7 +200,7 @@ def test_a_node_without_a_free_hand_decides_nothing_ahead():
     bench = Bench(concurrency=1)
     bench.step_at(0)
     bench.step_at(LEAD - 30)
-    assert bench.round.tally.fired == 1
+    assert bench.round.stats.fired == 1
 
 
 def test_what_the_clock_said_long_ago_does_not_tell_when_to_start(bench, monkeypatch):
@@ -224,7 +224,7 @@ def test_what_was_fired_in_the_same_round_is_looked_at_again_before_it_is_decide
     bench.verbs.clear()
     assert bench.round.step() == pytest.approx(0.01)
     assert bench.verbs == ["look", "step"]
-    assert bench.round.tally.lost_races == 0
+    assert bench.round.stats.lost_races == 0
 
 
 def test_a_session_that_is_lost_between_decision_and_start_starts_nothing(bench):

@@ -77,7 +77,7 @@ def test_a_store_that_is_emptied_between_the_look_and_the_opening_stops_a_node_t
     assert "cannot be used" not in caplog.text  # it is not tried again, and nothing says so
     bench.clock.advance(HALTED)
     assert bench.round.step() == HALTED
-    assert (store.sessions(), bench.round.tally.store_errors) == ([], 0)
+    assert (store.sessions(), bench.round.stats.store_errors) == ([], 0)
 
 
 def test_the_session_that_cannot_be_closed_in_a_store_that_was_emptied_stops_it_too(caplog, monkeypatch):

@@ -107,14 +107,14 @@ class Nodes:
 
     @property
     def fired(self) -> list[int]:
-        return [node.tally.fired for node in self.nodes]
+        return [node.stats.fired for node in self.nodes]
 
     def until_all_ran(self, count: int, *, only: range | None = None) -> int:
         for rounds in range(MANY_ROUNDS):
-            if sum(node.tally.settled for node in self.nodes) >= count:
+            if sum(node.stats.settled for node in self.nodes) >= count:
                 return rounds
             self.turn(only=only)
-        raise AssertionError(f"{self.fired} fired, {[node.tally.settled for node in self.nodes]} ran")
+        raise AssertionError(f"{self.fired} fired, {[node.stats.settled for node in self.nodes]} ran")
 
 
 def test_a_herd_is_planned_once_and_by_all():

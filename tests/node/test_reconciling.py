@@ -236,7 +236,7 @@ def test_a_run_whose_claim_the_store_forgot_is_stopped_and_run_again_under_anoth
     assert not second.run.cancelled.is_set()
     bench.finish(second, Ending(kind="returned", result='"second"'))
     assert bench.look(number).result == '"second"'
-    assert bench.round.tally.settled == 1
+    assert bench.round.stats.settled == 1
 
 
 def test_a_forgotten_end_and_a_forgotten_claim_are_told_apart_though_the_number_of_runs_is_right():
@@ -438,7 +438,7 @@ def test_a_renewal_asked_before_an_end_was_answered_says_nothing_about_that_run(
     for asked in early:
         bench.round.reconciling.heard(lease, (key,), asked)
         bench.round.step()
-    assert bench.round.tally.settled == 1
+    assert bench.round.stats.settled == 1
 
 
 def test_a_node_that_agrees_with_its_store_asks_for_no_renewal(monkeypatch):

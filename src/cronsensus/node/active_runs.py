@@ -37,9 +37,9 @@ from cronsensus.node.executors.result import describe
 from cronsensus.node.notes import Notes
 from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import Run
+from cronsensus.node.run_log import RunLog
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.node.said import Key, Said
-from cronsensus.node.telling import Telling
 from cronsensus.retry import cut_off, settle
 from cronsensus.stores.base import Store
 
@@ -78,7 +78,7 @@ class ActiveRuns:
         executors: Mapping[str, Executor],
         wake: Callable[[], None],
         on_work: Callable[[], None],
-        telling: Telling,
+        run_log: RunLog,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -87,7 +87,7 @@ class ActiveRuns:
         self._executors = executors
         self._wake = wake
         self._on_work = on_work
-        self._telling = telling
+        self._run_log = run_log
         self.in_doubt = False
         self.notes = Notes(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
@@ -282,7 +282,7 @@ class ActiveRuns:
         """Begin what was reserved first; ``False``: there is nothing that can be begun now."""
         call = self.reserved.begin(self._call_of, self._start)
         if call is not None:
-            self._telling.begins(call.claim)
+            self._run_log.begins(call.claim)
         return call is not None
 
     def hand_back(self, *, lost: bool = False) -> None:
@@ -393,7 +393,7 @@ class ActiveRuns:
             if accepted or key in self._perhaps_back:
                 self.said.remember(key, one)
             else:
-                self._telling.refused(*key, State.PENDING)
+                self._run_log.refused(*key, State.PENDING)
             self._perhaps_back.discard(key)
         self._store.notify()
 
@@ -408,7 +408,7 @@ class ActiveRuns:
                 self.said.remember(key, GiveBack(claim=committing, cut="stopped"))
             else:
                 self.said.remember(key, outcome)
-        self._telling.settled(answer, outcome)
+        self._run_log.settled(answer, outcome)
 
     def _give_back(self, claim: Claim, cut: Cut | None) -> None:
         self._given_back.append(GiveBack(claim=claim, cut=cut))
@@ -434,7 +434,7 @@ class ActiveRuns:
             reason=f"{Reason.CRASHED}: {why}",
         )
         self._outcomes[claim.id, claim.token] = outcome
-        self._telling.ended(claim, outcome)
+        self._run_log.ended(claim, outcome)
 
     def disown(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
@@ -484,7 +484,7 @@ class ActiveRuns:
                 self._outcomes[key] = settle(call.claim, ending)
                 if call.run.may_have_committed:
                     self._committing[key] = call.claim
-                self._telling.ended(call.claim, self._outcomes[key], call.run.raised)
+                self._run_log.ended(call.claim, self._outcomes[key], call.run.raised)
             self._interrupted.discard(key)
 
     def _cut_off(self, call: Call, *, lost: bool) -> None:
@@ -494,7 +494,7 @@ class ActiveRuns:
         if outcome is None:
             # Not as if it had never begun: a job that makes its nodes lose their lease would go round for ever.
             self._give_back(claim, "crashed" if lost else "stopped")
-            self._telling.given_back(claim, why)
+            self._run_log.given_back(claim, why)
         else:
             self._outcomes[(claim.id, claim.token)] = outcome
-            self._telling.ended(claim, outcome)
+            self._run_log.ended(claim, outcome)

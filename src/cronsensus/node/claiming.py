@@ -22,10 +22,10 @@ from cronsensus.model.step import Done, Step, Want
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.executors.base import Registered
 from cronsensus.node.lead_time import ClockSample
+from cronsensus.node.run_log import RunLog
 from cronsensus.node.said import Key
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Todo
-from cronsensus.node.telling import Telling
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
 
@@ -46,14 +46,14 @@ class Claiming:
         active_runs: ActiveRuns,
         *,
         registry: Mapping[str, Registered],
-        telling: Telling,
+        run_log: RunLog,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._active_runs = active_runs
         self._registry = registry
-        self._telling = telling
+        self._run_log = run_log
         self._answers_lost = False
         self.on_forgotten: Callable[..., None] = lambda *_, **__: None
         """Told by which sign the store was found to have lost a moment."""
@@ -136,7 +136,7 @@ class Claiming:
             self._active_runs.reserve(reserved, lease)
         if claims:
             # Only now: what takes these words may take its time.
-            self._telling.started(claims)
+            self._run_log.started(claims)
 
     def look(self, lease: SessionLease, view: View, asked: Asked) -> None:
         """Start what a claim won that was carried out after its answer was lost, if ``view`` tells of one."""
@@ -184,7 +184,7 @@ class Claiming:
             self._active_runs.begin(claim, lease)
         else:
             self._active_runs.begin_at(seen.time_of(claim.due_at), claim, lease)
-        self._telling.started([claim])
+        self._run_log.started([claim])
 
 
 def unheard_of(store: Store, session: str, known: Collection[tuple[int, int]]) -> Iterator[Claim]:

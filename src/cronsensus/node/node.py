@@ -30,7 +30,7 @@ from cronsensus.node.listener import Listener
 from cronsensus.node.round import Round
 from cronsensus.node.run import Run
 from cronsensus.node.settings import NodeSettings
-from cronsensus.node.tally import Tally
+from cronsensus.node.stats import NodeStats
 from cronsensus.stores.base import Store
 
 _log = Logger("cronsensus.node")
@@ -145,9 +145,9 @@ class Node:
     # --- from start to stop ------------------------------------------------------------------------------------------
 
     @property
-    def tally(self) -> Tally:
+    def stats(self) -> NodeStats:
         """Return what this node did so far."""
-        return self.round.tally
+        return self.round.stats
 
     @property
     def session(self) -> str | None:

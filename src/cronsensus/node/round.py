@@ -40,11 +40,11 @@ from cronsensus.node.executors.base import Executor, Registered
 from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.pace import STALLED
 from cronsensus.node.reconciling import Reconciling
+from cronsensus.node.run_log import RunLog
 from cronsensus.node.session import OwnSession
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import NEVER, Facts, Fired, Memory, Question, Todo
-from cronsensus.node.tally import Tally
-from cronsensus.node.telling import Telling
+from cronsensus.node.stats import NodeStats
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import View
 
@@ -107,14 +107,14 @@ class Round:
         self._on_session = on_session
         self._on_work = on_work
         self._evidence = evidence
-        self.tally = Tally()
+        self.stats = NodeStats()
         self.draining = self.notified = False
-        self._telling = Telling(self.tally)
+        self._run_log = RunLog(self.stats)
         self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
         self.active_runs = ActiveRuns(
-            store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, telling=self._telling
+            store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, run_log=self._run_log
         )
-        self._claiming = Claiming(store, clock, settings, self.active_runs, registry=registry, telling=self._telling)
+        self._claiming = Claiming(store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log)
         self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake, ask=ask_again)
         self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
@@ -150,7 +150,7 @@ class Round:
 
     def step(self) -> float:
         """Do one round; return the seconds until the next, if nothing wakes the node before."""
-        self.tally.steps += 1
+        self.stats.steps += 1
         # Before anything that waits for the store: this is the moment that they were claimed ahead for.
         self.active_runs.begin_due()
         try:
@@ -255,7 +255,7 @@ class Round:
         fired = Fired(won, len(todo.plans) - len(won), len(done.claims))
         if todo.plans:
             self.watch.decided(fired.won, view.now)
-            self._telling.fired(fired.won, lost=fired.lost)
+            self._run_log.fired(fired.won, lost=fired.lost)
         if todo.notify or fired.created > fired.claimed:
             self._store.notify()
         return fired
@@ -287,7 +287,7 @@ class Round:
         if todo.reclaim is not None:
             taken = self._store.reclaim(list(todo.reclaim))
             nodes = {holder.id: holder.node for holder in view.holders if holder.id != lease.session}
-            self._telling.taken(taken, self._settings.name, nodes)
+            self._run_log.taken(taken, self._settings.name, nodes)
             # Also where they failed for good: what waited behind them may go on.
             again = bool(taken)
         self._session.say_again()
@@ -370,7 +370,7 @@ class Round:
         self._claiming.begin()
         self.reconciling.begin()
         self._look_next()
-        self.tally.sessions += 1
+        self.stats.sessions += 1
         self._on_session(lease)
         self._know_store(lease)
         return lease
@@ -402,7 +402,7 @@ class Round:
         return HALTED
 
     def _trouble(self, error: StoreError) -> float:
-        self.tally.store_errors += 1
+        self.stats.store_errors += 1
         self.watch.trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:

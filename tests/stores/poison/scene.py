@@ -201,14 +201,14 @@ def goes_on(store: Store, clock: ManualClock) -> None:
         node.round.begin()
         assert store.enqueue([Item(job="queue", key="new")])[0].created
         node.turn(8, 2 * SECOND)
-        assert node.round.tally.store_errors == 0, "a round failed"
+        assert node.round.stats.store_errors == 0, "a round failed"
         assert node.ran["queue", "new"] == 1, node.ran
         assert node.ran["queue", "left"] == 1, node.ran
         assert any(job == "good" for job, _ in node.ran), node.ran
         before = sum(count for (job, _), count in node.ran.items() if job == "good")
         node.turn(16, 5 * SECOND)
         assert sum(count for (job, _), count in node.ran.items() if job == "good") > before, node.ran
-        assert node.round.tally.sessions == 1
+        assert node.round.stats.sessions == 1
         _reads(store)
         old = {one.key for one in store.occurrences(OccurrenceFilter(job="queue"))}
         assert {"done", "broken"} <= old
@@ -216,7 +216,7 @@ def goes_on(store: Store, clock: ManualClock) -> None:
             store.prune(limit=5)
         assert not {"done", "broken"} & {one.key for one in store.occurrences(OccurrenceFilter(job="queue"))}
         node.turn(2)
-        assert node.round.tally.store_errors == 0, "a round failed after pruning"
+        assert node.round.stats.store_errors == 0, "a round failed after pruning"
         assert [node.round.step() for _ in range(4)][-1] > 0.01, "the node never sleeps"
         _steps(store)
         _defines(store)

@@ -1,4 +1,4 @@
-"""What a node says of jobs and their runs in its log, and what it counts. It decides nothing.
+"""The log of a node about jobs and their runs, and its counts. It decides nothing.
 
 Told is what the store has accepted: an ending that was refused is not what became of the run, and one whose answer was
 lost is told when it comes. A failure is a warning while there is another attempt, and an error, with its traceback,
@@ -23,7 +23,7 @@ from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeo
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import Reason, State
 from cronsensus.node.run_transaction import log_unrecorded
-from cronsensus.node.tally import Tally
+from cronsensus.node.stats import NodeStats
 
 _log = Logger("cronsensus.runs")
 _node_log = Logger("cronsensus.node")
@@ -33,16 +33,16 @@ _NOT_RUN = frozenset({Reason.COALESCED, Reason.LATE, Reason.NO_CATCH_UP, Reason.
 _MOST_NAMES = 5
 
 
-class Telling:
+class RunLog:
     """Tells and counts; keeps, from the end of a run until the store has taken it, whose end it is."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, stats: NodeStats) -> None:
+        self._stats = stats
         self._waiting: dict[tuple[int, int], tuple[Claim, ExcInfo]] = {}
 
     def started(self, claims: Sequence[Claim]) -> None:
         """Tell which runs this node begins, and count those that are reserved."""
-        self._tally.claimed += len(claims)
+        self._stats.claimed += len(claims)
         talkative = _log.isEnabledFor(logging.DEBUG)
         for claim in claims:
             if claim.reserved:
@@ -71,7 +71,7 @@ class Telling:
         if not answer.accepted:
             self.refused(answer.id, answer.token, outcome.state)
             return
-        self._tally.settled += 1
+        self._stats.settled += 1
         if answer.state is State.SUCCEEDED is not outcome.state:
             log_unrecorded(outcome)
         if claim is None:
@@ -104,7 +104,7 @@ class Telling:
 
     def refused(self, occurrence: int, token: int, wanted: State) -> None:
         """Tell that the store did not take what became of a run here."""
-        self._tally.refused += 1
+        self._stats.refused += 1
         _node_log.warning(
             "refused the end of occurrence %d (token %d, %s): it was taken over or closed meanwhile",
             occurrence, token, wanted,
@@ -123,7 +123,7 @@ class Telling:
             by: this node's name.
             names: of nodes, by session.
         """
-        self._tally.taken_over += len(takeovers)
+        self._stats.taken_over += len(takeovers)
         for one in takeovers:
             now = "it waits for the next free node" if one.became is State.PENDING else f"it is {one.became}"
             _log.warning(
@@ -134,8 +134,8 @@ class Telling:
 
     def fired(self, plans: Sequence[Plan], *, lost: int = 0) -> None:
         """Tell which nominal times ``plans``, which won, decided against; ``lost`` others did not."""
-        self._tally.fired += sum(len(plan.occurrences) for plan in plans)
-        self._tally.lost_races += lost
+        self._stats.fired += sum(len(plan.occurrences) for plan in plans)
+        self._stats.lost_races += lost
         reasons: Counter[str] = Counter()
         jobs: dict[str, None] = {}
         oldest = None

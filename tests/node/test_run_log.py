@@ -12,8 +12,8 @@ from cronsensus import Cancel, JobSpec, Retry, Scheduler, State
 from cronsensus.model.occurrence import Claim, Outcome, RunError, Settled, Takeover
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin
-from cronsensus.node.tally import Tally
-from cronsensus.node.telling import Telling
+from cronsensus.node.run_log import RunLog
+from cronsensus.node.stats import NodeStats
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 _names = count()
@@ -26,7 +26,7 @@ def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[tu
 
 def run_once(function: Any, **options: Any) -> Any:
     """Let a node run a function to the end of its last attempt, and leave; return its occurrence."""
-    scheduler = Scheduler(f"memory://telling-{next(_names)}", node="me")
+    scheduler = Scheduler(f"memory://run_log-{next(_names)}", node="me")
     job = scheduler.job(name="work", retry_delay="1ms", **options)(function)
     with scheduler:
         return job.options(key="k").enqueue().wait("60s")
@@ -105,34 +105,34 @@ def test_each_run_that_went_well_is_one_line_and_its_start_another_for_those_who
 
 
 def test_a_percent_sign_in_a_jobs_name_is_no_format(caplog):
-    telling = Telling(Tally())
+    run_log = RunLog(NodeStats())
     error = RunError(type="ValueError", message="100 %d", traceback="Traceback of another")
     outcome = Outcome(id=7, token=9, state=State.FAILED, error=error)
     claim = a_claim(spec=JobSpec(name="50%s off", function="work"))
-    telling.ended(claim, outcome)
-    telling.settled(Settled(7, 9, True, State.FAILED), outcome)
+    run_log.ended(claim, outcome)
+    run_log.settled(Settled(7, 9, True, State.FAILED), outcome)
     assert told(caplog) == [
         ("ERROR", "run 7 of '50%s off' (k) failed at attempt 2: ValueError: 100 %d\nTraceback of another")
     ]
 
 
 def test_an_ending_that_the_store_refused_is_not_told(caplog):
-    telling = Telling(Tally())
+    run_log = RunLog(NodeStats())
     outcome = Outcome(id=7, token=9, state=State.FAILED, error=RunError(type="ValueError", message="x"))
-    telling.ended(a_claim(), outcome)
-    telling.settled(Settled(7, 9, False, None), outcome)
+    run_log.ended(a_claim(), outcome)
+    run_log.settled(Settled(7, 9, False, None), outcome)
     assert told(caplog) == []
-    telling.ended(a_claim(), outcome)
-    telling.settled(Settled(7, 9, True, State.FAILED), outcome)
+    run_log.ended(a_claim(), outcome)
+    run_log.settled(Settled(7, 9, True, State.FAILED), outcome)
     assert len(told(caplog)) == 1
 
 
 def test_a_takeover_says_who_took_what_from_whom(caplog):
     caplog.set_level(logging.INFO)
-    telling = Telling(Tally())
+    run_log = RunLog(NodeStats())
     lost = Takeover(7, "work", "k", 9, "s-1", State.PENDING, "crashed: process gone")
-    telling.taken([lost], "web-2", {"s-1": "web-1"})
-    telling.started([a_claim(crashes=1), a_claim()])
+    run_log.taken([lost], "web-2", {"s-1": "web-1"})
+    run_log.started([a_claim(crashes=1), a_claim()])
     gone = "web-2: run 7 of 'work' was running on web-1, which is gone (crashed: process gone)"
     assert told(caplog) == [
         ("WARNING", f"{gone}; it waits for the next free node"),
@@ -150,7 +150,7 @@ def test_what_an_outage_cost_is_told_once_for_all_jobs(caplog):
         )  # fmt: skip
 
     later = T0 + timedelta(minutes=1)
-    Telling(Tally()).fired(
+    RunLog(NodeStats()).fired(
         [
             plan("a", VerdictRange(T0, later, State.SKIPPED, "coalesced", 12)),
             plan("b", VerdictRange(later, later, State.MISSED, "late", 1)),
@@ -173,7 +173,7 @@ def test_what_a_stopping_node_gives_back_is_named(caplog):
         begun.set()
         go.wait(20)
 
-    scheduler = Scheduler(f"memory://telling-{next(_names)}", node="me")
+    scheduler = Scheduler(f"memory://run_log-{next(_names)}", node="me")
     job = scheduler.job(name="work")(work)
     scheduler.start()
     try:
@@ -213,7 +213,7 @@ def test_arguments_that_do_not_fit_are_not_tried_again(executor):
 
     async def work_async(order: int) -> None: ...
 
-    scheduler = Scheduler(f"memory://telling-{next(_names)}")
+    scheduler = Scheduler(f"memory://run_log-{next(_names)}")
     scheduler.job(name="work", retries=3)(work if executor == "thread" else work_async)
     other = Scheduler(scheduler.settings.url)
     with scheduler:

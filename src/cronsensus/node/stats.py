@@ -1,4 +1,4 @@
-"""What a node did."""
+"""The counts of a node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Tally:
+class NodeStats:
     """What a node did since its start; for tests, metrics and people."""
 
     steps: int = 0
