@@ -16,7 +16,7 @@ from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.notes import Notes
+from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.round import Round
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
@@ -328,7 +328,7 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
     bench.round.step()
     run = bench.hands.calls[0].run
     woken: list[int] = []
-    notes = Notes(bench.clock, lambda: woken.append(1))
+    notes = ProgressBuffer(bench.clock, lambda: woken.append(1))
     notes.progress(run, 1, 10)
     notes.progress(run, 2, 10)
     notes.line(run, LogLine(bench.clock.now(), "INFO", "one"))

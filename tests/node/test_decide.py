@@ -454,7 +454,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(view=view(coming=20 * MS), memory={"decided": NOW + 20 * MS}, facts={"begins_in": 0.021}),
         {"sleep": 0.021},
     ),
-    "progress is to be written": (Situation(facts={"notes_in": 0.3}), {"sleep": 0.3}),
+    "progress is to be written": (Situation(facts={"progress_in": 0.3}), {"sleep": 0.3}),
     "a run that was given up keeps its slot": (Situation(facts={"given_up": True}), {"sleep": WATCH}),
     "results wait for the store": (Situation(facts={"unsettled": True}), {"settle": True}),
     "results wait, and the queue is long: they go with a claim": (
@@ -479,12 +479,12 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         Situation(facts={"unsettled": True}, memory={"share": Share(0, 2), "waits": True}),
         {"settle": True, "want": 4},
     ),
-    "progress is to be written now": (Situation(facts={"notes_in": 0.0}), {"settle": True}),
+    "progress is to be written now": (Situation(facts={"progress_in": 0.0}), {"settle": True}),
     "the session is lost": (Situation(facts={"lost": True}), {"sleep": 0.0}),
     "the node drains": (Situation(view=view(job()), facts={"draining": True}), {"sleep": WATCH}),
     "the node drains, and results wait": (Situation(facts={"draining": True, "unsettled": True}), {"settle": True}),
     "the node drains, and progress is to be written": (
-        Situation(facts={"draining": True, "notes_in": 0.2}),
+        Situation(facts={"draining": True, "progress_in": 0.2}),
         {"sleep": 0.2},
     ),
     "idle nodes that no notification reaches are active": (

@@ -8,7 +8,7 @@ import pytest
 
 from cronsensus.model.ending import Ending
 from cronsensus.model.occurrence import Note
-from cronsensus.node.notes import EVERY
+from cronsensus.node.progress import EVERY
 from tests.node.test_active_runs import RETURNED, Scene
 
 
@@ -131,15 +131,15 @@ def test_what_cannot_be_started_does_not_start_what_comes_after_it(scene, caplog
 def test_a_reserved_run_that_goes_on_says_that_it_has_begun(scene):
     reserve(scene, 1, 2)
     scene.active_runs.begin_reserved(1)
-    assert scene.active_runs.notes_in == pytest.approx(EVERY)
+    assert scene.active_runs.progress_in == pytest.approx(EVERY)
     with scene.active_runs.report() as said:
         assert said.notes == ()
     scene.clock.advance(EVERY)
-    assert scene.active_runs.notes_in == 0.0
+    assert scene.active_runs.progress_in == 0.0
     assert scene.active_runs.settle("s1")
     [note] = [note for verb, step in scene.store.told if verb == "step" for note in step.notes]
     assert note == Note(1, 101, session="s1", ran=timedelta(seconds=EVERY))
-    assert scene.active_runs.notes_in is None
+    assert scene.active_runs.progress_in is None
 
 
 def test_a_reserved_run_that_ends_soon_says_nothing_of_its_beginning(scene):
@@ -149,7 +149,7 @@ def test_a_reserved_run_that_ends_soon_says_nothing_of_its_beginning(scene):
     scene.clock.advance(EVERY)
     scene.active_runs.settle("s1")
     assert [step.notes for verb, step in scene.store.told if verb == "step"] == [()]
-    assert scene.active_runs.notes_in is None
+    assert scene.active_runs.progress_in is None
 
 
 def test_threads_that_end_at_once_begin_each_reserved_run_once(scene):

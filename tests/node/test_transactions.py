@@ -31,7 +31,7 @@ from cronsensus import (
 from cronsensus.clock import SystemClock
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.node.notes import Notes
+from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.stores.base import Store
 from cronsensus.stores.sql.mysql import MysqlStore
@@ -728,7 +728,7 @@ def test_a_block_whose_task_is_dropped_is_rolled_back(shop, store):
     store.open_session(a_session("s1"), lease=LEASE)
     [made] = store.enqueue([Item(job="book", key="one")])
     [claim] = store.claim("s1", 1, ["book"], lease=LEASE)
-    run = Run(claim, run_transaction=RunTransaction(store, claim, Notes(SystemClock(), lambda: None)))
+    run = Run(claim, run_transaction=RunTransaction(store, claim, ProgressBuffer(SystemClock(), lambda: None)))
     loop = asyncio.new_event_loop()
 
     async def book() -> None:

@@ -34,7 +34,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.executors.result import describe
-from cronsensus.node.notes import Notes
+from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.reserved import Reserved
 from cronsensus.node.run import Run
 from cronsensus.node.run_log import RunLog
@@ -89,7 +89,7 @@ class ActiveRuns:
         self._on_work = on_work
         self._run_log = run_log
         self.in_doubt = False
-        self.notes = Notes(clock, wake)
+        self.progress_buffer = ProgressBuffer(clock, wake)
         self._waiting: dict[Key, _Waiting] = {}
         self._active: dict[Key, Call] = {}
         self._ended: deque[tuple[Call, Ending, bool]] = deque()
@@ -135,9 +135,9 @@ class ActiveRuns:
         return bool(held or self.in_doubt)
 
     @property
-    def notes_in(self) -> float | None:
+    def progress_in(self) -> float | None:
         """Return the seconds until there is something to say of runs that go on; ``None``: there is nothing."""
-        waits = [wait for wait in (self.notes.wanted_in, self.reserved.notes_in) if wait is not None]
+        waits = [wait for wait in (self.progress_buffer.wanted_in, self.reserved.progress_in) if wait is not None]
         return min(waits, default=None)
 
     @property
@@ -326,12 +326,12 @@ class ActiveRuns:
         registered = self._registry.get(claim.spec.function)
         if registered is None or not lease.trusted or not self._executors[registered.executor].able:
             return None
-        run_transaction = RunTransaction(self._store, claim, self.notes, registered.types)
+        run_transaction = RunTransaction(self._store, claim, self.progress_buffer, registered.types)
         run = Run(
             claim,
             namespace=self._store.namespace,
-            on_progress=self.notes.progress,
-            on_line=self.notes.line,
+            on_progress=self.progress_buffer.progress,
+            on_line=self.progress_buffer.line,
             run_transaction=run_transaction,
             trusted=lambda: lease.trusted,
         )
@@ -363,7 +363,7 @@ class ActiveRuns:
         A step is made of it within the body; all of it stays here until ``settled``, and is said again.
         """
         self.collect()
-        with self.notes.writing() as notes:
+        with self.progress_buffer.writing() as notes:
             said = Step(
                 notes=notes + self.reserved.notes(),
                 outcomes=tuple(self._outcomes.values()),

@@ -89,7 +89,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
             return Todo(hand_back=True), replace(memory, pace=Pace(0.0, now, facts.ends))
         if (wait := _gathers(memory, facts, now)) > 0:
             return Todo(sleep=wait), memory
-    if claimed is None and (facts.unsettled or facts.notes_in == 0.0):
+    if claimed is None and (facts.unsettled or facts.progress_in == 0.0):
         if facts.unsettled:
             # There is room for something else.
             memory = replace(memory, idle=None)
@@ -101,7 +101,7 @@ def before_look(memory: Memory, facts: Facts, now: float, claimed: int | None = 
     if facts.in_doubt and not facts.lost:
         return Todo(adopt=True), memory
     if facts.draining or facts.lost:
-        wait = facts.watch if facts.notes_in is None else min(facts.watch, facts.notes_in)
+        wait = facts.watch if facts.progress_in is None else min(facts.watch, facts.progress_in)
         return Todo(sleep=0.0 if facts.unsettled or facts.lost else wait), memory
     if memory.idle is not None:
         idle, neighbours = _idle(memory.idle, memory.neighbours, facts, now)
@@ -383,8 +383,8 @@ def next_look(
     if early <= AT_ONCE and view.backlog and facts.free:
         # What waits and is not for this node to claim: blocked behind a run, or no function for it here.
         waits.append(facts.watch * 2.0 ** min(max(0, memory.fruitless - 1), MOST_DOUBLINGS))
-    if facts.notes_in is not None:
-        waits.append(facts.notes_in)
+    if facts.progress_in is not None:
+        waits.append(facts.progress_in)
     if facts.given_up or renew:
         waits.append(facts.watch)
     if facts.fast_evidence and view.absent:

@@ -22,7 +22,7 @@ from cronsensus.clock import Clock
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import Claim, Note
 from cronsensus.node.executors.base import Call
-from cronsensus.node.notes import EVERY
+from cronsensus.node.progress import EVERY
 from cronsensus.node.said import Key
 
 
@@ -69,7 +69,7 @@ class Reserved:
             return None
 
     @property
-    def notes_in(self) -> float | None:
+    def progress_in(self) -> float | None:
         """Return the seconds until a run is to say that it has begun; ``None``: there is none."""
         begun = list(self.unsaid.values())
         return max(0.0, min(begun) + EVERY - self._clock.monotonic()) if begun else None

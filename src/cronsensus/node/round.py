@@ -334,7 +334,7 @@ class Round:
             draining=self.draining,
             unsettled=active_runs.unsettled,
             notified=notified,
-            notes_in=active_runs.notes_in,
+            progress_in=active_runs.progress_in,
             begins_in=active_runs.begins_in,
             reserved=len(active_runs.reserved),
             few_reserved=active_runs.reserved.few,

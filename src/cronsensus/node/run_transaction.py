@@ -45,7 +45,7 @@ UNCOMMITTED = RunError(
 """What a run failed of that pledged and then returned without the commit."""
 
 
-class HeldNotes(Protocol):
+class HeldProgress(Protocol):
     """Where progress and log lines wait; what waits of a run may be held there for its transaction to write."""
 
     def hold(self, occurrence: int, token: int) -> None:
@@ -78,10 +78,10 @@ _WHY_NOT = {
 class RunTransaction:
     """One run's part. Safe to share between the threads of a job; one of them gets the transaction."""
 
-    def __init__(self, store: Store, claim: Claim, notes: HeldNotes, types: Types = UNTYPED) -> None:
+    def __init__(self, store: Store, claim: Claim, progress_buffer: HeldProgress, types: Types = UNTYPED) -> None:
         self._store = store
         self._claim = claim
-        self._notes = notes
+        self._progress_buffer = progress_buffer
         self.types = types
         self._process = this_process.pid
         self._lock = threading.Lock()
@@ -120,7 +120,7 @@ class RunTransaction:
                 if lost():
                     # Told to stop, its code may have left the block early, with half of the work done.
                     raise LeaseLost(self._lost_words())
-                note = self._notes.held(self._claim.id, self._claim.token)
+                note = self._progress_buffer.held(self._claim.id, self._claim.token)
                 transaction.complete(self._result, [] if note is None else [note])
                 self._state = _State.DOUBTFUL
             self._state = _State.COMMITTED
@@ -128,7 +128,7 @@ class RunTransaction:
         finally:
             if self._state is _State.OPEN:
                 self._state = _State.NONE
-            self._notes.let_go(self._claim.id, self._claim.token, written)
+            self._progress_buffer.let_go(self._claim.id, self._claim.token, written)
 
     def complete(self, result: Any) -> None:
         """Keep the result for the end of the block; ``Run.complete``."""
@@ -151,13 +151,13 @@ class RunTransaction:
         if not again:
             self._enter(_State.PLEDGED)
         # Also in their transaction; what they roll back is written later, and what they commit is refused by then.
-        note = self._notes.held(self._claim.id, self._claim.token)
+        note = self._progress_buffer.held(self._claim.id, self._claim.token)
         try:
             self._store.complete_in(connection, self._claim, text, [] if note is None else [note])
         except BaseException:
             if not again:
                 self._state = _State.NONE
-                self._notes.let_go(self._claim.id, self._claim.token)
+                self._progress_buffer.let_go(self._claim.id, self._claim.token)
             raise
         self._result = text
 
@@ -168,7 +168,7 @@ class RunTransaction:
             self._say_what_is_not_recorded(ending)
             return replace(ending, kind="returned", result=self._result, error=None, reason=None, retry_after=None)
         if state is _State.PLEDGED:
-            self._notes.let_go(self._claim.id, self._claim.token)
+            self._progress_buffer.let_go(self._claim.id, self._claim.token)
         if (state is _State.PLEDGED or state is _State.DOUBTFUL) and ending.kind == "returned":
             return replace(ending, kind="raised", result=None, error=UNCOMMITTED)
         return ending
@@ -186,7 +186,7 @@ class RunTransaction:
                     "(One that was rolled back may be followed by another.)"
                 )
             self._state = state
-        self._notes.hold(self._claim.id, self._claim.token)
+        self._progress_buffer.hold(self._claim.id, self._claim.token)
 
     def _lost_words(self) -> str:
         return (

@@ -31,7 +31,7 @@ class Facts:
         draining: the node takes nothing new.
         unsettled: results or claims that go back wait for the store.
         notified: a notification came since the last round.
-        notes_in: seconds until progress and log lines want to be written; ``None``: there are none.
+        progress_in: seconds until progress and log lines want to be written; ``None``: there are none.
         begins_in: seconds until a run that was claimed ahead starts; ``None``: none waits.
         reserved: how many claims wait here for a free slot.
         few_reserved: so few of them are left that it is time to claim more.
@@ -53,7 +53,7 @@ class Facts:
     draining: bool = False
     unsettled: bool = False
     notified: bool = False
-    notes_in: float | None = None
+    progress_in: float | None = None
     begins_in: float | None = None
     reserved: int = 0
     few_reserved: bool = True

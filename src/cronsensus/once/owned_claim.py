@@ -157,7 +157,7 @@ class OwnedClaim:
         self.session = claim.session
         self.started = claims.clock.monotonic()
         self.run = Run(
-            claim, namespace=claims.store.namespace, run_transaction=RunTransaction(claims.store, claim, _NO_NOTES)
+            claim, namespace=claims.store.namespace, run_transaction=RunTransaction(claims.store, claim, _NO_PROGRESS)
         )
         self.begun = False
         self.value: Any = UNSET
@@ -272,7 +272,7 @@ class _NoNotes:
     def let_go(self, occurrence: int, token: int, written: Note | None = None) -> None: ...
 
 
-_NO_NOTES = _NoNotes()
+_NO_PROGRESS = _NoNotes()
 
 
 def given_back(occurrence: int, token: int, session: str | None) -> Outcome:

@@ -10,7 +10,7 @@ import pytest
 from cronsensus import Run, StoreUnavailable
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import LogLine, Note
-from cronsensus.node.notes import Notes
+from cronsensus.node.progress import ProgressBuffer
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, OTHER = (cast("Run", SimpleNamespace(id=number, token=10 * number, session="s")) for number in (1, 2))
@@ -45,11 +45,11 @@ def wakes() -> list[None]:
 
 
 @pytest.fixture
-def notes(wakes: list[None]) -> Notes:
-    return Notes(ManualClock(AT), lambda: wakes.append(None))
+def notes(wakes: list[None]) -> ProgressBuffer:
+    return ProgressBuffer(ManualClock(AT), lambda: wakes.append(None))
 
 
-def flush(notes: Notes, taking: Taking) -> None:
+def flush(notes: ProgressBuffer, taking: Taking) -> None:
     with notes.writing() as said:
         taking.note(list(said))
 

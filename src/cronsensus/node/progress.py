@@ -1,8 +1,8 @@
-"""What running attempts say of themselves, gathered for the node's next round.
+"""Progress and log lines of running attempts, buffered for the node's next round.
 
-Progress and log lines are worth a write now and then, not one each. What the store could not take is kept for the next
-time; what it refuses, because the run is no longer current, is nobody's. What a run says while it is in its transaction
-is held back for the transaction to write: once that is committed, the run is no longer current.
+They are written together at intervals, not one by one. Records that the store could not take are kept for the next
+write; records that it refuses, because the run is no longer current, are dropped. Records of a run in its transaction
+are held back for that to write: once it is committed, the run is no longer current.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVERY = 0.5
 _Key = tuple[int, int]
 
 
-class Notes:
+class ProgressBuffer:
     """Progress and log lines that the store does not have yet. Jobs' threads add, the rounds flush."""
 
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
