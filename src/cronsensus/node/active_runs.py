@@ -266,10 +266,9 @@ class ActiveRuns:
 
     def reserve(self, claims: Sequence[Claim], lease: SessionLease) -> None:
         """Keep claims until slots are free."""
-        nothing_held, now = not self, self._clock.monotonic()
-        for claim in claims:
-            self._known_since[claim.id, claim.token] = now
-        self.reserved.add(claims, lease)
+        nothing_held = not self
+        calls = [self._call_of(claim, lease) for claim in claims]
+        self.reserved.add([call for call in calls if call is not None], lease)
         if nothing_held:
             self._on_work()
 
@@ -280,7 +279,7 @@ class ActiveRuns:
 
     def _begin_reserved(self) -> bool:
         """Begin what was reserved first; ``False``: there is nothing that can be begun now."""
-        call = self.reserved.begin(self._call_of, self._start)
+        call = self.reserved.begin(self._start)
         if call is not None:
             self._run_log.begins(call.claim)
         return call is not None
@@ -312,19 +311,17 @@ class ActiveRuns:
         return max(0.0, min(waiting.at for waiting in self._waiting.values()) - self._clock.monotonic())
 
     def _begin(self, claim: Claim, lease: SessionLease) -> None:
-        key = (claim.id, claim.token)
-        self._known_since.setdefault(key, self._clock.monotonic())
         call = self._call_of(claim, lease)
-        if call is None:
-            self._give_back(claim, None)
-            return
-        self._active[key] = call
-        self._start(call)
+        if call is not None:
+            self._active[claim.id, claim.token] = call
+            self._start(call)
 
     def _call_of(self, claim: Claim, lease: SessionLease) -> Call | None:
-        """Return the call that a claim is for; ``None``: it cannot be made here now."""
+        """Return the call that a claim is for; ``None``: it cannot be made here now, and goes back."""
         registered = self._registry.get(claim.spec.function)
+        self._known_since.setdefault((claim.id, claim.token), self._clock.monotonic())
         if registered is None or not lease.trusted or not self._executors[registered.executor].able:
+            self._give_back(claim, None)
             return None
         run_transaction = RunTransaction(self._store, claim, self.progress_buffer, registered.types)
         run = Run(

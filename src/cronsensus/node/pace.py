@@ -13,7 +13,7 @@ RESERVED_FOR = 0.1
 """What is reserved begins within so many seconds, at the pace of the last runs."""
 STALLED = 2 * RESERVED_FOR
 """Seconds after which what is reserved and has not begun goes back to the store."""
-MOST_RESERVED = 200
+MOST_RESERVED = 400
 GATHER = 0.05
 """Most seconds that results wait for each other, as long as enough is reserved for slots that get free."""
 LEAST_ENDS = 10

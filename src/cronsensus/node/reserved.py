@@ -7,7 +7,8 @@
                  └──take_all(), remove()──▶ given back, or not this node's any more
 
 Executors' threads begin what waits, the rounds add and give back, the heartbeat looks. What waits is always either here
-or among the active runs: a third place would be seen as a claim that nobody knows.
+or among the active runs: a third place would be seen as a claim that nobody knows. Calls are made when they are added,
+because the lock is held in between, and all threads of a node come here at the end of each run.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ from cronsensus.node.said import Key
 
 class _Waiting(NamedTuple):
     since: float
-    claim: Claim
+    call: Call
     lease: SessionLease
+
+    @property
+    def key(self) -> Key:
+        return self.call.claim.id, self.call.claim.token
 
 
 class Reserved:
@@ -85,32 +90,26 @@ class Reserved:
 
     def keys(self, session: str | None = None) -> list[Key]:
         """Return what waits, of one session or of all; called with the lock."""
-        waiting = [one.claim for one in self._waiting]
-        return [(claim.id, claim.token) for claim in waiting if session in {None, claim.session}]
+        return [one.key for one in self._waiting if session in {None, one.call.claim.session}]
 
-    def add(self, claims: Sequence[Claim], lease: SessionLease) -> None:
-        """Let claims wait behind the others."""
+    def add(self, calls: Sequence[Call], lease: SessionLease) -> None:
+        """Let calls wait behind the others."""
         now = self._clock.monotonic()
         with self.lock:
-            self._waiting.extend(_Waiting(now, claim, lease) for claim in claims)
+            self._waiting.extend(_Waiting(now, call, lease) for call in calls)
             self._half = len(self._waiting) // 2
 
-    def begin(self, make: Callable[[Claim, SessionLease], Call | None], start: Callable[[Call], None]) -> Call | None:
-        """Begin the first; ``None``: there is none, or ``make`` finds that it cannot be begun now."""
+    def begin(self, start: Callable[[Call], None]) -> Call | None:
+        """Begin the first; ``None``: there is none, or its lease is not trusted."""
         thread = threading.get_ident()
         if thread in self._beginning:
             return None
         with self.lock:
-            if self._closed or not self._waiting:
+            if self._closed or not self._waiting or not self._waiting[0].lease.trusted:
                 return None
-            _, claim, lease = self._waiting[0]
-            call = make(claim, lease)
-            if call is None:
-                return None
-            self._waiting.popleft()
-            key = (claim.id, claim.token)
-            self._active[key] = call
-            self.unsaid[key] = self._clock.monotonic()
+            _, call, _ = waiting = self._waiting.popleft()
+            self._active[waiting.key] = call
+            self.unsaid[waiting.key] = self._clock.monotonic()
         self._beginning.add(thread)
         try:
             start(call)
@@ -122,15 +121,15 @@ class Reserved:
         """Let one wait no longer, and return it."""
         with self.lock:
             for one in self._waiting:
-                if (one.claim.id, one.claim.token) == key:
+                if one.key == key:
                     self._waiting.remove(one)
-                    return one.claim
+                    return one.call.claim
         return None
 
     def take_all(self, *, close: bool = False) -> list[Claim]:
         """Let none wait any longer, and return them; ``close``: begin nothing any more."""
         with self.lock:
             self._closed = self._closed or close
-            claims = [one.claim for one in self._waiting]
+            claims = [one.call.claim for one in self._waiting]
             self._waiting.clear()
         return claims
