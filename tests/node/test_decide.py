@@ -32,8 +32,8 @@ from cronsensus.node.decide import (
 from cronsensus.node.lead_time import LEADS, SLACK, LeadTime
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, place, share_of
-from cronsensus.stores.values import AT_ONCE, Share, View
+from cronsensus.node.turn_order import ACTIVE, STAGGER, idle_until, is_active, partition_of, place
+from cronsensus.stores.values import AT_ONCE, Partition, View
 from cronsensus.triggers import every
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -163,8 +163,8 @@ class Situation:
         upkeep, memory = decide.maintain(memory, self.view, facts, HERE)
         # The sessions that are reclaimed held something, and that is to be claimed now.
         again |= note(upkeep).reclaim is not None
-        if memory.share is not None:
-            follows["share"] = memory.share
+        if memory.partition is not None:
+            follows["partition"] = memory.partition
         planned, memory = decide.next_look(
             memory, self.view, facts, HERE, early=todo.early, coming=fired.coming(NOW), again=again
         )
@@ -214,7 +214,7 @@ TEN: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "more is due than one look takes, on six nodes": (
         Situation(session="s01", view=view(*jobs(3), sessions=CROWD[:6], more=True)),
-        {"notify": True, "share": Share(1, 6), "sleep": 0.0},
+        {"notify": True, "partition": Partition(1, 6), "sleep": 0.0},
     ),
     "the queue is long, and the last claim took every free slot": (
         Situation(memory={"full": True, "looked_at": HERE - 0.1, "look_at": HERE + 5}),
@@ -303,18 +303,18 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
     ),
     "more is due than one look takes, on the active set": (
         Situation(session="s01", view=view(*jobs(3), sessions=CROWD[:ACTIVE], more=True)),
-        {"share": Share(1, ACTIVE), "sleep": 0.0},
+        {"partition": Partition(1, ACTIVE), "sleep": 0.0},
     ),
     "a partition of the due jobs": (
-        Situation(view=view(job(), more=True), memory={"share": Share(0, 2)}),
-        {"fires": ["job-1"], "want": 4, "share": Share(0, 2), "sleep": 0.0},
+        Situation(view=view(job(), more=True), memory={"partition": Partition(0, 2)}),
+        {"fires": ["job-1"], "want": 4, "partition": Partition(0, 2), "sleep": 0.0},
     ),
     "the last of a partition": (
-        Situation(view=view(job()), memory={"share": Share(0, 2)}),
+        Situation(view=view(job()), memory={"partition": Partition(0, 2)}),
         {"fires": ["job-1"], "want": 4, "sleep": 0.0},
     ),
     "a partition in which nothing can be planned": (
-        Situation(view=view(more=True), memory={"share": Share(0, 2)}),
+        Situation(view=view(more=True), memory={"partition": Partition(0, 2)}),
         {"sleep": 0.0},
     ),
     "after its partition a node helps the others": (
@@ -322,11 +322,11 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"fires": ["job-0", "job-1", "job-2"], "want": 4, "sleep": 0.0},
     ),
     "in a partition, created work waits": (
-        Situation(memory={"share": Share(0, 2), "waits": True}),
+        Situation(memory={"partition": Partition(0, 2), "waits": True}),
         {"want": 4},
     ),
     "in a partition, few slots are free": (
-        Situation(memory={"share": Share(0, 2), "fired_at": HERE - 0.01}, facts={"free": LEAST_DUE - 1}),
+        Situation(memory={"partition": Partition(0, 2), "fired_at": HERE - 0.01}, facts={"free": LEAST_DUE - 1}),
         {"sleep": FULL - 0.01},
     ),
     "the last step failed: half as many plans": (
@@ -476,7 +476,7 @@ MORE: dict[str, tuple[Situation, dict[str, Any]]] = {
         {"settle": True},
     ),
     "results wait in a partition in which created work waits, too": (
-        Situation(facts={"unsettled": True}, memory={"share": Share(0, 2), "waits": True}),
+        Situation(facts={"unsettled": True}, memory={"partition": Partition(0, 2), "waits": True}),
         {"settle": True, "want": 4},
     ),
     "progress is to be written now": (Situation(facts={"progress_in": 0.0}), {"settle": True}),
@@ -547,15 +547,15 @@ def test_a_claim_without_a_look_is_followed_by_a_look_unless_it_came_back_full()
 
 @pytest.mark.parametrize(("free", "limit"), [(0, LEAST_DUE), (LEAST_DUE + 1, LEAST_DUE + 1), (1000, MOST_DUE)])
 def test_of_a_partition_a_node_looks_at_no_more_than_it_can_start(free: int, limit: int) -> None:
-    memory, facts = Situation(memory={"share": Share(0, 2)}, facts={"free": free}).given
+    memory, facts = Situation(memory={"partition": Partition(0, 2)}, facts={"free": free}).given
     todo, _ = decide.before_look(memory, facts, HERE)
-    assert todo.look == Question(limit=limit, share=Share(0, 2), ahead=AT_ONCE)
+    assert todo.look == Question(limit=limit, partition=Partition(0, 2), ahead=AT_ONCE)
 
 
 def test_a_look_goes_as_far_as_the_node_decides_ahead() -> None:
     memory, facts = Situation().given
     todo, _ = decide.before_look(memory, facts, HERE)
-    assert todo.look == Question(limit=MOST_DUE, share=None, ahead=timedelta(seconds=LEAD + SLACK))
+    assert todo.look == Question(limit=MOST_DUE, partition=None, ahead=timedelta(seconds=LEAD + SLACK))
 
 
 def test_a_notification_wakes_idle_nodes_one_after_the_other() -> None:
@@ -583,14 +583,14 @@ def test_a_partition_that_leads_nowhere_is_left() -> None:
     memory, facts = Situation().given
     seen = view(job(), more=True, sessions=BOTH)
     todo, memory = decide.due(memory, seen, facts, HERE)
-    assert (todo.again, memory.share) == (True, Share(0, 2))
+    assert (todo.again, memory.partition) == (True, Partition(0, 2))
     nothing = view(more=True, sessions=BOTH)
     todo, memory = decide.due(memory, nothing, facts, HERE)
     again, memory = decide.learn(memory, nothing, facts, HERE, todo=todo, fired=Fired())
-    assert (again, memory.share, memory.helping) == (True, None, True), "everything is looked at, once"
+    assert (again, memory.partition, memory.helping) == (True, None, True), "everything is looked at, once"
     todo, memory = decide.due(memory, seen, facts, HERE)
     again, memory = decide.learn(memory, seen, facts, HERE, todo=todo, fired=Fired((), 1, 0))
-    assert (again, memory.share, memory.helping) == (False, None, False)
+    assert (again, memory.partition, memory.helping) == (False, None, False)
 
 
 def test_a_job_that_cannot_be_planned_does_not_keep_the_others_from_firing(monkeypatch) -> None:
@@ -630,9 +630,9 @@ def test_an_outage_sets_no_job_aside() -> None:
 
 
 def test_a_node_alone_has_all_jobs_in_its_partition() -> None:
-    assert share_of("a", ["a"]) == Share(0, 1)
-    assert share_of("x", ["a", "b"]) == Share(0, 1), "more nodes than a look shows"
-    assert share_of("b", ["a", "b", "c"]) == Share(1, 3)
+    assert partition_of("a", ["a"]) == Partition(0, 1)
+    assert partition_of("x", ["a", "b"]) == Partition(0, 1), "more nodes than a look shows"
+    assert partition_of("b", ["a", "b", "c"]) == Partition(1, 3)
 
 
 def test_another_look_tells_of_a_missing_sign_later_where_the_store_is_far() -> None:

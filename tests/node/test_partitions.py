@@ -18,7 +18,7 @@ from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.turn_order import ACTIVE
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.values import Share, View
+from cronsensus.stores.values import Partition, View
 
 LEASE = timedelta(seconds=10)
 LEAD = timedelta(milliseconds=10)
@@ -46,17 +46,17 @@ class Hands(Executor):
 
 
 class Watched(MemoryStore):
-    """A store that notes which shares are looked at."""
+    """A store that notes which partitions are looked at."""
 
-    shares: list[Share | None]
+    partitions: list[Partition | None]
     hints = 0
 
     def notify(self) -> None:
         self.hints += 1
 
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
-        self.shares.append(share)
-        return super()._look(limit, share, ahead)
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        self.partitions.append(partition)
+        return super()._look(limit, partition, ahead)
 
 
 class Nodes:
@@ -65,7 +65,7 @@ class Nodes:
     def __init__(self, count: int, *, concurrency: int = 100) -> None:
         self.clock = ManualClock()
         self.store = Watched(clock=self.clock)
-        self.store.shares = []
+        self.store.partitions = []
         self.concurrency = concurrency
         self.hands = [Hands() for _ in range(count)]
         self.nodes = [self._node(number, hands) for number, hands in enumerate(self.hands)]
@@ -125,8 +125,8 @@ def test_a_herd_is_planned_once_and_by_all():
     nodes.until_all_ran(HERD)
     assert sum(nodes.fired) == HERD
     assert min(nodes.fired) > HERD // 8, nodes.fired
-    assert {Share(place, 4) for place in range(4)} <= set(nodes.store.shares)
-    looks = Counter(share is None for share in nodes.store.shares[4:])
+    assert {Partition(place, 4) for place in range(4)} <= set(nodes.store.partitions)
+    looks = Counter(partition is None for partition in nodes.store.partitions[4:])
     assert looks[True] <= 4 * 4, "all look at everything, and plan the same"
     ran = Counter(one.job for one in nodes.store.occurrences(OccurrenceFilter(), limit=2 * HERD))
     assert set(ran.values()) == {1}

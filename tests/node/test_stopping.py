@@ -17,11 +17,11 @@ class Stuck(MemoryStore):
     free = threading.Event()
     closed_by: list[int]
 
-    def _look(self, limit, share, ahead):
+    def _look(self, limit, partition, ahead):
         if self.stuck.is_set():
             self.entered.set()
             self.free.wait(20)
-        return super()._look(limit, share, ahead)
+        return super()._look(limit, partition, ahead)
 
     def close_session(self, session):
         self.closed_by.append(threading.get_ident())

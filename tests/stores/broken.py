@@ -21,7 +21,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
-from cronsensus.stores.values import Share, View
+from cronsensus.stores.values import Partition, View
 
 
 class BrokenStore(MemoryStore):
@@ -108,8 +108,8 @@ class MissesWhatNeverShowedASign(BrokenStore):
 
     rejected_by = "test_a_session_that_never_showed_a_sign_of_life_is_not_missed_and_one_that_shows_it_neither"
 
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
-        view = super()._look(limit, share, ahead)
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        view = super()._look(limit, partition, ahead)
         return replace(view, absent=tuple(holder.id for holder in view.holders))
 
 
@@ -191,19 +191,19 @@ class LooksAtTheOldest(BrokenStore):
 
     rejected_by = "test_what_came_last_does_not_wait_for_all_that_came_before"
 
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
-        every_one = super()._look(1000, share, ahead)
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
+        every_one = super()._look(1000, partition, ahead)
         return replace(every_one, jobs=every_one.jobs[:limit], more=len(every_one.jobs) > limit)
 
 
 class SharesByPlace(BrokenStore):
     """``due`` cuts the due jobs as they stand in line: as soon as one is fired, all shares are others."""
 
-    rejected_by = "test_a_job_stays_in_its_share"
+    rejected_by = "test_a_job_stays_in_its_partition"
 
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         every_one = super()._look(1000, None, ahead)
-        jobs = every_one.jobs if share is None else every_one.jobs[share.place :: share.of]
+        jobs = every_one.jobs if partition is None else every_one.jobs[partition.place :: partition.of]
         older = limit - limit // 4
         shown = jobs if len(jobs) <= limit else jobs[:older] + jobs[older - limit :] if older < limit else jobs[:older]
         return replace(every_one, jobs=shown, more=len(jobs) > limit)

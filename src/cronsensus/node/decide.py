@@ -28,7 +28,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.node.lead_time import SLACK, ClockSample
 from cronsensus.node.pace import GATHER, STALLED, Pace
 from cronsensus.node.situation import Facts, Fired, Idle, Memory, Question, Todo
-from cronsensus.node.turn_order import ACTIVE, idle_until, is_active, share_of, turn
+from cronsensus.node.turn_order import ACTIVE, idle_until, is_active, partition_of, turn
 from cronsensus.planning import plan
 from cronsensus.stores.values import AT_ONCE, View
 
@@ -119,15 +119,15 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         if not facts.free:
             return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
         memory = replace(memory, full=False)
-    if memory.share is not None:
+    if memory.partition is not None:
         memory = replace(memory, waits=claimed > 0)
         left = memory.fired_at + FULL - now
         if left > 0 and facts.free < LEAST_DUE:
             return Todo(sleep=left), memory
         limit = min(MOST_DUE, max(LEAST_DUE, facts.free))
-        return Todo(look=Question(limit=limit, share=memory.share, ahead=AT_ONCE)), memory
+        return Todo(look=Question(limit=limit, partition=memory.partition, ahead=AT_ONCE)), memory
     within = timedelta(seconds=memory.lead.seconds + SLACK)
-    return Todo(look=Question(limit=MOST_DUE, share=None, ahead=within)), memory
+    return Todo(look=Question(limit=MOST_DUE, partition=None, ahead=within)), memory
 
 
 def _without_look(memory: Memory, facts: Facts, now: float) -> int:
@@ -139,7 +139,7 @@ def _without_look(memory: Memory, facts: Facts, now: float) -> int:
     """
     if facts.in_doubt or facts.draining or memory.idle is not None:
         return 0
-    waits = memory.share is not None and memory.waits
+    waits = memory.partition is not None and memory.waits
     return facts.room if facts.notified or waits or (memory.full and _needs_no_look(memory, facts, now)) else 0
 
 
@@ -164,7 +164,12 @@ def _reserve(memory: Memory, facts: Facts, now: float) -> int:
 
     Only in a long queue that is not shared out.
     """
-    if not memory.full or memory.share is not None or memory.idle is not None or not _needs_no_look(memory, facts, now):
+    if (
+        not memory.full
+        or memory.partition is not None
+        or memory.idle is not None
+        or not _needs_no_look(memory, facts, now)
+    ):
         return 0
     if facts.in_doubt or facts.draining or not facts.may_claim or facts.given_up or not facts.few_reserved:
         return 0
@@ -236,11 +241,11 @@ def due(memory: Memory, view: View, facts: Facts, now: float) -> tuple[Todo, Mem
         memory = replace(memory, lost_races=0)
     if early > timedelta(0):
         return Todo(early=early), memory
-    if memory.share is None and jobs:
+    if memory.partition is None and jobs:
         helping = memory.helping and view.more
-        share = share_of(facts.session, view.sessions) if view.more and not helping else None
-        memory = replace(memory, helping=helping, share=share)
-        if share is not None:
+        partition = partition_of(facts.session, view.sessions) if view.more and not helping else None
+        memory = replace(memory, helping=helping, partition=partition)
+        if partition is not None:
             # The next look is at this node's partition. Idle nodes have one, too.
             want = facts.room if view.backlog else 0
             return Todo(want=want, notify=len(view.sessions) > ACTIVE, again=True, early=early), memory
@@ -273,7 +278,7 @@ def _plans(jobs: Sequence[JobState], now: datetime) -> tuple[tuple[Plan, ...], t
 def _fair_part(planned: int, view: View, facts: Facts, memory: Memory) -> int:
     """Return how many runs to claim: all there is room for, but of many that are fired at once a fair part."""
     nodes = len(view.sessions)
-    if planned < SHARED_FROM or nodes < 2 or view.backlog or memory.share is not None:
+    if planned < SHARED_FROM or nodes < 2 or view.backlog or memory.partition is not None:
         return facts.room
     return min(facts.room, -(-planned // nodes))
 
@@ -292,7 +297,7 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
         coming = fired.coming(view.now)
         again |= coming is not None and coming <= view.now
     begins = todo.again and not tried
-    if begins or todo.early > AT_ONCE or not (tried or memory.share is not None):
+    if begins or todo.early > AT_ONCE or not (tried or memory.partition is not None):
         return again, memory
     memory = replace(
         memory,
@@ -300,14 +305,14 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
         waits=view.backlog or fired.created > fired.claimed,
         most_plans=min(MOST_DUE, 2 * memory.most_plans),
     )
-    if memory.share is None:
+    if memory.partition is None:
         # After more races lost than won this node is in the way of those whose partition it is.
         memory = replace(memory, helping=memory.helping and lost <= won)
         return again or (won > 0 and view.more), memory
     if won and view.more:
         return True, memory
     # Through with its partition, or it leads nowhere: the next look is at everything.
-    return again or won > 0 or not view.jobs, replace(memory, share=None, helping=True)
+    return again or won > 0 or not view.jobs, replace(memory, partition=None, helping=True)
 
 
 def settled(memory: Memory, *, ok: bool) -> Memory:

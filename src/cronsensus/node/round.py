@@ -228,7 +228,7 @@ class Round:
     def _look(self, lease: SessionLease, question: Question) -> tuple[View, ClockSample]:
         """Look, and take in what concerns what this node holds."""
         asked = lease.ask()
-        view = self._store.look(limit=question.limit, share=question.share, ahead=question.ahead)
+        view = self._store.look(limit=question.limit, partition=question.partition, ahead=question.ahead)
         received_at = self._clock.monotonic()
         before, self._memory = self._memory, decide.looked(self._memory, view, asked.at, received_at)
         if by := decide.clock_set(before, self._memory):

@@ -12,7 +12,7 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionView
 from cronsensus.node.lead_time import ClockSample, LeadTime
 from cronsensus.node.pace import Pace
-from cronsensus.stores.values import AT_ONCE, Share
+from cronsensus.stores.values import AT_ONCE, Partition
 
 NEVER = -1e9
 """A monotonic time before all others."""
@@ -98,7 +98,7 @@ class Memory:
         neighbours, neighbours_at: the nodes on this host, and when they were read.
         lead: how long before a due time it is decided.
         sought, decided: the last instant that another look was made for, and that was decided ahead.
-        share: the partition of the due jobs for the next look; ``None``: all of them.
+        partition: the partition of the due jobs for the next look; ``None``: all of them.
         helping: through with its partition, this node looks at all jobs.
         nodes: how many nodes take part.
         pace: how fast runs end here.
@@ -127,7 +127,7 @@ class Memory:
     lead: LeadTime = field(default_factory=LeadTime)
     sought: datetime | None = None
     decided: datetime | None = None
-    share: Share | None = None
+    partition: Partition | None = None
     helping: bool = False
     nodes: int = 1
     pace: Pace = field(default_factory=Pace)
@@ -144,10 +144,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What to ask in a look: at most ``limit`` jobs of a ``share`` that come due within ``ahead``."""
+    """What to ask in a look: at most ``limit`` jobs of a ``partition`` that come due within ``ahead``."""
 
     limit: int
-    share: Share | None
+    partition: Partition | None
     ahead: timedelta
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from cronsensus.instants import to_micros
-from cronsensus.stores.values import Share
+from cronsensus.stores.values import Partition
 
 STAGGER = timedelta(milliseconds=15)
 """How long each node leaves a due time to the node before it in turn order."""
@@ -68,9 +68,9 @@ def idle_until(session: str, sessions: Sequence[str], instant: datetime) -> date
     return until
 
 
-def share_of(session: str, sessions: Sequence[str]) -> Share:
+def partition_of(session: str, sessions: Sequence[str]) -> Partition:
     """Return the partition of ``session`` among live ``sessions``; all jobs, if a look does not show it."""
-    return Share(sessions.index(session), len(sessions)) if session in sessions else Share(0, 1)
+    return Partition(sessions.index(session), len(sessions)) if session in sessions else Partition(0, 1)
 
 
 def _sets(sessions: Sequence[str], instant: datetime) -> tuple[Sequence[str], Sequence[str]]:

@@ -45,7 +45,7 @@ from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.transacting import RunTransaction
-from cronsensus.stores.values import AT_ONCE, PutResult, Share, View, check_ahead
+from cronsensus.stores.values import AT_ONCE, Partition, PutResult, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
@@ -174,14 +174,14 @@ class Store(Backend):
 
     # --- the scheduling round --------------------------------------------------------------------------------------
 
-    def look(self, *, limit: int = 100, share: Share | None = None, ahead: timedelta = AT_ONCE) -> View:
+    def look(self, *, limit: int = 100, partition: Partition | None = None, ahead: timedelta = AT_ONCE) -> View:
         """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody, promises nothing.
 
         What a node plans before a due time it need not plan when the time has come: ``jobs`` are also those that come
         due within ``ahead`` (not negative), the earliest first. ``fire`` still asks whether a plan holds.
 
-        With a ``share``, ``jobs`` and ``more`` tell of that part of the jobs alone, so that nodes that look at
-        different shares do not plan the same. Each job is in exactly one of the shares of a number, always the same.
+        With a ``partition``, ``jobs`` and ``more`` are of that part of the jobs alone, so that nodes that look at
+        different partitions do not plan the same. Each job is in exactly one of ``of`` partitions, always the same.
 
         One statement when no job is due, so that looking is cheap.
 
@@ -190,7 +190,7 @@ class Store(Backend):
         """
         if ahead < AT_ONCE:
             raise InvalidOption(f"ahead={ahead!r}: a look goes forward; pass a timedelta that is not negative")
-        return self._within("look", self._look, limit, share, ahead)
+        return self._within("look", self._look, limit, partition, ahead)
 
     def step(self, session: str, step: Step) -> Done:
         """Take what a node says in one step: notes, results, claims given back, then plans, then its wish for work.

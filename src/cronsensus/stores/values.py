@@ -70,7 +70,7 @@ class PutResult:
     kept: tuple[str, ...] = ()
 
 
-class Share(NamedTuple):
+class Partition(NamedTuple):
     """One of ``of`` parts of all jobs: part ``place``, counted from 0. Which job is in which part, the store says."""
 
     place: int

@@ -51,7 +51,7 @@ class Scenario:
         """Whether people ask for work where nothing goes wrong."""
         self.seconds_between_faults = rng.choice([1.0, 2.0, 4.0])
         self.mortality = rng.choice([0.0, 0.02, 0.06, 0.15])
-        """Share of the faults that end or freeze a process, and do not only disturb a verb."""
+        """Partition of the faults that end or freeze a process, and do not only disturb a verb."""
         self.outsiders = rng.choice([0, 0, 1, 2])
         """Programs that take part with timers of their own."""
         self.clock_steps = rng.random() < 0.3

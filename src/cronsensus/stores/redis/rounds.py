@@ -53,7 +53,7 @@ from cronsensus.stores.redis.wire import (
     write_range,
 )
 from cronsensus.stores.unreadable import READING_RAISES
-from cronsensus.stores.values import Share, View, newest_of
+from cronsensus.stores.values import Partition, View, newest_of
 
 _log = Logger("cronsensus.stores")
 _PATIENCE = SystemClock()
@@ -86,12 +86,12 @@ class RoundVerbs(Handle):
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, along the indexes; jobs that are not due are not touched."""
         through: list[socket.socket] = []
         now, jobs, more, next_job, backlog, next_pending, holders, turning, opened, signs = self._read(
-            "look", limit, newest_of(limit), *(share or (0, 1)), length(ahead), self._own_session, self._lookout.known,
-            tell=through.append,
+            "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
+            self._lookout.known, tell=through.append,
         )  # fmt: skip
         return View(
             now=from_micros(int(now)),

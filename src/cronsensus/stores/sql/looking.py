@@ -15,20 +15,20 @@ from cronsensus.stores.sql.jobrows import definition_of, eras_after, spec_of, sp
 from cronsensus.stores.sql.occurrencerows import instant
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, whole
-from cronsensus.stores.values import Share, View, newest_of
+from cronsensus.stores.values import Partition, View, newest_of
 
 _MICROSECOND = timedelta(microseconds=1)
 MOST_SESSIONS_SHOWN = 64
 LOOKS = 5
 """Times to look at most until two statements agree; then the next look is due at once."""
 
-_EVERYTHING = Share(of=1, place=0)
+_EVERYTHING = Partition(of=1, place=0)
 
 
-def look(tx: Transaction, limit: int, share: Share | None, ahead: timedelta) -> View:
+def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
     """Look: which jobs are due, what waits, who holds runs."""
     further = ahead // _MICROSECOND
-    asked: dict[str, Any] = {"space": tx.namespace, **(share or _EVERYTHING)._asdict()}
+    asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
         rows = tx.look("look", **asked, most=limit + 1, ahead=further)
         came_at = tx.dialect.monotonic()

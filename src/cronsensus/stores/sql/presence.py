@@ -18,7 +18,7 @@ from cronsensus.stores.sql import looking
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.stores.values import Share, View
+from cronsensus.stores.values import Partition, View
 
 Answer = TypeVar("Answer")
 _NO_TIME = timedelta(0)
@@ -67,10 +67,10 @@ class PresentStore(SqlStore):
             return seen
 
     @repeated
-    def _look(self, limit: int, share: Share | None, ahead: timedelta) -> View:
+    def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
         """Look, also for signs of life of those who hold runs."""
         with self._glancing() as tx:
-            view = looking.look(tx, limit, share, ahead)
+            view = looking.look(tx, limit, partition, ahead)
             own = {self._own_session}
             holding = frozenset(one.id for one in view.holders if one.expires_in > _NO_TIME) - own
             every = holding.union(view.sessions) - own

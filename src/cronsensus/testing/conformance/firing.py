@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import OccurrenceFilter, scheduled_key
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
-from cronsensus.stores.values import Share
+from cronsensus.stores.values import Partition
 from cronsensus.testing.conformance.scene import (
     DAY,
     EVERY_MINUTE,
@@ -359,42 +359,48 @@ class Looking(Scene):
             assert [*names[: limit - newest], *names[20 - newest :]] == seen
         assert names == [job.spec.name for job in self.store.look(limit=20).jobs]
 
-    def test_each_due_job_is_in_one_share(self) -> None:
+    def test_each_due_job_is_in_one_partition(self) -> None:
         for number in range(40):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
         every_one = {job.spec.name for job in self.store.look(limit=40).jobs}
         assert 40 == len(every_one)
         for of in (1, 2, 3, 4):
-            looks = [self.store.look(limit=40, share=Share(place, of)) for place in range(of)]
+            looks = [self.store.look(limit=40, partition=Partition(place, of)) for place in range(of)]
             assert not any(look.more for look in looks)
-            shares = [{job.spec.name for job in look.jobs} for look in looks]
-            assert 40 == sum(map(len, shares))
-            assert every_one == set().union(*shares)
-            assert min(map(len, shares)) >= 40 // of // 2, "shares of very different size"
-            for place, share in enumerate(shares):
-                fewer = self.store.look(limit=4, share=Share(place, of))
+            partitions = [{job.spec.name for job in look.jobs} for look in looks]
+            assert 40 == sum(map(len, partitions))
+            assert every_one == set().union(*partitions)
+            assert min(map(len, partitions)) >= 40 // of // 2, "partitions of very different size"
+            for place, mine in enumerate(partitions):
+                fewer = self.store.look(limit=4, partition=Partition(place, of))
                 assert fewer.more
-                assert 4 == len({job.spec.name for job in fewer.jobs} & share)
+                assert 4 == len({job.spec.name for job in fewer.jobs} & mine)
 
-    def test_a_job_stays_in_its_share(self) -> None:
+    def test_a_job_stays_in_its_partition(self) -> None:
         for number in range(9):
             self.define(self.job(str(number)))
         self.clock.advance(MINUTE)
-        before = [{job.spec.name for job in self.store.look(limit=9, share=Share(place, 3)).jobs} for place in range(3)]
-        gone = self.store.look(limit=9, share=Share(0, 3)).jobs[0]
+        before = [
+            {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
+            for place in range(3)
+        ]
+        gone = self.store.look(limit=9, partition=Partition(0, 3)).jobs[0]
         assert [True] == self.store.fire([plan_of(gone, self.store.now())])
-        after = [{job.spec.name for job in self.store.look(limit=9, share=Share(place, 3)).jobs} for place in range(3)]
-        assert [share - {gone.spec.name} for share in before] == after
+        after = [
+            {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
+            for place in range(3)
+        ]
+        assert [mine - {gone.spec.name} for mine in before] == after
 
-    def test_a_share_hides_nothing_but_the_due_jobs_of_others(self) -> None:
+    def test_a_partition_hides_only_the_due_jobs_of_others(self) -> None:
         self.define(
             self.job("due"), self.job("later", trigger=every("10m", start=START)), self.job("queue", trigger=None)
         )
         self.enqueue(job="queue")
         self.session()
         self.clock.advance(MINUTE)
-        looks = [self.store.look(limit=100, share=Share(place, 2)) for place in range(2)]
+        looks = [self.store.look(limit=100, partition=Partition(place, 2)) for place in range(2)]
         assert [0, 1] == sorted(len(look.jobs) for look in looks)
         assert [self.store.look()] * 2 == [replace(look, jobs=self.store.look().jobs) for look in looks]
 
