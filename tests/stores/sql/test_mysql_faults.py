@@ -553,8 +553,8 @@ def test_arguments_and_results_of_the_greatest_size_fit(open_mysql):
     store = open_mysql()
     work_with(store)
     great = "x" * 250_000
-    store.enqueue([Item(job="job", args=(great,)) for _ in range(5)])
-    claims = store.claim("s1", 5, {"f"}, lease=LEASE)
+    store.enqueue([Item(job="job", args=(great,)) for _ in range(70)])
+    claims = store.claim("s1", 70, {"f"}, lease=LEASE)
     assert {claim.args for claim in claims} == {(great,)}
     result = f'"{great}"'
     store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])

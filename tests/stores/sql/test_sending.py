@@ -13,6 +13,7 @@ from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import dialect
 from cronsensus.stores.sql.schema import occurrences
+from cronsensus.stores.sql.transaction import batches
 from cronsensus.testing.conformance.scene import LEASE, a_session
 
 MANY = 1100
@@ -41,7 +42,7 @@ def claims(store: Any, count: int) -> list[Claim]:
 
 
 def row(claim: Claim, token: int) -> tuple[Any, ...]:
-    return ("succeeded", None, None, None, 1, claim.id, token)
+    return ("succeeded", None, None, None, 1, 1, claim.id, token)
 
 
 def test_a_write_that_finds_another_number_of_rows_commits_nothing_and_leaves_the_connection_good(store: Any) -> None:
@@ -90,3 +91,13 @@ def test_a_value_that_no_column_takes_is_refused_and_nothing_is_written(store: A
         with pytest.raises(InvalidOption, match="NUL"), store._writing(queued=True) as tx:
             tx.send_rows("close_runs", [("succeeded", "cut\0off", None, None, 1, mine.id, mine.token)])
     assert store.renew("s1", lease=LEASE).held == ((mine.id, mine.token),)
+
+
+def test_rows_are_cut_into_pieces_that_a_server_takes() -> None:
+    def cut(texts: list[str], most: int, characters: int) -> list[int]:
+        return [len(piece) for piece in batches([(1, text, None) for text in texts], most, characters)]
+
+    assert cut([], 4, 10) == []
+    assert cut(["x"] * 10, 4, 100) == [4, 4, 2]
+    assert cut(["xxxx"] * 5, 4, 10) == [2, 2, 1]
+    assert cut(["x" * 50, "y", "z" * 50], 4, 10) == [1, 1, 1]

@@ -59,6 +59,8 @@ class Dialect(ABC):
     """How many values one ``IN (…)`` may list."""
     most_rows: int = 500
     """How many rows one statement takes."""
+    most_characters: int = 10_000_000
+    """How much text of rows one statement takes."""
     sends_later: bool = False
     """Whether statements by name wait for each other, because it costs a trip to send them."""
     server_epoch: str = ""

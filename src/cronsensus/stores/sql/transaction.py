@@ -122,7 +122,7 @@ class Transaction:
         query = self.dialect.query(name)
         sent = [
             Pending(query, values, piece, len(piece) if one_each else None, self.flush)
-            for piece in pieces(rows, self.dialect.most_rows)
+            for piece in batches(rows, self.dialect.most_rows, self.dialect.most_characters)
         ]
         for pending in sent:
             self._add(pending)
@@ -303,3 +303,16 @@ def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
     """Cut ``values`` into pieces of at most ``size``."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
+
+
+def batches(rows: Sequence[tuple[Any, ...]], most: int, characters: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Cut rows into pieces of at most ``most``, and of about as many ``characters`` of text."""
+    start = length = 0
+    for place, row in enumerate(rows):
+        more = sum(len(value) for value in row if isinstance(value, str))
+        if place > start and (place - start >= most or length + more > characters):
+            yield rows[start:place]
+            start, length = place, 0
+        length += more
+    if rows:
+        yield rows[start:]

@@ -18,7 +18,7 @@ from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
 from cronsensus.stores.sql.mysql import errors, packets, presence
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
-from cronsensus.stores.sql.mysql.statements import MOST_ROWS, Statements, statements_of
+from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, MOST_ROWS, Statements, statements_of
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Moment, Pending, wrong_count
@@ -41,6 +41,7 @@ class MysqlDialect(Dialect):
     groups_by_seeking = True
     most_parameters = 1000
     most_rows = MOST_ROWS
+    most_characters = MOST_CHARACTERS
     sends_later = True
 
     def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
