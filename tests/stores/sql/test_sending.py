@@ -86,10 +86,10 @@ def test_a_value_that_no_column_takes_is_refused_and_nothing_is_written(store: A
         return
     (mine,) = claims(store, 1)
     with pytest.raises(InvalidOption), store._writing(queued=True) as tx:
-        tx.send_rows("close_runs", [("succeeded", "half \ud800", None, None, 1, mine.id, mine.token)])
+        tx.send_rows("close_runs", [("succeeded", "half \ud800", None, None, 1, 1, mine.id, mine.token)])
     if store.capabilities.name == "postgresql":
         with pytest.raises(InvalidOption, match="NUL"), store._writing(queued=True) as tx:
-            tx.send_rows("close_runs", [("succeeded", "cut\0off", None, None, 1, mine.id, mine.token)])
+            tx.send_rows("close_runs", [("succeeded", "cut\0off", None, None, 1, 1, mine.id, mine.token)])
     assert store.renew("s1", lease=LEASE).held == ((mine.id, mine.token),)
 
 
