@@ -176,7 +176,6 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/choosing.lua: if #chosen⟨⟩ >= limit then: >= → >": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
-    "stores/sql/sessions.py: give_up: row is not None and ok → (ok)": "what is ok has a row; said again for mypy",
     "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
     "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
     "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (

@@ -156,14 +156,14 @@ def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store
     of_another = replace(running, session="s2")
     with store._writing() as tx:
         answers = sessions.give_up(tx, [ended, of_nothing, old, of_another, running, running], "stopped")
-    assert answers == [False, False, False, False, True, False]
+    assert answers == [None, None, None, None, State.PENDING, None]
     assert (stands(store, ended), stands(store, running)) == ((State.SUCCEEDED, 0), (State.PENDING, 0))
 
 
 def test_a_claim_that_is_not_current_is_not_given_up_for_the_one_that_is(store: SqliteStore) -> None:
     _, running = two_claims(store)
     with store._writing() as tx:
-        assert sessions.give_up(tx, [replace(running, token=running.token - 1)], "crashed") == [False]
+        assert sessions.give_up(tx, [replace(running, token=running.token - 1)], "crashed") == [None]
     assert stands(store, running) == (State.RUNNING, 0)
 
 

@@ -114,13 +114,17 @@ def release(tx: Transaction, claims: Sequence[Claim], cut: Cut | None) -> list[b
     Safe when a takeover happens at the same instant: as in ``finish``, the UPDATE asks for the token.
     """
     if cut is not None:
-        return give_up(tx, claims, cut)
-    return give_back(tx, claims, LockedRuns(tx, (claim.id for claim in claims)).read())
+        return [state is not None for state in give_up(tx, claims, cut)]
+    found = LockedRuns(tx, (claim.id for claim in claims)).read()
+    return [state is not None for state in give_back(tx, claims, found)]
 
 
-def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[bool]:
-    """Give back claims whose attempt was not begun; ``found``: the occurrences, locked."""
-    answers: list[bool] = []
+def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[State | None]:
+    """Give back claims whose attempt was not begun, and say what became of each; ``None``: it is not current.
+
+    ``found``: the occurrences, locked.
+    """
+    answers: list[State | None] = []
     back: list[tuple[Any, ...]] = []
     cancelled: list[tuple[Any, ...]] = []
     ended: list[tuple[Any, ...]] = []
@@ -128,7 +132,7 @@ def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyR
     for claim in claims:
         row = found.get(claim.id)
         if row is None or not _is_current(row, claim.token, claim.session) or row.id in done:
-            answers.append(False)
+            answers.append(None)
             continue
         done.add(row.id)
         if row.cancel_reason is not None:
@@ -136,7 +140,7 @@ def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyR
         else:
             back.append((min(row.due_at, tx.now + MOST_AHEAD // _MICROSECOND), row.id, row.token))
         ended.append(run_of(row, tx.now, "released"))
-        answers.append(True)
+        answers.append(State.PENDING if row.cancel_reason is None else State.CANCELLED)
     tx.send_rows("give_back_runs", back, one_each=True)
     tx.send_rows("give_up_runs", cancelled, one_each=True)
     tx.send_rows("record_runs", ended)

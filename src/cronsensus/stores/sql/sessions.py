@@ -325,24 +325,22 @@ def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool, carefu
     return taken
 
 
-def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[bool]:
-    """Give back claims that had begun, each only if it is still current.
+def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[State | None]:
+    """Give back claims that had begun, and say what became of each; ``None``: it is not current.
 
     Safe when a takeover happens at the same instant: the rows are locked before token and session are compared, and the
     UPDATE asks for the token again.
     """
     found = {row.id: row for row in tx.rows_in(_NAMED, "ids", sorted({one.id for one in claims}), space=tx.namespace)}
-    answers: list[bool] = []
-    current: list[AnyRow] = []
-    for claim in claims:
-        row = found.get(claim.id)
-        ok = row is not None and row.state == "running" and (row.token, row.session) == (claim.token, claim.session)
-        answers.append(ok)
-        if row is not None and ok:
-            current.append(row)
-            del found[claim.id]
-    done = {one.id for one in _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")}
-    return [ok and claim.id in done for ok, claim in zip(answers, claims, strict=True)]
+    mine = [found.pop(one.id) if _is_of(found.get(one.id), one) else None for one in claims]
+    current = [row for row in mine if row is not None]
+    became = {one.id: one.became for one in _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")}
+    return [None if row is None else became.get(row.id) for row in mine]
+
+
+def _is_of(row: AnyRow | None, claim: Claim) -> bool:
+    """Whether a locked occurrence runs under a claim."""
+    return row is not None and row.state == "running" and (row.token, row.session) == (claim.token, claim.session)
 
 
 def _cut_off(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 
-from cronsensus.model.occurrence import Claim
+from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Settled
 from cronsensus.model.states import State
-from cronsensus.model.step import Done, Step
+from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.stores.sql import claiming, finishing, firing
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.sessions import not_alive
+from cronsensus.stores.sql.sessions import give_up, not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import AT_ONCE
 
@@ -42,10 +43,11 @@ class Taken:
 
 
 def take(tx: Transaction, session: str, step: Step) -> Taken:
-    """Take a step. Claims that it gives back were not begun (``cut`` is ``None``).
+    """Take a step.
 
     The first trip locks: jobs of plans, then runs, each by id. The second one writes what became of both, and finds
     work, passing over what is locked. The third one locks the session, and starts the work if the session lives.
+    Claims whose run was cut off want a trip of their own.
 
     Safe when another node does any of it at the same instant, as each part of it is: ``finishing``, ``firing``,
     ``claiming``.
@@ -63,23 +65,91 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
     found = of_runs.read()
     noted = finishing.keep(tx, step.notes, found, of_runs.last_lines())
     ends = finishing.Ends(tx, step.outcomes, found)
-    left = {number: row for number, row in found.items() if number not in ends.became}
-    returned = finishing.give_back(tx, [one.claim for one in step.give_back], left)
+    became = _take_back(tx, step.give_back, {one: row for one, row in found.items() if one not in ends.became})
+    ended = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
+    ended += [
+        one.claim.id for one, state in zip(step.give_back, became, strict=True) if state not in {None, State.PENDING}
+    ]
+    over = Counter(found[number].job_id for number in ended if found[number].serial)
     ahead = (step.want.ahead if step.want else AT_ONCE) // _MICROSECOND
-    carried_out = firing.carry_out(tx, step.plans, of_plans, ahead, _ended(step, found, ends, returned))
+    carried_out = firing.carry_out(tx, step.plans, of_plans, ahead, over)
     taken = None
     if step.want is not None:
         want = step.want
         limit = max(want.limit, 0)
         asked = claiming.look(tx, session, limit, want.functions, want.lease, ahead=ahead, reserve=want.reserve)
         taken = claiming.take(tx, asked, holds_jobs=bool(step.plans), part=want.part)
-    return Taken(noted, ends, returned, carried_out, taken)
+    return Taken(noted, ends, [state is not None for state in became], carried_out, taken)
 
 
-def _ended(step: Step, found: Mapping[int, AnyRow], ends: finishing.Ends, returned: list[bool]) -> Counter[int]:
-    """Return how many occurrences of each job, of those that its overlap rules, are not active any more."""
-    over = [number for number, (_, state) in ends.became.items() if state is not State.PENDING]
-    for one, went in zip(step.give_back, returned, strict=True):
-        if went and found[one.claim.id].cancel_reason is not None:
-            over.append(one.claim.id)
-    return Counter(found[number].job_id for number in over if found[number].serial)
+def _take_back(tx: Transaction, back: Sequence[GiveBack], found: Mapping[int, AnyRow]) -> list[State | None]:
+    """Take claims back, and say what became of each; ``None``: it is not current.
+
+    ``found``: the occurrences, locked.
+    """
+    became: list[State | None] = [None] * len(back)
+    cuts: tuple[Cut | None, ...] = (None, *CUT_WORDS)  # those that were not begun first: ``found`` is as it was read
+    for cut in cuts:
+        places = [place for place, one in enumerate(back) if one.cut == cut]
+        if claims := [back[place].claim for place in places]:
+            states = finishing.give_back(tx, claims, found) if cut is None else give_up(tx, claims, cut)
+            for place, state in zip(places, states, strict=True):
+                became[place] = state
+    return became
+
+
+# --- where a row of one part is in the way ----------------------------------------------------------------------------
+
+
+def apart(step: Step) -> list[Step]:
+    """Return steps that say the same one after the other: one for each kind of part, or each part of the one kind."""
+    of_kinds = [
+        Step(notes=step.notes),
+        Step(outcomes=step.outcomes),
+        Step(give_back=step.give_back),
+        Step(plans=step.plans),
+        Step(want=step.want),
+    ]
+    if len(kinds := [one for one in of_kinds if one]) > 1:
+        return kinds
+    return [
+        *(Step(notes=(one,)) for one in step.notes),
+        *(Step(outcomes=(one,)) for one in step.outcomes),
+        *(Step(give_back=(one,)) for one in step.give_back),
+        *(Step(plans=(one,)) for one in step.plans),
+        *([step] if step.want else []),
+    ]
+
+
+def joined(parts: Sequence[Done]) -> Done:
+    """Return the answer to a step, from those to its parts."""
+    return Done(
+        noted=tuple(chain.from_iterable(one.noted for one in parts)),
+        settled=tuple(chain.from_iterable(one.settled for one in parts)),
+        returned=tuple(chain.from_iterable(one.returned for one in parts)),
+        carried_out=tuple(chain.from_iterable(one.carried_out for one in parts)),
+        claims=tuple(chain.from_iterable(one.claims for one in parts)),
+        lost=any(one.lost for one in parts),
+    )
+
+
+def refused(step: Step) -> Done:
+    """Return the answer where nothing of a step can be done."""
+    return Done(
+        noted=(False,) * len(step.notes),
+        settled=tuple(Settled(one.id, one.token, accepted=False, state=None) for one in step.outcomes),
+        returned=(False,) * len(step.give_back),
+        carried_out=(False,) * len(step.plans),
+    )
+
+
+def name_of(step: Step) -> str:
+    """Say what cannot be done, of a step of one part."""
+    return next(
+        chain(
+            (f"what run {one.id} says cannot be kept" for one in step.notes),
+            (f"the end of run {one.id} cannot be recorded" for one in step.outcomes),
+            (f"run {one.claim.id} cannot be given back" for one in step.give_back),
+            (f"job {one.job!r} cannot be fired" for one in step.plans),
+        )
+    )

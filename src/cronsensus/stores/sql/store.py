@@ -22,7 +22,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant
-from cronsensus.model.step import Done, Step, Want
+from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
     acquiring,
     borrowing,
@@ -50,11 +50,10 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
-from cronsensus.stores.values import AT_ONCE, Partition, PutResult, View
+from cronsensus.stores.values import Partition, PutResult, View
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
-_NO_WORK = Want(limit=0, functions=(), lease=AT_ONCE)
 
 
 def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
@@ -122,58 +121,31 @@ class SqlStore(SqlHandle):
             return looking.look(tx, limit, partition, ahead)
 
     def _step(self, session: str, step: Step) -> Done:
-        """Take a step in one transaction; where the session is lost, its results alone."""
-        if any(one.cut is not None for one in step.give_back):
-            return self._step_by_parts(session, step)
+        """Take a step in one transaction; where the session is lost, its results alone.
+
+        Where a row of one part is in the way, the parts are taken one after the other, and that one is left out.
+        """
         try:
             return self._step_at_once(session, step).done()
         except LeaseLost:
-            results = self._step_by_parts(session, replace(step, plans=(), want=None))
-            return replace(results, carried_out=(False,) * len(step.plans), lost=True)
+            results = replace(step, plans=(), want=None)
+            done = self._step(session, results) if results else Done()
+            return replace(done, carried_out=(False,) * len(step.plans), lost=True)
         except Exception as error:
             if not is_of_values(error):
                 raise
-            return self._step_by_parts(session, step)
+            parts = stepping.apart(step)
+            if len(parts) == 1:
+                if step.want is not None:
+                    raise
+                self._definitions.unreadable.tell(stepping.name_of(step), error)
+                return stepping.refused(step)
+        return stepping.joined([self._step(session, part) for part in parts])
 
     @repeated
     def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
         with self._writing(queued=True) as tx:
             return stepping.take(tx, session, step)
-
-    def _step_by_parts(self, session: str, step: Step) -> Done:
-        """Do one part after the other: what runs say in transactions of its own, plans and claims in one."""
-        noted = self._note(step.notes) if step.notes else []
-        settled = self._finish(step.outcomes) if step.outcomes else []
-        returned = [self._release([one.claim], one.cut)[0] for one in step.give_back]
-        fired, claims, lost = [False] * len(step.plans), list[Claim](), False
-        if step.needs_lease:
-            try:
-                fired, claims = self._carry_out(session, step.plans, step.want or _NO_WORK)
-            except LeaseLost:
-                lost = True
-        return Done(
-            noted=tuple(noted),
-            settled=tuple(settled),
-            returned=tuple(returned),
-            carried_out=tuple(fired),
-            claims=tuple(claims),
-            lost=lost,
-        )
-
-    @repeated
-    def _carry_out(self, session: str, plans: Sequence[Plan], want: Want) -> tuple[list[bool], list[Claim]]:
-        ahead = want.ahead // timedelta(microseconds=1)
-        try:
-            with self._writing(queued=True) as tx:
-                fired = firing.fire(tx, plans, ahead)
-                found = claiming.look(tx, session, want.limit, want.functions, want.lease, ahead=ahead)
-                taken = claiming.take(tx, found, holds_jobs=bool(plans))
-        except Exception as error:
-            if not (plans and is_of_values(error)):
-                raise
-            _, claims = self._carry_out(session, (), want)
-            return self._fire(plans), claims
-        return fired, [] if taken is None else taken.claims()
 
     _fire_all = sends(firing.fire)
 

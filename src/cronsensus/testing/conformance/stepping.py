@@ -172,9 +172,9 @@ class Stepping(Scene):
 
     # --- plans rest on what is active after the results -------------------------------------------------------------
 
-    def overlapping(self) -> tuple[Claim, Plan]:
+    def overlapping(self, **policies: Any) -> tuple[Claim, Plan]:
         """Let a job run that skips what overlaps, and plan its next time while it does."""
-        self.define(self.job(overlap="skip"))
+        self.define(self.job(overlap="skip", **policies))
         self.session(lease=HOUR)
         self.fire(minute(1))
         self.clock.advance(2 * MINUTE)
@@ -199,6 +199,12 @@ class Stepping(Scene):
         claim, seen = self.overlapping()
         failed = outcome(claim, State.PENDING, retry_in=HOUR)
         assert (True,) == self.step(outcomes=(failed,), plans=(seen,)).carried_out
+
+    def test_step_with_plan_compares_what_is_active_after_the_run_it_cut_off(self) -> None:
+        claim, seen = self.overlapping(on_crash="fail")
+        back = GiveBack(claim=claim, cut="crashed")
+        done = self.step(give_back=(back,), plans=(replace(seen, active_seen=0),))
+        assert ((True,), (True,)) == (done.returned, done.carried_out)
 
     def test_step_with_plan_that_cancels_the_run_it_ends_leaves_the_result(self) -> None:
         claim, seen = self.overlapping()

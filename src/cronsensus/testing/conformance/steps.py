@@ -1,0 +1,76 @@
+"""Steps of one kind each, as tests and benchmarks say them to a store; each returns what the step answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from cronsensus.errors import LeaseLost
+from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
+from cronsensus.model.plan import Plan
+from cronsensus.model.session import SessionSpec
+from cronsensus.model.step import Done, GiveBack, Step, Want
+from cronsensus.stores.base import Store
+
+PLANNER = "planner"
+"""The session for which plans are carried out where a test names none: a guest, which takes no turn."""
+_FOR_LONG = timedelta(days=36_500)
+
+
+def carry_out(store: Store, plans: Sequence[Plan], session: str = "") -> list[bool]:
+    """Carry plans out; ``True`` where this caller won.
+
+    Raises:
+        LeaseLost: the session is not alive.
+    """
+    if not session and plans:
+        session = open_planner(store)
+    return list(_living(store, session, Step(plans=tuple(plans))).carried_out)
+
+
+def open_planner(store: Store) -> str:
+    """Open the session ``PLANNER`` in the namespace of a handle, or set its lease; return its id."""
+    guest = SessionSpec(
+        id=PLANNER,
+        node=PLANNER,
+        host="host",
+        pid=4711,
+        pid_started=99,
+        release="",
+        concurrency=0,
+        version="",
+        functions=0,
+    )
+    store.open_session(guest, lease=_FOR_LONG)
+    return PLANNER
+
+
+def take(store: Store, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+    """Claim up to ``limit`` due occurrences of ``functions``.
+
+    Raises:
+        LeaseLost: the session is not alive.
+    """
+    return list(_living(store, session, Step(want=Want(limit=limit, functions=functions, lease=lease))).claims)
+
+
+def note(store: Store, notes: Sequence[Note]) -> list[bool]:
+    """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
+    return list(store.step(PLANNER, Step(notes=tuple(notes))).noted)
+
+
+def settle(store: Store, outcomes: Sequence[Outcome]) -> list[Settled]:
+    """Record how attempts ended."""
+    return list(store.step(PLANNER, Step(outcomes=tuple(outcomes))).settled)
+
+
+def give_back(store: Store, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
+    """Give claims back; ``False`` where a claim is no longer current."""
+    return list(store.step(PLANNER, Step(give_back=tuple(GiveBack(claim=one, cut=cut) for one in claims))).returned)
+
+
+def _living(store: Store, session: str, step: Step) -> Done:
+    done = store.step(session, step)
+    if done.lost:
+        raise LeaseLost(f"session {session} is not alive")
+    return done
