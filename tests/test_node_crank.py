@@ -20,6 +20,7 @@ from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.round import Round
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.steps import say
 
 LEASE = timedelta(seconds=10)
 
@@ -342,7 +343,7 @@ def test_notes_wake_the_node_once_and_are_written_at_most_twice_a_second(monkeyp
         away()
     notes.progress(run, 3, 10)
     with notes.writing() as said:
-        bench.store.note(said)
+        say(bench.store, said)
     wanted: list[float | None] = [notes.wanted_in]
     notes.progress(run, 4, 10)
     wanted.append(notes.wanted_in)

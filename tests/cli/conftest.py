@@ -19,6 +19,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.memory import MemoryStore
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -117,7 +118,7 @@ class Cluster:
 
     def log(self, claim: Claim, *texts: str, level: str = "INFO") -> None:
         lines = tuple(LogLine(at=self.clock.now(), level=level, text=text) for text in texts)
-        self.store.note([Note(claim.id, claim.token, None, lines)])
+        say(self.store, [Note(claim.id, claim.token, None, lines)])
 
 
 @pytest.fixture

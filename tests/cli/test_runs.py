@@ -7,6 +7,7 @@ import pytest
 
 from cronsensus.model.occurrence import Item, Note, RunError
 from cronsensus.model.states import State
+from cronsensus.testing.conformance.steps import say
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_progress_that_json_cannot_say_breaks_no_list(cluster: Any) -> None:
     cluster.advance(60)
     cluster.fire()
     (claim,) = cluster.claim()
-    cluster.store.note([Note(claim.id, claim.token, (1.0, float("inf")), ())])
+    say(cluster.store, [Note(claim.id, claim.token, (1.0, float("inf")), ())])
     (run,) = cluster("runs", "list", "-o", "json").data["runs"]
     assert run["progress"] == [1.0, None]
     assert cluster("runs", "show", str(claim.id), "-o", "json").code == 0

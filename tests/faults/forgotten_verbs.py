@@ -25,6 +25,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import state_of
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful
 
@@ -129,7 +130,7 @@ class Nodes:
         before = store.occurrence(claim.id)
         assert not self.finish(store, claim, "stale").accepted
         assert store.release([claim]) == [False]
-        assert store.note([Note(claim.id, claim.token, (1.0, 2.0), (), claim.session)]) == [False]
+        assert say(store, [Note(claim.id, claim.token, (1.0, 2.0), (), claim.session)]) == [False]
         assert store.occurrence(claim.id) == before
 
     def nothing_runs(self) -> None:
@@ -322,9 +323,9 @@ def noted_progress(nodes: Nodes) -> Iterator[None]:
     claim = nodes.claim_a()
     note = Note(claim.id, claim.token, (1.0, 2.0), (), claim.session)
     yield
-    assert nodes.a.note([note]) == [True]
+    assert say(nodes.a, [note]) == [True]
     yield
-    assert nodes.a.note([note]) == [True]
+    assert say(nodes.a, [note]) == [True]
     assert nodes.finish(nodes.a, claim).accepted
 
 

@@ -1068,7 +1068,7 @@ class NotesAfterResults(BrokenStore):
 
     def _step(self, session: str, step: Step) -> Done:
         done = super()._step(session, replace(step, notes=()))
-        return replace(done, noted=tuple(self._note(step.notes)))
+        return replace(done, noted=super()._step(session, Step(notes=step.notes)).noted)
 
 
 class StepsAsOne(BrokenStore):

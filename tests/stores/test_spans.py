@@ -103,7 +103,6 @@ def calls_on(store: Store) -> Calls:
         "logs": lambda: store.logs(1),
         "look": store.look,
         "migrate": store.migrate,
-        "note": lambda: store.note([Note(id=1, token=1)]),
         "note_loss": lambda: store.note_loss(Loss(None, NOON, emptied=False, why="test"), by="ada"),
         "notify": store.notify,
         "now": store.now,
@@ -159,7 +158,7 @@ def test_no_store_overrides_a_public_verb(store):
 
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
-    assert store.fire([]) == store.finish([]) == store.release([]) == store.note([]) == store.enqueue([]) == []
+    assert store.fire([]) == store.finish([]) == store.release([]) == store.enqueue([]) == []
     assert store.step("s", Step()) == Done()
     assert (store.runs(), store.pending_of([])) == ([], {})
     assert entered == []

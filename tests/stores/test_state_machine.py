@@ -39,6 +39,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon
@@ -299,7 +300,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
     def note(self, which):
         pair = self.claims[-1 - which % len(self.claims)]
         line = LogLine(START, "info", str(next(self.numbers)))
-        self.both(lambda store, side: store.note([Note(pair[side].id, pair[side].token, (1.0, 2.0), (line,))]))
+        self.both(lambda store, side: say(store, [Note(pair[side].id, pair[side].token, (1.0, 2.0), (line,))]))
 
     # --- sessions and locks -----------------------------------------------------------------------------------------
 

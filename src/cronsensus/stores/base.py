@@ -195,9 +195,9 @@ class Store(Backend):
     def step(self, session: str, step: Step) -> Done:
         """Take what a node says in one step: notes, results, claims given back, then plans, then its wish for work.
 
-        - Notes, outcomes and claims that are given back are taken by token and session, as ``note``, ``finish`` and
-          ``release`` tell, also where ``session`` is not alive. One whose token is no longer current is refused, and
-          stops none of the others.
+        - Notes, outcomes and claims that are given back are taken by token and session, also where ``session`` is not
+          alive. One whose token is no longer current is refused, and stops none of the others. Notes are progress and
+          log lines of running attempts; outcomes and claims are taken as ``finish`` and ``release`` tell.
         - Plans are carried out as ``fire`` tells. They are compared with what is there after the parts before them:
           what those end is not active any more.
         - Up to ``want.limit`` due occurrences are claimed as ``claim`` tells. Among them are those that this step's
@@ -338,10 +338,6 @@ class Store(Backend):
         ``reclaim``.
         """
         return self._within("release", self._release, claims, cut) if claims else []
-
-    def note(self, notes: Sequence[Note]) -> list[bool]:
-        """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
-        return self._within("note", self._note, notes) if notes else []
 
     @contextmanager
     def transaction(self, claim: Claim) -> Iterator[RunTransaction]:

@@ -31,7 +31,7 @@ class RunTransaction(ABC):
 
         Args:
             result: JSON text, or ``None``.
-            notes: what ``Store.note`` would be given.
+            notes: what ``Step.notes`` would be given.
 
         Raises:
             LeaseLost: the run is no longer current; the transaction must not commit, and will not.

@@ -30,6 +30,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import a_session, state_of
+from cronsensus.testing.conformance.steps import say
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -89,7 +90,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
             store.open_session(a_session("dead"), lease=LEASE)
         store.enqueue([Item(job=job, key=key, kwargs={"a": [1, "ü"]})])
         [claim] = store.claim(session, 10, [job], lease=LEASE)
-        store.note([Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
+        say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
         if key == "stopped":
             store.cancel(claim.id, by="ann", why="enough")
     store.close_session("worker")
@@ -102,7 +103,7 @@ def _run(store: Store, job: str, key: str, outcome: Outcome) -> None:
     session = "gone" if job == "worse" else "worker"
     store.enqueue([Item(job=job, key=key, args=(1,))])
     [claim] = store.claim(session, 1, [job], lease=30 * DAY)
-    store.note([Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
+    say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
     fields = {name: getattr(outcome, name) for name in Outcome.__slots__} | {"id": claim.id, "token": claim.token}
     assert store.finish([Outcome(**fields)])[0].accepted
 

@@ -22,6 +22,7 @@ from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
@@ -128,7 +129,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert [name] == [job.spec.name for job in view.jobs]
     assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
     [claim] = store.claim(name, 1, [name], lease=HOUR)
-    store.note([Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
+    say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
     store.cancel(claim.id, by=name, why=name)
     store.renew(name, lease=HOUR)
     assert store._write("note_sign", name, True) is False

@@ -21,6 +21,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
@@ -124,7 +125,7 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     claims = got["claims"]
     assert len(claims) == 8
     done("claim one", keep("one", lambda: store.claim("s1", 1, {"f"}, lease=LEASE)))
-    done("note", lambda: store.note([Note(claims[0].id, claims[0].token, progress=(1, 2))]))
+    done("note", lambda: say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))]))
     outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
     done("finish", lambda: store.finish(outcomes[:5]))
     done("finish one", lambda: store.finish(outcomes[5:6]))

@@ -23,6 +23,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import say
 
 SHORT = timedelta(milliseconds=600)
 LONG = timedelta(minutes=5)
@@ -309,7 +310,7 @@ def test_progress_that_was_stored_meanwhile_ends_a_repeatable_read_transaction_w
     with psycopg.connect(others_url(store)) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT 1 FROM pg_class LIMIT 1")
-        assert store.note([Note(claim.id, claim.token, progress=(1.0, 2.0))]) == [True]
+        assert say(store, [Note(claim.id, claim.token, progress=(1.0, 2.0))]) == [True]
         with pytest.raises(StoreBusy, match="report it before, or use READ COMMITTED"):
             store.complete_in(connection, claim)
         connection.rollback()

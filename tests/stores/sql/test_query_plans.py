@@ -23,6 +23,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import every
 
 JOBS = 100_000
@@ -170,7 +171,7 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     store.enqueue([Item(job="queue"), Item(job="queue", key="mine"), *(Item(job="queue") for _ in range(5))])
     claims = store.claim("s1", 5, {"f"}, lease=LEASE)
     assert len(claims) == 5
-    store.note([Note(claims[0].id, claims[0].token, progress=(1, 2))])
+    say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))])
     outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
     store.finish([*outcomes[:2], Outcome(id=claims[2].id, token=claims[2].token, state=State.PENDING)])
     store.finish(outcomes[:1])

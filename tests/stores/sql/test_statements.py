@@ -21,6 +21,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)
@@ -229,9 +230,9 @@ def test_ending(store, counter):
     with counter.within("finish a hundred"):
         store.finish([outcome(claim) for claim in claims[1:101]])
     with counter.within("note progress"):
-        store.note([Note(claims[101].id, claims[101].token, progress=(1, 2))])
+        say(store, [Note(claims[101].id, claims[101].token, progress=(1, 2))])
     with counter.within("note lines"):
-        store.note([Note(claims[101].id, claims[101].token, lines=(LogLine(START, "INFO", "hello"),))])
+        say(store, [Note(claims[101].id, claims[101].token, lines=(LogLine(START, "INFO", "hello"),))])
     with counter.within("finish, some to be retried"):
         store.finish([outcome(claims[101]), outcome(claims[102], State.PENDING)])
     with counter.within("release"):

@@ -31,6 +31,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -313,7 +314,7 @@ def test_lines_follow_those_that_are_seen_and_those_that_are_known_otherwise(
 ) -> None:
     claim = a_claim(store)
     line = LogLine(START, "INFO", "a line")
-    store.note([Note(claim.id, claim.token, lines=(line,))])
+    say(store, [Note(claim.id, claim.token, lines=(line,))])
     with store._writing() as tx:
         assert finishing.note(tx, [Note(claim.id, claim.token, lines=(line, line))], after=after) == [True]
     with store._writing() as tx:

@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release, note."""
+"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release."""
 
 from __future__ import annotations
 
@@ -355,11 +355,6 @@ class RoundVerbs(Handle):
         else:
             self._space.put_back(row, min(row.due_at, now + MOST_AHEAD))
         return True
-
-    @writes
-    def _note(self, notes: Sequence[Note]) -> list[bool]:
-        """Record progress and log lines, each only under a current token."""
-        return [self._note_one(note) for note in notes]
 
     def _note_one(self, note: Note) -> bool:
         row = self._current(note.id, note.token, note.session)

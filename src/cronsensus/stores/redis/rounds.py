@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, fire, claim, acquire, finish, release, note."""
+"""Verbs of the scheduling round: look, step, fire, claim, acquire, finish, release."""
 
 from __future__ import annotations
 
@@ -309,11 +309,6 @@ class RoundVerbs(Handle):
     def _cut(self, cut: Cut | None) -> tuple[str | bool, bool]:
         """Return the words for why a run was cut off, if it was, and whether that is a crash."""
         return False if cut is None else CUT_WORDS[cut], cut == "crashed"
-
-    def _note(self, notes: Sequence[Note]) -> list[bool]:
-        """Record progress and log lines, each only under a current token."""
-        answers: list[bool] = self._write("note", self._notes(notes))
-        return answers
 
     def _notes(self, notes: Sequence[Note]) -> list[list[Any]]:
         return [

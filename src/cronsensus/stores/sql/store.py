@@ -179,11 +179,6 @@ class SqlStore(SqlHandle):
             lambda _: False,
         )
 
-    _note_all = sends(finishing.note)
-
-    def _note(self, notes: Sequence[Note]) -> list[bool]:
-        return self._each(notes, self._note_all, lambda one: f"what run {one.id} says cannot be kept", lambda _: False)
-
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
         return self._lending.transaction(claim)

@@ -14,6 +14,7 @@ from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, Scene, minute
+from cronsensus.testing.conformance.steps import say
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -161,7 +162,7 @@ class Edges(Scene):
         _, other, ours, _, our_lock, _ = self.twins()
         outcome = Outcome(id=ours.id, token=ours.token, state=State.FAILED, session="s1")
         assert not other.finish([outcome])[0].accepted
-        assert [False] == other.note([Note(ours.id, ours.token, session="s1", progress=(1, 2))])
+        assert [False] == say(other, [Note(ours.id, ours.token, session="s1", progress=(1, 2))])
         for cut in (None, "stopped", "crashed"):
             assert [False] == other.release([ours], cut=cut)
         assert other.unlock(our_lock) is False

@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError,
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene
+from cronsensus.testing.conformance.steps import say
 
 ENDS = {
     State.SUCCEEDED: "succeeded",
@@ -88,7 +89,7 @@ class Finishing(Scene):
         claim = self.running()
         hostile = "before \0 \ud83d \x1b[2J ' ;-- after"
         error = RunError(type="Error", message=hostile, traceback=hostile)
-        assert [True] == self.store.note([Note(claim.id, claim.token, None, (LogLine(START, "info", hostile),))])
+        assert [True] == say(self.store, [Note(claim.id, claim.token, None, (LogLine(START, "info", hostile),))])
         assert self.finish(claim, State.FAILED, reason=hostile, error=error).accepted
         found = self.look(claim)
         assert found.error is not None
@@ -190,9 +191,9 @@ class Finishing(Scene):
         assert [Settled(claim.id, claim.token, accepted=False, state=State.RUNNING)] == self.store.finish([outcome])
         assert [False] == self.store.release([stranger])
         note = Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, "info", "x"),), "another")
-        assert [False] == self.store.note([note])
+        assert [False] == say(self.store, [note])
         assert before == self.snapshot()
-        assert [True] == self.store.note([replace(note, session=claim.session)])
+        assert [True] == say(self.store, [replace(note, session=claim.session)])
         own = replace(outcome, session=claim.session)
         for _ in range(2):  # also when it is said again
             assert [Settled(claim.id, claim.token, accepted=True, state=State.SUCCEEDED)] == self.store.finish([own])
@@ -432,21 +433,21 @@ class Finishing(Scene):
     def test_progress_and_lines_of_a_running_attempt_are_recorded(self) -> None:
         claim = self.running()
         lines = (LogLine(START, "info", "one ü🧨"), LogLine(START - DAY, "warning", "two\n'; DROP TABLE x; --"))
-        assert [True] == self.store.note([Note(claim.id, claim.token, (1.0, 4.0), lines)])
+        assert [True] == say(self.store, [Note(claim.id, claim.token, (1.0, 4.0), lines)])
         assert (1.0, 4.0) == self.look(claim).progress
         assert [(1, line) for line in lines] == [(attempt, line) for _, attempt, line in self.store.logs(claim.id)]
 
     def test_a_note_of_lines_leaves_the_progress(self) -> None:
         claim = self.running()
-        self.store.note([Note(claim.id, claim.token, (1.0, 4.0))])
-        self.store.note([Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
+        say(self.store, [Note(claim.id, claim.token, (1.0, 4.0))])
+        say(self.store, [Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
         assert (1.0, 4.0) == self.look(claim).progress
 
     def test_lines_of_all_attempts_are_one_sequence(self) -> None:
         claim = self.running()
         for number in range(3):
             note = Note(claim.id, claim.token, None, tuple(LogLine(START, "info", f"{number}.{n}") for n in range(2)))
-            assert [True] == self.store.note([note])
+            assert [True] == say(self.store, [note])
             self.finish(claim, State.PENDING)
             claim = self.take()
         logs = self.store.logs(claim.id)
@@ -458,17 +459,17 @@ class Finishing(Scene):
     def test_notes_under_an_old_token_are_refused(self) -> None:
         old, new = self.taken_over()
         line = (LogLine(START, "info", "from the grave"),)
-        assert [False, True] == self.store.note([Note(old.id, old.token, (9.0, 9.0), line), Note(new.id, new.token)])
+        assert [False, True] == say(self.store, [Note(old.id, old.token, (9.0, 9.0), line), Note(new.id, new.token)])
         self.finish(new)
-        assert [False, False] == self.store.note(
-            [Note(new.id, new.token, (9.0, 9.0), line), Note(987_654, 1, (9.0, 9.0), line)]
+        assert [False, False] == say(
+            self.store, [Note(new.id, new.token, (9.0, 9.0), line), Note(987_654, 1, (9.0, 9.0), line)]
         )
         assert self.look(new).progress is None
         assert [] == self.store.logs(new.id)
 
     def test_the_next_attempt_begins_without_progress(self) -> None:
         claim = self.running()
-        self.store.note([Note(claim.id, claim.token, (3.0, 4.0))])
+        say(self.store, [Note(claim.id, claim.token, (3.0, 4.0))])
         self.finish(claim, State.PENDING)
         self.take()
         assert self.look(claim).progress is None
@@ -476,6 +477,6 @@ class Finishing(Scene):
     def test_noting_keeps_no_lease_alive(self) -> None:
         claim = self.running()
         self.clock.advance(9)
-        self.store.note([Note(claim.id, claim.token, (1.0, 2.0))])
+        say(self.store, [Note(claim.id, claim.token, (1.0, 2.0))])
         self.clock.advance(2)
         assert not self.store.renew("s1", lease=LEASE).alive

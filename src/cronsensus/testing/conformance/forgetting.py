@@ -11,6 +11,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.steps import say
 
 
 class Forgetting(Scene):
@@ -28,7 +29,7 @@ class Forgetting(Scene):
         self.queue(keep="1h")
         self.session(lease=DAY)
         first = self.keyed()
-        self.store.note([Note(first.id, first.token, None, (LogLine(START, "info", "x"),))])
+        say(self.store, [Note(first.id, first.token, None, (LogLine(START, "info", "x"),))])
         self.finish(first, result="1")
         self.clock.advance(HOUR + SECOND)
         self.session("s2", lease=DAY)
@@ -80,7 +81,7 @@ class Forgetting(Scene):
         self.queue()
         self.session()
         claim = self.keyed()
-        self.store.note([Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
+        say(self.store, [Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
         self.finish(claim, State.FAILED)
         assert State.FAILED is self.store.forget("queue", "key", by="ann", why="wrong amount")
         assert not any([self.all(), self.runs(claim.id), self.store.logs(claim.id)])

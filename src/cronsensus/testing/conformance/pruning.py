@@ -14,6 +14,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.steps import say
 from cronsensus.triggers import cron, every
 
 
@@ -36,7 +37,7 @@ class Pruning(Scene):
         self.session()
         self.enqueue("key")
         claim = self.take()
-        self.store.note([Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
+        say(self.store, [Note(claim.id, claim.token, None, (LogLine(START, "info", "x"),))])
         self.finish(claim)
         self.clock.advance(SECOND)
         assert 1 == self.store.prune(self.store.now())

@@ -10,6 +10,7 @@ from cronsensus.model.occurrence import LogLine, Note, OccurrenceFilter
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.testing.conformance.scene import HOUR, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.steps import say
 
 
 class Reading(Scene):
@@ -157,7 +158,7 @@ class Reading(Scene):
         claim, other = self.claim()
         for number in range(5):
             for one in (claim, other):
-                self.store.note([Note(one.id, one.token, None, (LogLine(START, "info", f"{one.id} {number}"),))])
+                say(self.store, [Note(one.id, one.token, None, (LogLine(START, "info", f"{one.id} {number}"),))])
         read: list[str] = []
         after = 0
         while page := self.store.logs(claim.id, after=after, limit=2):

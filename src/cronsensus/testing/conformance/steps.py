@@ -54,7 +54,7 @@ def take(store: Store, session: str, limit: int, functions: Collection[str], *, 
     return list(_living(store, session, Step(want=Want(limit=limit, functions=functions, lease=lease))).claims)
 
 
-def note(store: Store, notes: Sequence[Note]) -> list[bool]:
+def say(store: Store, notes: Sequence[Note]) -> list[bool]:
     """Record progress and log lines of running attempts; ``False`` where the token is no longer current."""
     return list(store.step(PLANNER, Step(notes=tuple(notes))).noted)
 

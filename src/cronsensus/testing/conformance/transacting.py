@@ -19,6 +19,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import LEASE, START, THREADS, Scene
+from cronsensus.testing.conformance.steps import say
 
 EFFECTS = "conformance_effects"
 """The user's own table, beside the store's: a row for each effect."""
@@ -420,11 +421,11 @@ class Transacting(Scene):
         for level in levels:
             self.enqueue()
             claim = self.take()
-            self.store.note([Note(claim.id, claim.token, lines=(lines[0],))])
+            say(self.store, [Note(claim.id, claim.token, lines=(lines[0],))])
             with self.outside() as plain:
                 connection = plain.execution_options(isolation_level=level)
                 connection.exec_driver_sql(f"SELECT COUNT(*) FROM {EFFECTS} WHERE test = '{self.mine}'").scalar()
-                assert self.sibling().note([Note(claim.id, claim.token, lines=(lines[1],))]) == [True]
+                assert say(self.sibling(), [Note(claim.id, claim.token, lines=(lines[1],))]) == [True]
                 self.effect(connection)
                 self.store.complete_in(connection, claim, "7", [Note(claim.id, claim.token, lines=(lines[2],))])
                 connection.commit()

@@ -296,6 +296,32 @@ def _entries(kind: str, words: Sequence[str]) -> list[tuple[str, str]]:
             return [(str(place), word) for place, word in enumerate(words)]
 
 
+def said(
+    *plans: list[Any],
+    notes: Sequence[Any] = (),
+    outcomes: Sequence[Any] = (),
+    back: Sequence[Any] = (),
+    want: Sequence[Any] = (),
+) -> tuple[Any, ...]:
+    """Return what a step of the session s1 is told."""
+    return notes, outcomes, back, plans, 0, "s1", *want
+
+
+NOTHING: list[Any] = [at(0), [], []]
+
+
+def done(
+    *won: bool,
+    noted: tuple[bool, ...] = (),
+    settled: tuple[Any, ...] = (),
+    back: tuple[bool, ...] = (),
+    lost: bool = False,
+    taken: list[Any] = NOTHING,
+) -> list[Any]:
+    """Return what a step answers."""
+    return [list(noted), list(settled), list(back), list(won), lost, *taken]
+
+
 def check(place: Place, verb: str, case: Case, **how: Any) -> None:
     """Run a script on the state of a case; see that it answers and leaves what it is to."""
     place.put(case.before)

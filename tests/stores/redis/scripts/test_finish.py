@@ -13,6 +13,7 @@ from tests.stores.redis.scripts.by_hand import (
     at,
     by_name,
     check,
+    done,
     final,
     job,
     merged,
@@ -21,6 +22,7 @@ from tests.stores.redis.scripts.by_hand import (
     pending,
     row,
     running,
+    said,
     session,
     world,
 )
@@ -278,7 +280,7 @@ def test_a_claim_goes_back_only_under_its_token(case: Case, place: Place) -> Non
 
 
 def note(token: str = "7", progress: str | None = "1.0 2.0", session: str | None = None) -> Any:
-    return ([[ONE, token, progress, ["one", "two"], session]],)
+    return said(notes=[[ONE, token, progress, ["one", "two"], session]])
 
 
 LOG: State = {f"log:{ONE}": ["1 one", "1 two"]}
@@ -294,7 +296,7 @@ NOTES = [
 
 @pytest.mark.parametrize("case", NOTES, ids=by_name)
 def test_a_note_lands_only_under_its_token(case: Case, place: Place) -> None:
-    check(place, "note", case)
+    check(place, "step", case._replace(answers=done(noted=case.answers)))
 
 
 def test_whoever_holds_nothing_more_is_holding_no_more(place: Place) -> None:

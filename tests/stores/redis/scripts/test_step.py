@@ -13,6 +13,7 @@ from tests.stores.redis.scripts.by_hand import (
     at,
     by_name,
     check,
+    done,
     final,
     job,
     merged,
@@ -37,7 +38,6 @@ OTHER = [J, "other", *PLAN[2:]]
 FIRED = [*PLAN[:7], None, *PLAN[8:]]
 SETTLED = [True, "succeeded"]
 CLAIM = [TWO, J, "new", "schedule", at(5), at(5), 1, at(0), "", 0, 0]
-NOTHING: list[Any] = [at(0), [], []]
 
 
 def told(
@@ -53,18 +53,6 @@ def told(
     """Return what a step of the session s1 says."""
     want: tuple[Any, ...] = (10, digest, functions, {}, 500)
     return notes, outcomes, back, plans, ahead, "s1", *(want if wants else ())
-
-
-def done(
-    *won: bool,
-    noted: tuple[bool, ...] = (),
-    settled: tuple[Any, ...] = (),
-    back: tuple[bool, ...] = (),
-    lost: bool = False,
-    taken: list[Any] = NOTHING,
-) -> list[Any]:
-    """Return what a step answers."""
-    return [list(noted), list(settled), list(back), list(won), lost, *taken]
 
 
 def over(around: State) -> State:
