@@ -25,6 +25,7 @@ from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
+from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -71,7 +72,7 @@ class Ledger:
     def fire(self) -> None:
         """Decide everything that is due."""
         while jobs := self.store.look().jobs:
-            self.store.fire([plan(job, self.store.now()) for job in jobs])
+            carry_out(self.store, [plan(job, self.store.now()) for job in jobs])
 
     def claim(self, limit: int = 100) -> list[Claim]:
         self.keep()

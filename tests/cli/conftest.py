@@ -19,7 +19,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -93,7 +93,7 @@ class Cluster:
     def fire(self) -> None:
         """Let somebody fire all that is due."""
         view = self.store.look()
-        self.store.fire([plan(job, view.now) for job in view.jobs])
+        carry_out(self.store, [plan(job, view.now) for job in view.jobs])
 
     def claim(self, session: str = "session-of-node-1") -> list[Claim]:
         functions = {view.spec.function for view in self.store.jobs(limit=1000)}

@@ -12,6 +12,7 @@ import pytest
 from cronsensus.cli import checks
 from cronsensus.model.job import JobSpec
 from cronsensus.stores import open_store
+from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every
 
 Command = Callable[..., Any]
@@ -191,7 +192,7 @@ def test_the_doctor_finds_what_is_overdue_and_what_waits(cluster: Any) -> None:
     view = cluster.store.look()
     from cronsensus.planning import plan
 
-    cluster.store.fire([plan(job, view.now) for job in view.jobs if job.spec.name == "other"])
+    carry_out(cluster.store, [plan(job, view.now) for job in view.jobs if job.spec.name == "other"])
     cluster.advance(120)
     answer = cluster("doctor", "-o", "json")
     assert answer.code == 1

@@ -25,7 +25,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import state_of
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful
 
@@ -185,8 +185,8 @@ def changed_trigger(nodes: Nodes) -> Iterator[None]:
         state = nodes.state(store, "tick")
         assert (list(state.spec.args), state.spec.trigger) == (["v3"], every("1d"))
         assert state.eras[-1].trigger == every("1d")
-    assert nodes.a.fire([replace(planned, watermark_seen=nodes.state(nodes.a, "tick").watermark)]) == [False]
-    assert nodes.a.fire([nodes.plan(nodes.a, "tick")]) == [True]
+    assert carry_out(nodes.a, [replace(planned, watermark_seen=nodes.state(nodes.a, "tick").watermark)]) == [False]
+    assert carry_out(nodes.a, [nodes.plan(nodes.a, "tick")]) == [True]
 
 
 @case
@@ -206,7 +206,7 @@ def paused_job(nodes: Nodes) -> Iterator[None]:
     yield
     assert nodes.a.pause("tick", by="test", why="test")
     yield
-    assert nodes.a.fire([nodes.plan(nodes.a, "tick")]) == [True]
+    assert carry_out(nodes.a, [nodes.plan(nodes.a, "tick")]) == [True]
     assert nodes.a.pause("tick", by="test", why="test")
     assert state_of(nodes.a, "tick") is None
 
@@ -219,9 +219,9 @@ def resumed_job(nodes: Nodes) -> Iterator[None]:
     assert nodes.a.resume("tick", by="test")
     planned = nodes.plan(nodes.a, "tick")
     yield
-    assert nodes.a.fire([planned]) == [False]
+    assert carry_out(nodes.a, [planned]) == [False]
     assert nodes.a.resume("tick", by="test")
-    assert nodes.a.fire([nodes.plan(nodes.a, "tick")]) == [True]
+    assert carry_out(nodes.a, [nodes.plan(nodes.a, "tick")]) == [True]
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------
@@ -232,13 +232,13 @@ def fired_time(nodes: Nodes) -> Iterator[None]:
     nodes.define(nodes.a, "tick", "tick", trigger=every("1h"))
     time = nodes.state(nodes.a, "tick").watermark + timedelta(microseconds=5)
     yield
-    assert nodes.a.fire([nodes.plan(nodes.a, "tick", time)]) == [True]
+    assert carry_out(nodes.a, [nodes.plan(nodes.a, "tick", time)]) == [True]
     first = nodes.claim_a()
     assert nodes.finish(nodes.a, first).accepted
     yield
     # Decided again, once: by either node.
     plans = [nodes.plan(store, "tick", time) for store in (nodes.a, nodes.b)]
-    assert [nodes.a.fire(plans[:1]), nodes.b.fire(plans[1:])] == [[True], [False]]
+    assert [carry_out(nodes.a, plans[:1]), carry_out(nodes.b, plans[1:])] == [[True], [False]]
     second = nodes.claim_b()
     assert (second.scheduled_for, second.token > first.token) == (time, True)
     nodes.refuses(nodes.a, first)

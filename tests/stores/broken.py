@@ -47,7 +47,7 @@ class Gap:
 
 
 class NoWatermark(BrokenStore):
-    """``fire`` trusts the keys of the occurrences that are there, and looks at no watermark."""
+    """``step`` trusts the keys of the occurrences that are there, and looks at no watermark."""
 
     rejected_by = "test_a_replica_that_slept_until_everything_was_pruned_repeats_nothing"
 
@@ -56,7 +56,7 @@ class NoWatermark(BrokenStore):
 
 
 class NoRevision(BrokenStore):
-    """``fire`` carries out what was planned under an older definition."""
+    """``step`` carries out what was planned under an older definition."""
 
     rejected_by = "test_a_plan_made_on_an_older_revision_loses_whole"
 
@@ -65,7 +65,7 @@ class NoRevision(BrokenStore):
 
 
 class NoDefinition(BrokenStore):
-    """``fire`` takes an equal revision for the same definition, which it is not once the store forgot one."""
+    """``step`` takes an equal revision for the same definition, which it is not once the store forgot one."""
 
     rejected_by = "test_a_plan_made_on_another_definition_of_the_same_revision_loses_whole"
 
@@ -114,7 +114,7 @@ class MissesWhatNeverShowedASign(BrokenStore):
 
 
 class NoActive(BrokenStore):
-    """``fire`` carries out what was planned when fewer were active."""
+    """``step`` carries out what was planned when fewer were active."""
 
     rejected_by = "test_a_plan_that_saw_another_number_of_active_occurrences_loses_whole"
 
@@ -123,7 +123,7 @@ class NoActive(BrokenStore):
 
 
 class FiresPausedJobs(BrokenStore):
-    """``fire`` compares the plan and forgets the pause."""
+    """``step`` compares the plan and forgets the pause."""
 
     rejected_by = "test_a_plan_for_a_paused_job_loses_whole"
 
@@ -136,13 +136,14 @@ class FiresPausedJobs(BrokenStore):
 
 
 class FiresInTwoSteps(BrokenStore):
-    """``fire`` inserts occurrences in one step and moves the watermark in another."""
+    """``step`` inserts occurrences in one transaction and moves the watermark in another."""
 
     rejected_by = "test_one_plan_is_carried_out_once"
     gap = Gap()
 
-    def fire(self, plans: Sequence[Plan]) -> list[bool]:
-        return [self._fire_one(plan, self._now()) for plan in plans]
+    def _step(self, session: str, step: Step) -> Done:
+        won = tuple(self._fire_one(plan, self._now()) for plan in step.plans)
+        return replace(super()._step(session, replace(step, plans=())), carried_out=won)
 
     def _fire_one(self, plan: Plan, until: datetime) -> bool:
         with self._changed:
@@ -157,7 +158,7 @@ class FiresInTwoSteps(BrokenStore):
 
 
 class FiresTooEarly(BrokenStore):
-    """``fire`` carries out a plan that was made ahead, whatever the time is, by the word of a node's clock."""
+    """``step`` carries out a plan that was made ahead, whatever the time is, by the word of a node's clock."""
 
     rejected_by = "test_nothing_is_fired_or_claimed_further_ahead_than_asked"
 
@@ -1035,8 +1036,9 @@ class FiresForTheLost(BrokenStore):
     def _step(self, session: str, step: Step) -> Done:
         if step.want is not None:
             return super()._step(session, step)
-        done = super()._step(session, replace(step, plans=()))
-        return replace(done, carried_out=tuple(self._fire(step.plans)))
+        with self._changed:
+            done = super()._step(session, replace(step, plans=()))
+            return replace(done, carried_out=tuple(self._fire_one(plan, self._now()) for plan in step.plans))
 
 
 class ClaimsBeforeResults(BrokenStore):
@@ -1096,7 +1098,7 @@ class ClaimsOnlyWhatItFires(BrokenStore):
 
 
 class FiresWhateverIsPlanned(BrokenStore):
-    """``fire`` carries out each plan that it is given."""
+    """``step`` carries out each plan that it is given."""
 
     rejected_by = "test_the_same_plan_wins_once"
 
@@ -1105,7 +1107,7 @@ class FiresWhateverIsPlanned(BrokenStore):
 
 
 class WritesNoVerdicts(BrokenStore):
-    """``fire`` moves the watermark past times that nothing is said of."""
+    """``step`` moves the watermark past times that nothing is said of."""
 
     rejected_by = "test_a_plan_writes_its_verdicts"
 

@@ -15,7 +15,6 @@ from cronsensus.errors import CronsensusError, DuplicateJob, InvalidOption, Inva
 from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Loss
 from cronsensus.model.occurrence import Item, Note, OccurrenceFilter, Outcome
-from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
@@ -23,15 +22,12 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import carry_out
 
 LEASE = timedelta(seconds=60)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WHO: dict[str, Any] = {"by": "ada", "why": "test"}
 SPEC = JobSpec(name="job", function="f")
-PLAN = Plan(
-    job_id=4711, job="gone", revision=1, watermark_seen=NOON, active_seen=0, occurrences=(), verdicts=(),
-    cancel_previous=False, watermark=NOON, next_due=None,
-)  # fmt: skip
 TOO_FAR = Want(limit=1, functions=(), lease=LEASE, ahead=2 * MOST_AHEAD)
 MISSED = Outcome(id=1, token=1, state=State.MISSED)
 GRANT = LockGrant(name="lock", holder="holder", token=1)
@@ -91,7 +87,6 @@ def calls_on(store: Store) -> Calls:
         "enqueue": lambda: store.enqueue([Item(job="job")]),
         "extend": lambda: store.extend(GRANT, ttl=LEASE),
         "finish": lambda: store.finish([Outcome(id=1, token=1, state=State.SUCCEEDED)]),
-        "fire": lambda: store.fire([PLAN]),
         "forget": lambda: store.forget("job", "k", **WHO),
         "history": lambda: store.history("job"),
         "identity": store.identity,
@@ -158,7 +153,7 @@ def test_no_store_overrides_a_public_verb(store):
 
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
-    assert store.fire([]) == store.finish([]) == store.release([]) == store.enqueue([]) == []
+    assert carry_out(store, []) == store.finish([]) == store.release([]) == store.enqueue([]) == []
     assert store.step("s", Step()) == Done()
     assert (store.runs(), store.pending_of([])) == ([], {})
     assert entered == []

@@ -28,7 +28,6 @@ from cronsensus.model.occurrence import (
     Settled,
     Takeover,
 )
-from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
@@ -75,8 +74,6 @@ class Backend(ABC):
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View: ...
     @abstractmethod
     def _step(self, session: str, step: Step) -> Done: ...
-    @abstractmethod
-    def _fire(self, plans: Sequence[Plan]) -> list[bool]: ...
     @abstractmethod
     def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]: ...
     @abstractmethod

@@ -39,7 +39,6 @@ from cronsensus.model.occurrence import (
     check_key,
     name_of,
 )
-from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView, check_lease, check_lock
 from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
@@ -178,7 +177,7 @@ class Store(Backend):
         """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody, promises nothing.
 
         What a node plans before a due time it need not plan when the time has come: ``jobs`` are also those that come
-        due within ``ahead`` (not negative), the earliest first. ``fire`` still asks whether a plan holds.
+        due within ``ahead`` (not negative), the earliest first. ``step`` still asks whether a plan holds.
 
         With a ``partition``, ``jobs`` and ``more`` are of that part of the jobs alone, so that nodes that look at
         different partitions do not plan the same. Each job is in exactly one of ``of`` partitions, always the same.
@@ -198,8 +197,12 @@ class Store(Backend):
         - Notes, outcomes and claims that are given back are taken by token and session, also where ``session`` is not
           alive. One whose token is no longer current is refused, and stops none of the others. Notes are progress and
           log lines of running attempts; outcomes and claims are taken as ``finish`` and ``release`` tell.
-        - Plans are carried out as ``fire`` tells. They are compared with what is there after the parts before them:
-          what those end is not active any more.
+        - A plan is carried out if the job's watermark, revision and number of active occurrences are still what the
+          plan saw, its ``not_before`` has come, and the job is neither paused nor retired. Otherwise nothing of it is
+          written. Its occurrences and verdicts are inserted, watermark and next due time are moved, and if it says so
+          earlier occurrences are asked to cancel (pending ones become cancelled(cancel_previous) at once). An
+          occurrence whose key stands already, because it was backfilled ahead of its time, is left as it is. Plans are
+          compared with what is there after the parts before them: what those end is not active any more.
         - Up to ``want.limit`` due occurrences are claimed as ``claim`` tells. Among them are those that this step's
           plans made, that its outcomes put back, and for which its outcomes made room.
         - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot, ``Claim.reserved``: only those
@@ -217,12 +220,14 @@ class Store(Backend):
 
         A step that says nothing does nothing, and does not ask the store.
 
-        Atomic: plans and claims in one step, and never without the results that they come after.
+        Atomic: plans and claims in one step, and never without the results that they come after. An occurrence is
+        inserted if and only if the watermark moves.
         Idempotent: outcomes and claims given back by their tokens, plans by their watermark. Claims are not: those
         whose answer was lost stand, and ``renew`` lists them. So a step whose answer was lost can be said again; lines
         of its notes may then stand twice.
-        Not prevented: a caller that starts a run before its due time; the store cannot see that. Plans or claims that
-        fail each time (a row that cannot be read, a lock timeout, a full store).
+        Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere. A caller
+        that starts a run before its due time; the store cannot see that. Plans or claims that fail each time (a row
+        that cannot be read, a lock timeout, a full store).
         After an error any part of the step may stand. So the caller says the results again by themselves, at once, and
         then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
 
@@ -236,20 +241,6 @@ class Store(Backend):
         if step.want is not None:
             check_ahead(step.want.ahead)
         return self._within("step", self._step, session, step) if step else Done()
-
-    def fire(self, plans: Sequence[Plan]) -> list[bool]:
-        """Carry plans out; ``True`` where this caller won.
-
-        For each plan: if the job's watermark, revision and number of active occurrences are still what the plan saw,
-        and the job is neither paused nor retired, insert its occurrences and verdicts, move the watermark and the next
-        due time, and ask the earlier ones to cancel if it says so (pending ones become cancelled(cancel_previous) at
-        once). Otherwise nothing of it is written. Nor is anything of a plan written before its ``not_before``. An
-        occurrence whose key stands already, because it was backfilled ahead of its time, is left as it is.
-
-        Atomic: per plan. An occurrence is inserted if and only if the watermark moves.
-        Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere.
-        """
-        return self._within("fire", self._fire, plans) if plans else []
 
     def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
         """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
@@ -577,7 +568,7 @@ class Store(Backend):
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
         that what was pruned can still never run again; an occurrence above the watermark stays, because its key is
-        what keeps ``fire`` from making it a second time.
+        what keeps a plan from making it a second time.
 
         Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and ``HISTORY_KEPT`` at
         least, and owe nothing; horizon and watermark rise to the end of an era that goes. After ``REMEMBERED`` go: a

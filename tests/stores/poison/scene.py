@@ -30,7 +30,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import a_session, state_of
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -80,7 +80,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
     for state in store.look().jobs:
         late = VerdictRange(first=START + MINUTE, last=START + MINUTE, state=State.MISSED, reason="late", count=1)
         planned = plan(state, store.now())
-        store.fire([Plan(**{name: getattr(planned, name) for name in Plan.__slots__} | {"verdicts": (late,)})])
+        carry_out(store, [Plan(**{name: getattr(planned, name) for name in Plan.__slots__} | {"verdicts": (late,)})])
     for claim in store.claim("worker", 10, ["good"], lease=long):
         store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     clock.advance(2 * DAY - 2 * MINUTE - 3 * SECOND)

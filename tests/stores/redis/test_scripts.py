@@ -22,7 +22,7 @@ from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
@@ -127,7 +127,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     clock.advance(60)
     view = store.look()
     assert [name] == [job.spec.name for job in view.jobs]
-    assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
+    assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
     [claim] = store.claim(name, 1, [name], lease=HOUR)
     say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
     store.cancel(claim.id, by=name, why=name)
@@ -257,7 +257,7 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
             clock.advance(60)
             client.config_resetstat()
             view = store.look()
-            assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
+            assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
             [claim] = store.claim("s", 5, ["f"], lease=HOUR)
             assert store.finish([succeeded(claim)])[0].accepted
             store.renew("s", lease=HOUR)

@@ -20,6 +20,7 @@ from cronsensus.stores.sql.schema import eras
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import LEASE, MINUTE, SECOND, START, a_session, minute, state_of
+from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every
 
 MICROSECOND = timedelta(microseconds=1)
@@ -88,7 +89,7 @@ def test_several_plans_for_one_job_in_one_call_are_compared_each_with_what_the_o
     lost = the_plan(state, 9, after=8, active=0)
     first = the_plan(state, 1, after=0, active=0)
     second = the_plan(state, 2, after=1, active=1)
-    assert store.fire([lost, first, first, second]) == [False, True, False, True]
+    assert carry_out(store, [lost, first, first, second]) == [False, True, False, True]
     made = store.occurrences(OccurrenceFilter(job="job"), newest_first=False)
     assert [one.scheduled_for for one in made] == [minute(1), minute(2)]
 

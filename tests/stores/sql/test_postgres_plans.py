@@ -21,7 +21,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
@@ -117,7 +117,7 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     assert "hourly" in [job.spec.name for job in got["jobs"]]
     done("look ahead", lambda: store.look(ahead=timedelta(milliseconds=100)))
     now = clock.now()
-    done("fire", keep("fired", lambda: store.fire([plan(job, now) for job in got["jobs"]])))
+    done("fire", keep("fired", lambda: carry_out(store, [plan(job, now) for job in got["jobs"]])))
     assert all(got["fired"])
     done("enqueue", lambda: store.enqueue([Item(job="queue", key=f"{now}"), *(Item(job="queue") for _ in range(5))]))
     done("enqueue limited", lambda: store.enqueue([Item(job="limited") for _ in range(3)]))

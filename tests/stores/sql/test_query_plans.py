@@ -23,7 +23,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import every
 
 JOBS = 100_000
@@ -167,7 +167,7 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     clock.advance(timedelta(hours=1))
     view = store.look()
     assert [job.spec.name for job in view.jobs] == ["hourly"]
-    assert store.fire([plan(job, view.now) for job in view.jobs]) == [True]
+    assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
     store.enqueue([Item(job="queue"), Item(job="queue", key="mine"), *(Item(job="queue") for _ in range(5))])
     claims = store.claim("s1", 5, {"f"}, lease=LEASE)
     assert len(claims) == 5

@@ -31,7 +31,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -276,7 +276,7 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
         lambda store: store.finish([outcome]),
         lambda store: store.release([claim]),
         lambda store: store.claim("s2", 1, ["job"], lease=LEASE),
-        lambda store: store.fire(made),
+        lambda store: carry_out(store, made, "s2"),
     ]
     many = SqliteDialect.run_many
     for act in acts:

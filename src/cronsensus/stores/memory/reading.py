@@ -50,7 +50,7 @@ class CareVerbs(Handle):
     def _prune_job(self, job: JobRow, before: datetime, limit: int) -> int:
         """Delete at most ``limit`` final occurrences and ranges of a job.
 
-        What lies above the watermark stays: its key is what keeps a later ``fire`` from creating it again.
+        What lies above the watermark stays: its key is what keeps a later plan from creating it again.
         """
         old = (
             self._space.occurrences[occurrence] for _, occurrence in takewhile(lambda one: one[0] < before, job.final)

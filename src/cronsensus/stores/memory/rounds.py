@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, fire, claim, acquire, finish, release."""
+"""Verbs of the scheduling round: look, step, claim, acquire, finish, release."""
 
 from __future__ import annotations
 
@@ -114,12 +114,7 @@ class RoundVerbs(Handle):
     def _take_back(self, one: GiveBack) -> bool:
         return self._release_one(one.claim) if one.cut is None else self._release_cut(one.claim, one.cut)
 
-    # --- fire ---------------------------------------------------------------------------------------------------------
-
-    @writes
-    def _fire(self, plans: Sequence[Plan]) -> list[bool]:
-        """Carry plans out, one after the other under one lock."""
-        return [self._fire_one(plan, self._now()) for plan in plans]
+    # --- plans --------------------------------------------------------------------------------------------------------
 
     def _fire_one(self, plan: Plan, until: datetime) -> bool:
         job = self._space.jobs_by_id.get(plan.job_id)

@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, fire, claim, acquire, finish, release."""
+"""Verbs of the scheduling round: look, step, claim, acquire, finish, release."""
 
 from __future__ import annotations
 
@@ -145,11 +145,6 @@ class RoundVerbs(Handle):
         )
 
     # --- fire and claim -----------------------------------------------------------------------------------------------
-
-    def _fire(self, plans: Sequence[Plan]) -> list[bool]:
-        """Carry plans out, one after the other in one script."""
-        won: list[bool] = self._decide("fire", self._plans(plans))
-        return won
 
     def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
         """Choose and take in one script."""

@@ -1,4 +1,4 @@
-"""The verb that carries plans out: occurrences, verdicts, watermark and next due time in one step."""
+"""Plans are carried out: occurrences, verdicts, watermark and next due time in one step."""
 
 from __future__ import annotations
 
@@ -37,22 +37,18 @@ class LockedJobs:
         return rows, {row.job_id: row.active for one in self._counted for row in one.rows}
 
 
-def fire(tx: Transaction, plans: Sequence[Plan], ahead: int = 0) -> list[bool]:
+def carry_out(
+    tx: Transaction, plans: Sequence[Plan], locked: LockedJobs, ahead: int = 0, ended: Mapping[int, int] = _NONE
+) -> list[bool]:
     """Carry out each plan that still rests on what is there; ``True`` where this caller won.
 
-    ``ahead``: microseconds by which a plan may come before its time.
+    ``ahead``: microseconds by which a plan may come before its time. ``ended``: of these jobs this transaction has
+    ended so many since they were counted.
 
     Safe when two nodes fire the same job at the same instant: the jobs' rows are locked (or the transaction has the one
     write lock) before they are compared, and the UPDATE that moves a watermark asks once more for the one that was
     seen. Below that lies the unique key of (job, nominal time).
     """
-    return carry_out(tx, plans, LockedJobs(tx, (plan.job_id for plan in plans)), ahead)
-
-
-def carry_out(
-    tx: Transaction, plans: Sequence[Plan], locked: LockedJobs, ahead: int = 0, ended: Mapping[int, int] = _NONE
-) -> list[bool]:
-    """Do what ``fire`` does. ``ended``: of these jobs this transaction has ended so many since they were counted."""
     won = [False] * len(plans)
     left = list(enumerate(plans))
     while left:  # once, unless a job has several plans: each of those must find what the one before did

@@ -117,7 +117,7 @@ def prune(tx: Transaction, over: Over) -> int:
 
     Safe when two nodes prune at the same instant: deleting what is gone does nothing, and the UPDATE of a horizon only
     raises it. It happens in the same transaction, so no moment exists at which a deleted occurrence could be created
-    again. Jobs are locked before their occurrences, in the order of ids, as ``acquire`` and ``fire`` do it: none of
+    again. Jobs are locked before their occurrences, in the order of ids, as ``acquire`` and ``step`` do it: none of
     them waits for what the other waits for.
     """
     horizons: dict[int, int] = {}

@@ -20,7 +20,6 @@ from cronsensus.model.occurrence import (
     Settled,
     Takeover,
 )
-from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
@@ -30,7 +29,6 @@ from cronsensus.stores.sql import (
     completing,
     defining,
     finishing,
-    firing,
     locks,
     looking,
     migrations,
@@ -146,11 +144,6 @@ class SqlStore(SqlHandle):
     def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
         with self._writing(queued=True) as tx:
             return stepping.take(tx, session, step)
-
-    _fire_all = sends(firing.fire)
-
-    def _fire(self, plans: Sequence[Plan]) -> list[bool]:
-        return self._each(plans, self._fire_all, lambda plan: f"job {plan.job!r} cannot be fired", lambda _: False)
 
     @repeated
     def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:

@@ -27,6 +27,7 @@ from cronsensus.testing.conformance.scene import (
     Scene,
     minute,
 )
+from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every
 
 MICROSECOND = timedelta(microseconds=1)
@@ -41,7 +42,7 @@ class Firing(Scene):
 
     def test_a_plan_makes_its_occurrences(self) -> None:
         self.define(self.job(args=(1,), kwargs={"a": "b"}, priority=5))
-        assert [True] == self.store.fire([self.plan(minute(1), minute(2), delay=SECOND, expires_in=MINUTE)])
+        assert [True] == carry_out(self.store, [self.plan(minute(1), minute(2), delay=SECOND, expires_in=MINUTE)])
         first, second = self.all()
         assert (scheduled_key(minute(1)), scheduled_key(minute(2))) == (first.key, second.key)
         assert (minute(1), minute(1) + SECOND) == (first.scheduled_for, first.due_at)
@@ -97,29 +98,29 @@ class Firing(Scene):
         self.define(*(self.job(name) for name in names))
         self.clock.advance(MINUTE)
         now = self.store.now()
-        assert [True] * 300 == self.store.fire([plan_of(self.planned(name), now) for name in names])
+        assert [True] * 300 == carry_out(self.store, [plan_of(self.planned(name), now) for name in names])
         assert 300 == len(self.all(scheduled_from=minute(1), scheduled_until=minute(1)))
 
     def test_a_plan_that_decides_nothing_only_says_when_to_look_again(self) -> None:
         self.define()
         plan = replace(self.plan(watermark=START), next_due=minute(5))
-        assert [True] == self.store.fire([plan])
+        assert [True] == carry_out(self.store, [plan])
         assert (START, minute(5)) == (self.view().watermark, self.view().next_due)
         assert minute(5) == self.store.look().next_job
         assert [] == self.all()
 
     def test_firing_nothing_is_nothing(self) -> None:
-        assert [] == self.store.fire([])
+        assert [] == carry_out(self.store, [])
 
     # --- a plan that loses ------------------------------------------------------------------------------------------
 
     def test_the_same_plan_wins_once(self) -> None:
         self.define()
         plan = self.plan(minute(4), verdicts=[SKIPPED])
-        assert [True] == self.store.fire([plan])
+        assert [True] == carry_out(self.store, [plan])
         before = self.snapshot()
-        assert [False] == self.sibling().fire([plan])
-        assert [False] == self.store.fire([plan])
+        assert [False] == carry_out(self.sibling(), [plan])
+        assert [False] == carry_out(self.store, [plan])
         assert before == self.snapshot()
 
     def test_a_plan_made_on_an_older_watermark_loses_whole(self) -> None:
@@ -128,14 +129,14 @@ class Firing(Scene):
         self.fire(minute(1))
         stale = replace(stale, active_seen=1)
         before = self.snapshot()
-        assert [False] == self.store.fire([stale])
+        assert [False] == carry_out(self.store, [stale])
         assert before == self.snapshot()
 
     def test_a_plan_that_reaches_beyond_the_watermark_still_loses_on_an_older_one(self) -> None:
         self.define(self.job(overlap="allow"))
         slow = self.plan(minute(1), minute(2), minute(3))
         self.fire(minute(1), minute(2))
-        assert [False] == self.store.fire([slow])
+        assert [False] == carry_out(self.store, [slow])
         assert [minute(1), minute(2)] == self.nominal()
 
     def test_a_plan_made_on_an_older_revision_loses_whole(self) -> None:
@@ -143,7 +144,7 @@ class Firing(Scene):
         stale = self.plan(minute(4), verdicts=[SKIPPED])
         self.define(self.job(trigger=every("1h", start=START)))
         before = self.snapshot()
-        assert [False] == self.store.fire([stale])
+        assert [False] == carry_out(self.store, [stale])
         assert before == self.snapshot()
 
     def test_a_plan_made_on_another_definition_of_the_same_revision_loses_whole(self) -> None:
@@ -152,9 +153,9 @@ class Firing(Scene):
         planned = self.plan(minute(4), verdicts=[SKIPPED])
         lost = replace(planned, definition=self.planned().definition + "x")
         before = self.snapshot()
-        assert [False] == self.store.fire([lost])
+        assert [False] == carry_out(self.store, [lost])
         assert before == self.snapshot()
-        assert [True] == self.store.fire([replace(lost, definition=self.planned().definition)])
+        assert [True] == carry_out(self.store, [replace(lost, definition=self.planned().definition)])
 
     def test_the_definition_that_a_plan_rests_on_is_another_one_after_each_change(self) -> None:
         self.define()
@@ -171,16 +172,16 @@ class Firing(Scene):
         stale = self.plan(minute(4), verdicts=[SKIPPED])
         self.store.trigger("job", by="ann")
         before = self.snapshot()
-        assert [False] == self.store.fire([stale])
+        assert [False] == carry_out(self.store, [stale])
         assert before == self.snapshot()
-        assert [True] == self.store.fire([replace(stale, active_seen=1)])
+        assert [True] == carry_out(self.store, [replace(stale, active_seen=1)])
 
     def test_a_plan_for_a_paused_job_loses_whole(self) -> None:
         self.define()
         stale = self.plan(minute(4), verdicts=[SKIPPED])
         self.store.pause("job", by="ann", why="")
         before = self.snapshot()
-        assert [False] == self.store.fire([stale])
+        assert [False] == carry_out(self.store, [stale])
         assert before == self.snapshot()
 
     def test_a_plan_for_a_retired_job_loses_whole(self) -> None:
@@ -188,12 +189,12 @@ class Firing(Scene):
         stale = self.plan(minute(4), verdicts=[SKIPPED])
         self.store.retire("job", by="ann", why="")
         before = self.snapshot()
-        assert [False] == self.store.fire([replace(stale, revision=self.view().revision)])
+        assert [False] == carry_out(self.store, [replace(stale, revision=self.view().revision)])
         assert before == self.snapshot()
 
     def test_a_plan_for_a_job_that_is_not_there_is_lost(self) -> None:
         self.define()
-        assert [False] == self.store.fire([replace(self.plan(minute(1)), job_id=987_654)])
+        assert [False] == carry_out(self.store, [replace(self.plan(minute(1)), job_id=987_654)])
         assert [] == self.all()
 
     def test_a_plan_that_would_move_the_watermark_back_loses_whole(self) -> None:
@@ -202,20 +203,20 @@ class Firing(Scene):
         before = self.snapshot()
         back = self.plan(watermark=minute(1))
         assert back.watermark < back.watermark_seen
-        assert [False] == self.store.fire([back])
+        assert [False] == carry_out(self.store, [back])
         assert before == self.snapshot()
-        assert [True] == self.store.fire([replace(back, watermark=back.watermark_seen)])
+        assert [True] == carry_out(self.store, [replace(back, watermark=back.watermark_seen)])
 
     def test_plans_win_and_lose_each_for_itself(self) -> None:
         self.define(self.job("a"), self.job("b"), self.job("c"))
         plans = [self.plan(minute(1), job=name) for name in ("a", "b", "c")]
         self.store.pause("b", by="ann", why="")
-        assert [True, False, True] == self.store.fire(plans)
+        assert [True, False, True] == carry_out(self.store, plans)
         assert ["a", "c"] == [one.job for one in self.all()]
 
     def test_of_two_plans_for_one_job_in_one_call_the_first_wins(self) -> None:
         self.define(self.job(overlap="allow"))
-        assert [True, False] == self.store.fire([self.plan(minute(1)), self.plan(minute(1), minute(2))])
+        assert [True, False] == carry_out(self.store, [self.plan(minute(1)), self.plan(minute(1), minute(2))])
         assert [minute(1)] == self.nominal()
 
     def test_a_replica_that_slept_for_an_hour_repeats_nothing(self) -> None:
@@ -226,7 +227,7 @@ class Firing(Scene):
             self.round()
             self.clock.advance(MINUTE)
         before = self.snapshot()
-        assert [False] == self.store.fire(asleep)
+        assert [False] == carry_out(self.store, asleep)
         assert before == self.snapshot()
         assert [minute(number) for number in range(1, 61)] == self.nominal()
 
@@ -386,7 +387,7 @@ class Looking(Scene):
             for place in range(3)
         ]
         gone = self.store.look(limit=9, partition=Partition(0, 3)).jobs[0]
-        assert [True] == self.store.fire([plan_of(gone, self.store.now())])
+        assert [True] == carry_out(self.store, [plan_of(gone, self.store.now())])
         after = [
             {job.spec.name for job in self.store.look(limit=9, partition=Partition(place, 3)).jobs}
             for place in range(3)
@@ -441,18 +442,18 @@ class Looking(Scene):
         ahead = plan_of(self.ahead(minute(1))[0], minute(1))
         self.clock.advance(MINUTE)
         assert plan_of(self.store.look().jobs[0], minute(1)) == ahead
-        assert [True] == self.store.fire([ahead])
-        assert [False] == self.store.fire([ahead])
+        assert [True] == carry_out(self.store, [ahead])
+        assert [False] == carry_out(self.store, [ahead])
 
     def test_a_plan_made_ahead_is_lost_before_its_time(self) -> None:
         self.define()
         ahead = replace(plan_of(self.ahead(minute(1))[0], minute(1)), not_before=minute(1))
         self.clock.advance(MINUTE - timedelta(microseconds=1))
-        assert [False] == self.store.fire([ahead])
+        assert [False] == carry_out(self.store, [ahead])
         assert START == self.planned().watermark
         assert [] == self.store.occurrences(OccurrenceFilter())
         self.clock.advance(timedelta(microseconds=1))
-        assert [True] == self.store.fire([ahead])
+        assert [True] == carry_out(self.store, [ahead])
 
     def test_paused_and_retired_jobs_are_not_waited_for(self) -> None:
         self.define(self.job("paused"), self.job("retired"))

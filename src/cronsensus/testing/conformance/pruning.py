@@ -14,7 +14,7 @@ from cronsensus.model.states import Reason, State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import REMEMBERED
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import cron, every
 
 
@@ -373,7 +373,7 @@ class Pruning(Scene):
         self.ran(1)
         self.clock.advance(100 * DAY)
         assert 1 == self.store.prune()
-        assert [False] == self.store.fire(asleep)
+        assert [False] == carry_out(self.store, asleep)
         assert [] == self.all()
 
     def test_what_was_pruned_cannot_be_acquired_or_backfilled(self) -> None:

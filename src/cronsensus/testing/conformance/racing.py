@@ -14,6 +14,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import HOUR, LEASE, THREADS, Scene, a_session, minute, race
+from cronsensus.testing.conformance.steps import carry_out, open_planner
 
 
 class Racing(Scene):
@@ -45,11 +46,12 @@ class Racing(Scene):
 
     def test_one_plan_is_carried_out_once(self) -> None:
         self.define(self.job(overlap="allow"))
+        planner = open_planner(self.store)
         for number in range(1, 16):
             plan = self.plan(minute(number))
 
             def fire(store: Store, _: int, plan: Plan = plan) -> list[bool]:
-                return store.fire([plan])
+                return carry_out(store, [plan], planner)
 
             assert [[False]] * (THREADS - 1) + [[True]] == sorted(self.race(fire))
             assert number == len(self.all())
@@ -58,13 +60,14 @@ class Racing(Scene):
 
     def test_rounds_that_overlap_decide_every_time_once(self) -> None:
         self.define(self.job("a", overlap="allow", catch_up="all"), self.job("b", overlap="skip"))
+        planner = open_planner(self.store)
 
         def rounds(store: Store, _: int) -> int:
             created = 0
             for _ in range(5):
                 view = store.look()
                 plans = [plan_of(job, view.now, most=3) for job in view.jobs]
-                won = store.fire(plans)
+                won = carry_out(store, plans, planner)
                 created += sum(len(plan.occurrences) for plan, ok in zip(plans, won, strict=True) if ok)
             return created
 

@@ -19,6 +19,7 @@ from cronsensus.testing.conformance.scene import (
     Scene,
     minute,
 )
+from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import at, every
 
 
@@ -48,7 +49,7 @@ class Retiring(Scene):
         assert self.view().next_due is None
         assert START == self.view().retired_at
         assert self.firing() is None
-        assert [False] == self.store.fire([plan])
+        assert [False] == carry_out(self.store, [plan])
         assert [] == self.all()
 
     def test_retiring_twice_or_nothing_does_nothing(self) -> None:
@@ -232,7 +233,7 @@ class Retiring(Scene):
         plan = self.plan(minute(1))
         self.store.retire("job", by="ann", why="")
         self.define()
-        assert [False] == self.store.fire([plan])
+        assert [False] == carry_out(self.store, [plan])
         assert [] == self.all()
 
     def test_a_retired_job_keeps_its_occurrences_and_ledger(self) -> None:

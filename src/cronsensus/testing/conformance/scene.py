@@ -32,6 +32,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import PutResult
+from cronsensus.testing.conformance.steps import PLANNER, carry_out
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -204,13 +205,13 @@ class Scene:
 
     def fire(self, *times: datetime, job: str = "job", **more: Any) -> None:
         """Fire a plan by hand, which must win."""
-        assert self.store.fire([self.plan(*times, job=job, **more)]) == [True]
+        assert carry_out(self.store, [self.plan(*times, job=job, **more)]) == [True]
 
     def round(self, store: Store | None = None) -> list[bool]:
         """Do what a node does: look, plan, fire."""
         store = store or self.store
         view = store.look()
-        return store.fire([plan(job, view.now) for job in view.jobs])
+        return carry_out(store, [plan(job, view.now) for job in view.jobs])
 
     # --- sessions and claims ----------------------------------------------------------------------------------------
 
@@ -321,7 +322,7 @@ class Scene:
             [(store.history(job.spec.name), store.ranges(job.spec.name)) for job in jobs],
             occurrences,
             [(store.runs(one.id), store.logs(one.id)) for one in occurrences],
-            store.sessions(ended=True),
+            [one for one in store.sessions(ended=True) if one.id != PLANNER],
             store.locks(),
             store.trail(limit=1000),
         ]

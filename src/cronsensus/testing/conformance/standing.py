@@ -30,6 +30,7 @@ from cronsensus.testing.conformance.scene import (
     minute,
     state_of,
 )
+from cronsensus.testing.conformance.steps import carry_out
 
 
 class _Ahead(SystemClock):
@@ -342,9 +343,9 @@ class Standing(Scene):
         plan = self.plan(minute(1))
         other = self.open("other")
         self.define(store=other)
-        assert [False] == other.fire([plan])
+        assert [False] == carry_out(other, [plan])
         assert [] == other.occurrences(OccurrenceFilter())
-        assert [True] == self.store.fire([plan])
+        assert [True] == carry_out(self.store, [plan])
 
     def test_a_release_of_one_namespace_supersedes_none_in_another(self) -> None:
         self.define(release="old")

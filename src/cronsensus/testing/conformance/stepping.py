@@ -19,6 +19,7 @@ from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
 from cronsensus.testing.conformance.scene import HOUR, LEASE, MINUTE, SECOND, THREADS, Scene, minute
+from cronsensus.testing.conformance.steps import carry_out
 
 MICROSECOND = timedelta(microseconds=1)
 SHORTLY = timedelta(milliseconds=20)
@@ -129,7 +130,7 @@ class Stepping(Scene):
         self.fill(2)
         self.clock.advance(MINUTE)
         stale = self.plan(minute(1))
-        assert [True] == self.store.fire([stale])
+        assert [True] == carry_out(self.store, [stale])
         done = self.step(plans=(stale,), want=self.wish())
         assert (False,) == done.carried_out
         assert 3 == len(done.claims)

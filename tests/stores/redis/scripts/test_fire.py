@@ -13,6 +13,7 @@ from tests.stores.redis.scripts.by_hand import (
     State,
     at,
     check,
+    done,
     final,
     job,
     merged,
@@ -20,6 +21,7 @@ from tests.stores.redis.scripts.by_hand import (
     occurrence_id,
     pending,
     running,
+    said,
     session,
     world,
 )
@@ -115,17 +117,18 @@ FALLS = [
 
 @pytest.mark.parametrize("case", HOLDS, ids=lambda case: case.name)
 def test_a_plan_that_holds_is_carried_out(case: Fired, place: Place) -> None:
-    check(place, "fire", Case(case.name, case.before, ([case.plan],), [True], case.after))
+    check(place, "step", Case(case.name, case.before, said(case.plan), done(True), case.after))
 
 
 @pytest.mark.parametrize("case", FALLS, ids=lambda case: case.name)
 def test_a_plan_that_does_not_hold_changes_nothing(case: Fired, place: Place) -> None:
-    check(place, "fire", Case(case.name, case.before, ([case.plan],), [False]))
+    check(place, "step", Case(case.name, case.before, said(case.plan), done(False)))
 
 
 def test_each_plan_finds_what_the_one_before_it_made(place: Place) -> None:
     second = plan(watermark_seen=at(-2), watermark=at(-1), active_seen=SEEN + 2, occurrences=[], verdicts=[])
-    check(place, "fire", Case("", BASE, ([plan(), plan(), second],), [True, False, True], merged(DONE, moved(-1))))
+    steps = said(plan(), plan(), second)
+    check(place, "step", Case("", BASE, steps, done(True, False, True), merged(DONE, moved(-1))))
 
 
 def moved(watermark: int) -> State:
@@ -145,4 +148,4 @@ def test_what_was_planned_before_is_cancelled_or_asked_to_stop(place: Place) -> 
         running(2, origin="manual", key="taken", cancel="cancel_previous"),
         session(),
     )
-    check(place, "fire", Case("", BASE, ([cancels],), [True], after))
+    check(place, "step", Case("", BASE, said(cancels), done(True), after))

@@ -51,15 +51,14 @@ local function fire_one(plan, til)
 end
 
 local function fire(plans, til)
-  local won, any, fired = {}, false, {}
+  local won, fired = {}, {}
   for index, plan in ipairs(plans) do
     if fired[plan[1]] then
       send()
     end
     won[index] = try(fire_one, plan, til) or false
     fired[plan[1]] = won[index]
-    any = any or won[index]
   end
   send()
-  return won, any
+  return won
 end

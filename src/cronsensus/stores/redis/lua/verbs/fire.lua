@@ -1,2 +1,0 @@
--- needs: firing
-return answer((fire(args[1], now)))
