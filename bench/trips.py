@@ -18,6 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 
 LEASE = timedelta(hours=1)
@@ -84,16 +85,16 @@ def _enqueue(far: Store, _: Store) -> Iterator[Callable[[], object]]:
         yield lambda: far.enqueue([Item(job="queue")])
 
 
-def _claim(far: Store, _: Store) -> Iterator[Callable[[], object]]:
+def _take(far: Store, _: Store) -> Iterator[Callable[[], object]]:
     far.now()
     while True:
-        yield lambda: far.claim("node", 20, FUNCTIONS, lease=LEASE)
+        yield lambda: take(far, "node", 20, FUNCTIONS, lease=LEASE)
 
 
 def _finish(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
     while True:
-        claims = beside.claim("node", 20, FUNCTIONS, lease=LEASE)
+        claims = take(beside, "node", 20, FUNCTIONS, lease=LEASE)
         outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims]
         yield lambda outcomes=outcomes: far.finish(outcomes)  # type: ignore[misc]
 
@@ -118,7 +119,7 @@ def _plan(beside: Store, ended: int = 0) -> Plan:
 
 def _step(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     far.now()
-    held: Sequence[Claim] = beside.claim("node", 20, FUNCTIONS, lease=LEASE)
+    held: Sequence[Claim] = take(beside, "node", 20, FUNCTIONS, lease=LEASE)
     while True:
         outcomes = tuple(Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in held)
         plan = _plan(beside, ended=sum(one.job == "tick" for one in held))
@@ -155,7 +156,7 @@ VERBS: dict[str, Callable[[Store, Store], Iterator[Callable[[], object]]]] = {
     "look": _look,
     "renew": _renew,
     "enqueue": _enqueue,
-    "claim": _claim,
+    "step for work": _take,
     "finish": _finish,
     "step": _step,
     "lock": _lock,

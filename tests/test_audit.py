@@ -25,7 +25,7 @@ from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
-from cronsensus.testing.conformance.steps import carry_out
+from cronsensus.testing.conformance.steps import carry_out, take
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ class Ledger:
 
     def claim(self, limit: int = 100) -> list[Claim]:
         self.keep()
-        claims: list[Claim] = self.store.claim(self.session, limit, {"tick", "other"}, lease=LEASE)
+        claims: list[Claim] = take(self.store, self.session, limit, {"tick", "other"}, lease=LEASE)
         return claims
 
     def finish(self, claims: list[Claim], state: State = State.SUCCEEDED) -> None:

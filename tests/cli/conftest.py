@@ -19,7 +19,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -97,7 +97,7 @@ class Cluster:
 
     def claim(self, session: str = "session-of-node-1") -> list[Claim]:
         functions = {view.spec.function for view in self.store.jobs(limit=1000)}
-        return self.store.claim(session, 100, functions, lease=timedelta(hours=10))
+        return take(self.store, session, 100, functions, lease=timedelta(hours=10))
 
     def finish(self, claim: Claim, state: State = State.SUCCEEDED, **how: Any) -> None:
         self.store.finish([Outcome(id=claim.id, token=claim.token, state=state, **how)])

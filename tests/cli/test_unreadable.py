@@ -13,6 +13,7 @@ from cronsensus.errors import StoreCorrupt
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.scene import a_session, state_of
+from cronsensus.testing.conformance.steps import take
 
 HOUR = timedelta(hours=1)
 
@@ -72,7 +73,7 @@ def test_a_node_says_it_once_and_runs_the_rest(poisoned, caplog):
     store, _, _ = poisoned
     for _ in range(3):
         assert store.look().jobs == ()
-        store.claim("s1", 10, ["f"], lease=HOUR)
+        take(store, "s1", 10, ["f"], lease=HOUR)
     assert [line.getMessage().split(":")[0] for line in caplog.records] == [
         "run 2 of job 2 waits, cannot be run, and",
     ]

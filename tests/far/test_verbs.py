@@ -13,6 +13,7 @@ from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.proxy import Proxy
 
 LEASE = timedelta(seconds=60)
@@ -41,7 +42,7 @@ def test_verbs_of_a_session_far_away_answer_as_beside_the_server(far: Store) -> 
     for _ in range(2):
         assert far.renew("node", lease=LEASE, idle_lease=2 * LEASE).lease == 2 * LEASE
     [created] = far.enqueue([Item(job="job", key="key")])
-    [claim] = far.claim("node", 5, FUNCTIONS, lease=LEASE)
+    [claim] = take(far, "node", 5, FUNCTIONS, lease=LEASE)
     assert claim.id == created.id
     assert far.renew("node", lease=LEASE, idle_lease=2 * LEASE).lease == LEASE
     [settled] = far.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
@@ -57,4 +58,4 @@ def test_verbs_of_a_session_far_away_answer_as_beside_the_server(far: Store) -> 
     far.open_session(a_session("brief"), lease=timedelta(milliseconds=1))
     assert not far.renew("brief", lease=LEASE).alive
     with pytest.raises(LeaseLost):
-        far.claim("brief", 1, FUNCTIONS, lease=LEASE)
+        take(far, "brief", 1, FUNCTIONS, lease=LEASE)

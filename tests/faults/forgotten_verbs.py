@@ -25,7 +25,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import state_of
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful
 
@@ -93,7 +93,7 @@ class Nodes:
 
     def claim(self, store: Store, session: str) -> Claim:
         """Claim the one thing that waits."""
-        [claim] = store.claim(session, 9, FUNCTIONS, lease=LEASE)
+        [claim] = take(store, session, 9, FUNCTIONS, lease=LEASE)
         return claim
 
     def claim_a(self) -> Claim:

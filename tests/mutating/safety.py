@@ -89,7 +89,6 @@ SAFETY: dict[str, list[str]] = {
             "starting",
             "tokens",
             "verbs/acquire",
-            "verbs/claim",
             "verbs/close_session",
             "verbs/define",
             "verbs/enqueue",

@@ -20,6 +20,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Todo
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
+from cronsensus.testing.conformance.steps import take
 from tests.node.test_active_runs import Hands, Scene
 
 SOON = timedelta(milliseconds=50)
@@ -194,7 +195,7 @@ def running() -> Occurrence:
     store.put_jobs([JobSpec(name="work", function="work")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="work")])
-    assert store.claim("s1", 1, ["work"], lease=LEASE)
+    assert take(store, "s1", 1, ["work"], lease=LEASE)
     return store.occurrences(OccurrenceFilter(), limit=1)[0]
 
 

@@ -17,6 +17,7 @@ from cronsensus.node.executors.loop import LoopExecutor
 from cronsensus.node.executors.processes import ProcessExecutor
 from cronsensus.node.executors.threads import ThreadExecutor
 from cronsensus.node.run import Run
+from cronsensus.testing.conformance.steps import take
 from tests.test_node_crank import LEASE, Bench
 
 PATIENCE = 60.0
@@ -67,7 +68,7 @@ def test_a_claim_that_was_never_begun_is_no_crash_and_gives_its_attempt_back():
     lease = bench.round.lease
     assert lease is not None
     asked = lease.ask()
-    (claim,) = bench.store.claim(lease.session, 1, ["work"], lease=LEASE)
+    (claim,) = take(bench.store, lease.session, 1, ["work"], lease=LEASE)
     lease.claimed(asked, LEASE)
     bench.clock.advance(LEASE * 2)
     bench.round.active_runs.begin(claim, lease)

@@ -18,6 +18,7 @@ from cronsensus.node.reconciling import LET_IT_WORK
 from cronsensus.node.said import Said
 from cronsensus.node.session import SAY_AGAIN
 from cronsensus.stores.memory.snapshots import restore, take
+from cronsensus.testing.conformance import steps
 from cronsensus.triggers import every
 from tests.test_node_crank import LEASE, Bench
 
@@ -276,7 +277,7 @@ def test_what_was_claimed_ahead_and_forgotten_is_not_begun():
     bench = Forgetful()
     (number,) = bench.enqueue()
     before = take(bench.store)
-    (claim,) = bench.store.claim(bench.session, 1, ["work"], lease=LEASE)
+    (claim,) = steps.take(bench.store, bench.session, 1, ["work"], lease=LEASE)
     lease = bench.round.lease
     assert lease is not None
     bench.round.active_runs.begin_at(bench.clock.monotonic() + 30, claim, lease)

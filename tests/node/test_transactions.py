@@ -38,6 +38,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.steps import take
 
 STORES: dict[str, Callable[[str], Store]] = {"sqlite": SqliteStore, "postgres": PostgresStore, "mysql": MysqlStore}
 DRIVERS = {"sqlite": "sqlite", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
@@ -727,7 +728,7 @@ def test_a_block_whose_task_is_dropped_is_rolled_back(shop, store):
     store.put_jobs([JobSpec(name="book", function="book")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     [made] = store.enqueue([Item(job="book", key="one")])
-    [claim] = store.claim("s1", 1, ["book"], lease=LEASE)
+    [claim] = take(store, "s1", 1, ["book"], lease=LEASE)
     run = Run(claim, run_transaction=RunTransaction(store, claim, ProgressBuffer(SystemClock(), lambda: None)))
     loop = asyncio.new_event_loop()
 

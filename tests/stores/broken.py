@@ -7,7 +7,7 @@ store waits in it for somebody else to come in, so that the race happens every t
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -283,16 +283,17 @@ class LocksEndLate(BrokenStore):
 
 
 class ClaimsWithoutGuard(BrokenStore):
-    """``claim`` chooses in one step and takes in another, without asking again whether it is still there."""
+    """A claim chooses in one transaction and takes in another, without asking again whether it is still there."""
 
     rejected_by = "test_one_occurrence_is_claimed_once"
     gap = Gap()
 
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
+    def _step(self, session: str, step: Step) -> Done:
+        if step.want is None:
+            return super()._step(session, step)
         with self._changed:
             holder = self._live_session(session)
-            want = Want(limit=limit, functions=functions, lease=lease)
-            chosen = self._choose(want, self._now())
+            chosen = self._choose(step.want, self._now())
         if chosen:
             self.gap.wait_for_company()
         with self._changed:
@@ -300,11 +301,11 @@ class ClaimsWithoutGuard(BrokenStore):
                 if row.state is State.RUNNING:
                     self._space.put_back(row, row.due_at)
             now = self._now()
-            return [self._start(row, holder, now, at=now) for row in chosen]
+            return Done(claims=tuple(self._start(row, holder, now, at=now) for row in chosen))
 
 
 class ClaimsForTheDead(BrokenStore):
-    """``claim`` believes that its session is alive because nobody ended it yet."""
+    """A claim believes that its session is alive because nobody ended it yet."""
 
     rejected_by = "test_a_session_whose_lease_ran_out_gets_nothing_although_nobody_reclaimed_it"
 
@@ -318,13 +319,12 @@ class ClaimKeepsLongLease(BrokenStore):
 
     rejected_by = "test_a_claim_that_takes_something_shortens_a_long_lease"
 
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
-        with self._changed:
-            until = self._live_session(session).until
-            claims = super().claim(session, limit, functions, lease=lease)
-            holder = self._live_session(session)
-            holder.until = max(holder.until, until)
-            return claims
+    def _take_due(self, session: str, *wanted: Any) -> list[Claim]:
+        holder = self._live_session(session)
+        until = holder.until
+        claims = super()._take_due(session, *wanted)
+        holder.until = max(holder.until, until)
+        return claims
 
 
 class TokensAreAttempts(BrokenStore):
@@ -548,10 +548,10 @@ class RenewInTwoSteps(BrokenStore):
     rejected_by = "test_a_claim_and_a_renewal_never_leave_a_working_session_an_idle_lease"
     claimed: ClassVar[defaultdict[str, threading.Event]] = defaultdict(threading.Event)
 
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
-        claims = super().claim(session, limit, functions, lease=lease)
+    def _step(self, session: str, step: Step) -> Done:
+        done = super()._step(session, step)
         self.claimed[session].set()
-        return claims
+        return done
 
     def renew(self, session: str, *, lease: timedelta, idle_lease: timedelta | None = None) -> Renewal:
         with self._changed:
@@ -1116,16 +1116,15 @@ class WritesNoVerdicts(BrokenStore):
 
 
 class ClaimsWhatRuns(BrokenStore):
-    """``claim`` takes what somebody else runs."""
+    """A claim takes what somebody else runs."""
 
     rejected_by = "test_what_is_claimed_is_not_claimed_again"
 
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
-        with self._changed:
-            for row in list(self._space.occurrences.values()):
-                if row.state is State.RUNNING:
-                    self._space.put_back(row, row.due_at)
-            return super().claim(session, limit, functions, lease=lease)
+    def _take_due(self, session: str, *wanted: Any) -> list[Claim]:
+        for row in list(self._space.occurrences.values()):
+            if row.state is State.RUNNING:
+                self._space.put_back(row, row.due_at)
+        return super()._take_due(session, *wanted)
 
 
 class AcquiresOfPausedJobs(BrokenStore):

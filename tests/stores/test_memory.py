@@ -15,6 +15,7 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance import StoreConformance
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 
 names = (f"memory://test-{number}" for number in itertools.count())
@@ -129,8 +130,8 @@ def test_the_same_calls_give_the_same_answers():
         store.put_jobs([a_job()], release="r1")
         store.open_session(a_session("s1"), lease=LEASE)
         made = store.enqueue([Item(job="job") for _ in range(5)])
-        claims = store.claim("s1", 3, ["job"], lease=LEASE)
-        return [made, claims, store.release(claims[:1]), store.claim("s1", 9, ["job"], lease=LEASE), store.look()]
+        claims = take(store, "s1", 3, ["job"], lease=LEASE)
+        return [made, claims, store.release(claims[:1]), take(store, "s1", 9, ["job"], lease=LEASE), store.look()]
 
     assert tell() == tell()
 
@@ -155,7 +156,7 @@ def calls_of_a_round(jobs: int, waiting: int) -> int:
     sys.setprofile(count)
     try:
         store.look()
-        store.claim("s1", 1, ["1"], lease=LEASE)
+        take(store, "s1", 1, ["1"], lease=LEASE)
     finally:
         sys.setprofile(None)
     return calls

@@ -34,6 +34,7 @@ NODE = """
 import os, signal, sys, threading
 from datetime import timedelta
 import psutil
+from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
 from cronsensus.testing.conformance.scene import a_session
 
@@ -60,7 +61,7 @@ def listen():
 
 threading.Thread(target=listen, daemon=True).start()
 store.open_session(a_session(name), lease=LEASE)
-store.claim(name, 1, {"f"}, lease=LEASE)
+store.step(name, Step(want=Want(limit=1, functions=["f"], lease=LEASE)))
 print("ready", flush=True)
 for line in sys.stdin:
     print(eval(line), flush=True)

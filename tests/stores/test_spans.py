@@ -22,7 +22,7 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import carry_out
+from cronsensus.testing.conformance.steps import carry_out, take
 
 LEASE = timedelta(seconds=60)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ def calls_on(store: Store) -> Calls:
     store.put_jobs([SPEC], release="r1")
     store.open_session(a_session("s"), lease=LEASE)
     store.enqueue([Item(job="job")])
-    [claim] = store.claim("s", 1, ["f"], lease=LEASE)
+    [claim] = take(store, "s", 1, ["f"], lease=LEASE)
 
     def transaction() -> None:
         with store.transaction(claim):
@@ -77,7 +77,6 @@ def calls_on(store: Store) -> Calls:
         "wake_next": lambda: store.wake_next("lock"),
         "cancel": lambda: store.cancel(1, **WHO),
         "check": store.check,
-        "claim": lambda: store.claim("s", 1, ["f"], lease=LEASE),
         "close": store.close,
         "close_session": lambda: store.close_session("other"),
         "complete_in": lambda: store.complete_in(object(), claim),

@@ -39,7 +39,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon
@@ -250,7 +250,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
     def claim(self, which, limit, functions, lease):
         session = self.session(which)
         names = {f"f{name}" for name in functions or {"a", "b", "c"}}
-        ours, theirs = self.both(lambda store, _: store.claim(session, limit, names, lease=lease))
+        ours, theirs = self.both(lambda store, _: take(store, session, limit, names, lease=lease))
         if isinstance(ours, list):
             self.claims += zip(ours, theirs, strict=True)
 

@@ -203,8 +203,14 @@ class Store(Backend):
           earlier occurrences are asked to cancel (pending ones become cancelled(cancel_previous) at once). An
           occurrence whose key stands already, because it was backfilled ahead of its time, is left as it is. Plans are
           compared with what is there after the parts before them: what those end is not active any more.
-        - Up to ``want.limit`` due occurrences are claimed as ``claim`` tells. Among them are those that this step's
-          plans made, that its outcomes put back, and for which its outcomes made room.
+        - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
+          earliest due, then oldest. Among them are those that this step's plans made, that its outcomes put back, and
+          for which its outcomes made room. One past its ``expires_at`` that never started becomes missed(late) instead.
+          Honours: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
+          subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
+          earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token. A claim
+          that takes something sets the session's lease to now + ``want.lease``, also when that is sooner than before:
+          an idle node holds a long lease that costs nothing, a working one a short lease.
         - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot, ``Claim.reserved``: only those
           that go on after a crash, without a limit and without a turn, and of which no attempt was cut off; nothing
           is overtaken for that. Where there are fewer, the caller gets only its part, 1 of ``want.nodes``. Until a
@@ -216,12 +222,14 @@ class Store(Backend):
           after it. An attempt that is claimed so counts as started when it is due; ``claimed_at`` tells when it was
           claimed, so that the caller can tell how long to wait.
         - If there are plans or a wish, and ``session`` is not alive, ``Done.lost`` says so: the results stand, no plan
-          was carried out, nothing was claimed.
+          was carried out, nothing was claimed. It is judged in the same step, so nothing is ever claimed for a dead
+          session.
 
         A step that says nothing does nothing, and does not ask the store.
 
         Atomic: plans and claims in one step, and never without the results that they come after. An occurrence is
-        inserted if and only if the watermark moves.
+        inserted if and only if the watermark moves; none is claimed by two callers. A claim never waits for rows that
+        another node holds.
         Idempotent: outcomes and claims given back by their tokens, plans by their watermark. Claims are not: those
         whose answer was lost stand, and ``renew`` lists them. So a step whose answer was lost can be said again; lines
         of its notes may then stand twice.
@@ -241,24 +249,6 @@ class Store(Backend):
         if step.want is not None:
             check_ahead(step.want.ahead)
         return self._within("step", self._step, session, step) if step else Done()
-
-    def claim(self, session: str, limit: int, functions: Collection[str], *, lease: timedelta) -> list[Claim]:
-        """Take up to ``limit`` due pending occurrences of ``functions`` for ``session``.
-
-        Highest priority first, then earliest due, then oldest. An occurrence past its ``expires_at`` that never started
-        becomes missed(late) instead. Honours: per job ``concurrency`` over all live sessions (a dead session's runs
-        do not count); for occurrences subject to overlap (all policies but ``allow``), one at a time and in order of
-        creation: one waits while an earlier one of its job is active. A claimed occurrence is running, attempt + 1,
-        under a new token. A claim that takes something sets the session's lease to now + ``lease`` in the same step,
-        also when that is sooner than before: an idle node holds a long lease that costs nothing, a working one a
-        short lease.
-
-        Atomic: never the same occurrence to two callers. Never waits for rows that another node holds.
-
-        Raises:
-            LeaseLost: the session is not alive; judged in the same step, so nothing is ever claimed for a dead session.
-        """
-        return self._within("claim", self._claim, session, limit, functions, lease)
 
     def acquire(
         self,

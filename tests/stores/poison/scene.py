@@ -30,7 +30,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import a_session, state_of
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -81,7 +81,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
         late = VerdictRange(first=START + MINUTE, last=START + MINUTE, state=State.MISSED, reason="late", count=1)
         planned = plan(state, store.now())
         carry_out(store, [Plan(**{name: getattr(planned, name) for name in Plan.__slots__} | {"verdicts": (late,)})])
-    for claim in store.claim("worker", 10, ["good"], lease=long):
+    for claim in take(store, "worker", 10, ["good"], lease=long):
         store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     clock.advance(2 * DAY - 2 * MINUTE - 3 * SECOND)
     # What is under way.
@@ -89,7 +89,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
         if session == "dead":
             store.open_session(a_session("dead"), lease=LEASE)
         store.enqueue([Item(job=job, key=key, kwargs={"a": [1, "ü"]})])
-        [claim] = store.claim(session, 10, [job], lease=LEASE)
+        [claim] = take(store, session, 10, [job], lease=LEASE)
         say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
         if key == "stopped":
             store.cancel(claim.id, by="ann", why="enough")
@@ -102,7 +102,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
 def _run(store: Store, job: str, key: str, outcome: Outcome) -> None:
     session = "gone" if job == "worse" else "worker"
     store.enqueue([Item(job=job, key=key, args=(1,))])
-    [claim] = store.claim(session, 1, [job], lease=30 * DAY)
+    [claim] = take(store, session, 1, [job], lease=30 * DAY)
     say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
     fields = {name: getattr(outcome, name) for name in Outcome.__slots__} | {"id": claim.id, "token": claim.token}
     assert store.finish([Outcome(**fields)])[0].accepted

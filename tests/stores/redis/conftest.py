@@ -12,6 +12,7 @@ from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 
@@ -61,7 +62,7 @@ def a_claim(store: RedisStore, session: str = "s1") -> Claim:
     queue(store)
     store.open_session(a_session(session), lease=LEASE)
     store.enqueue([Item(job="queue")])
-    [claim] = store.claim(session, 10, ["queue"], lease=LEASE)
+    [claim] = take(store, session, 10, ["queue"], lease=LEASE)
     return claim
 
 

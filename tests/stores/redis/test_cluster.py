@@ -13,6 +13,7 @@ from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.space import Space
 from cronsensus.testing.conformance import Claiming, Locks, Racing
+from cronsensus.testing.conformance.steps import take
 from tests.servers.cluster import ClusterServer, RedisCluster
 from tests.servers.fixtures import with_query
 from tests.servers.programs import ServiceMissing
@@ -137,7 +138,7 @@ def test_in_the_middle_of_a_move_nothing_is_done_by_halves(
     before = sorted(all_keys(first)), sorted(all_keys(second))
     for verb in (
         lambda: store.finish([succeeded(claim)]),
-        lambda: store.claim("s1", 10, ["queue"], lease=LEASE),
+        lambda: take(store, "s1", 10, ["queue"], lease=LEASE),
         lambda: store.enqueue([Item(job="queue", key="new")]),
         lambda: queue(store, "another"),
         store.look,
@@ -149,7 +150,7 @@ def test_in_the_middle_of_a_move_nothing_is_done_by_halves(
     for server in (second, first):
         server.ask("CLUSTER", "SETSLOT", SLOT, "NODE", second.name)
     assert store.finish([succeeded(claim)])[0].accepted
-    assert [one.key for one in store.claim("s1", 10, ["queue"], lease=LEASE)] == ["waits"]
+    assert [one.key for one in take(store, "s1", 10, ["queue"], lease=LEASE)] == ["waits"]
 
 
 def test_a_server_that_is_gone_is_looked_for_among_the_others(

@@ -12,6 +12,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 
@@ -121,7 +122,7 @@ def test_a_lease_is_lost_by_the_servers_clock(own_server: RedisServer, opening: 
     wait_until(lambda: not store.look().sessions, "the end of the lease", 5)
     assert not store.renew("s1", lease=LEASE).alive
     with pytest.raises(LeaseLost):
-        store.claim("s1", 1, ["queue"], lease=LEASE)
+        take(store, "s1", 1, ["queue"], lease=LEASE)
 
 
 # --- wake-ups -------------------------------------------------------------------------------------------------------
@@ -245,11 +246,11 @@ def test_what_was_pruned_leaves_nothing_behind(own_server: RedisServer, opening:
             name = f"s{turn + 1}"
             store.open_session(a_session(name), lease=LEASE)
             store.enqueue([Item(job="queue", key=f"{turn} {n}", args=("x" * 100,)) for n in range(50)])
-            claims = store.claim(name, 50, ["queue"], lease=LEASE)
+            claims = take(store, name, 50, ["queue"], lease=LEASE)
             store.release(claims[:10])
             store.cancel(claims[0].id, by="ann", why="")
             store.finish([succeeded(one) for one in claims[10:]])
-            again = store.claim(name, 50, ["queue"], lease=LEASE)
+            again = take(store, name, 50, ["queue"], lease=LEASE)
             store.finish([succeeded(one) for one in again])
             grant = store.lock(f"lock {turn}", "holder", ttl=LEASE)
             assert grant is not None
@@ -271,7 +272,7 @@ def test_an_idle_store_does_not_grow(own_server: RedisServer, opening: Opening) 
         before = {key: client.dump(key) for key in client.scan_iter()}
         for _ in range(20):
             store.look()
-            store.claim("s1", 5, ["queue"], lease=LEASE)
+            take(store, "s1", 5, ["queue"], lease=LEASE)
             store.reclaim()
             store.prune()
             store.counts()

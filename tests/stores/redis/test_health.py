@@ -18,6 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 
@@ -208,7 +209,7 @@ def test_a_server_without_room_says_so_and_can_still_be_pruned(own_server: Redis
     claim = a_claim(store)
     store.finish([succeeded(claim)])
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
-    done = store.claim("s1", 300, ["queue"], lease=LEASE)
+    done = take(store, "s1", 300, ["queue"], lease=LEASE)
     store.finish([succeeded(one) for one in done])
     with redis.Redis.from_url(own_server.url) as client:
         full = counted(client)
@@ -234,7 +235,7 @@ def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
     store.enqueue([Item(job="first", key="waits", delay=timedelta(days=1))])
     claim = a_claim(store)
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
-    done = store.claim("s1", 300, ["queue"], lease=LEASE)
+    done = take(store, "s1", 300, ["queue"], lease=LEASE)
     store.finish([succeeded(one) for one in done])
     with redis.Redis.from_url(own_server.url) as client:
         full = counted(client)
@@ -253,7 +254,7 @@ def test_step_on_a_full_server_records_results_and_refuses_the_rest(own_server: 
     store = opening(own_server.url)
     a_claim(store)
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
-    ended, given, running = store.claim("s1", 3, ["queue"], lease=LEASE)
+    ended, given, running = take(store, "s1", 3, ["queue"], lease=LEASE)
     note = Note(running.id, running.token, (1.0, 2.0))
     results = Step(outcomes=(succeeded(ended),), give_back=(GiveBack(claim=given),))
     want = Want(limit=1, functions=["queue"], lease=LEASE)

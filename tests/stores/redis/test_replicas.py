@@ -11,6 +11,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
@@ -90,7 +91,7 @@ def _look(store: RedisStore, occurrence: int) -> State:
 
 def _claims(store: RedisStore) -> int:
     try:
-        return len(store.claim("s1", 10, ["queue"], lease=LEASE))
+        return len(take(store, "s1", 10, ["queue"], lease=LEASE))
     except StoreUnavailable:
         return 0
 
@@ -131,12 +132,12 @@ def test_a_promoted_replica_without_the_last_writes_gives_no_token_twice(
             "the replica to catch up",
         )
         promoted.replicaof("NO", "ONE")
-    stale = old.claim("s1", 20, ["queue"], lease=LEASE)
+    stale = take(old, "s1", 20, ["queue"], lease=LEASE)
     given = [one.token for one in stale]
     given += [grant.token for number in range(20) if (grant := old.lock(f"l{number}", "h", ttl=LEASE)) is not None]
     own_server.kill9()
     new = opening(replica.url)
-    again = [one.token for one in new.claim("s1", 20, ["queue"], lease=LEASE)]
+    again = [one.token for one in take(new, "s1", 20, ["queue"], lease=LEASE)]
     grant = new.lock("l1", "h", ttl=LEASE)
     assert grant is not None
     assert (len(given), len(again)) == (40, 20)

@@ -22,7 +22,7 @@ from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
@@ -70,9 +70,9 @@ def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, open
     with redis.Redis.from_url(own_server.url) as client:
         client.config_resetstat()
         store.look()
-        store.claim("s1", 10, ["queue"], lease=LEASE)
+        take(store, "s1", 10, ["queue"], lease=LEASE)
         store.enqueue([Item(job="queue")] * 50)
-        claims = store.claim("s1", 50, ["queue"], lease=LEASE)
+        claims = take(store, "s1", 50, ["queue"], lease=LEASE)
         store.finish([succeeded(one) for one in claims])
         store.step("s1", Step(want=Want(limit=50, functions=["queue"], lease=LEASE)))
         store.renew("s1", lease=LEASE)
@@ -128,7 +128,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     view = store.look()
     assert [name] == [job.spec.name for job in view.jobs]
     assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
-    [claim] = store.claim(name, 1, [name], lease=HOUR)
+    [claim] = take(store, name, 1, [name], lease=HOUR)
     say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, name, name),))])
     store.cancel(claim.id, by=name, why=name)
     store.renew(name, lease=HOUR)
@@ -136,7 +136,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     assert store.release([claim]) == [True]
     made = store.retry(claim.id, by=name, why=name)
     store.enqueue([Item(job=name, key=name, kwargs={name: name}, expires_in=SECOND, priority=-3)])
-    [claim] = store.claim(name, 1, [name], lease=HOUR)
+    [claim] = take(store, name, 1, [name], lease=HOUR)
     failed = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
     assert store.finish([failed])[0].accepted
     store.trigger(name, by=name, why=name)
@@ -253,12 +253,12 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
             specs = [JobSpec(name=f"job {n}", function="f", trigger=every("1h", start=START)) for n in range(jobs)]
             store.put_jobs([*specs, JobSpec(name="due", function="f", trigger=every("1m", start=START))], release="r")
             store.open_session(a_session("s"), lease=HOUR)
-            store.claim("s", 1, ["f"], lease=HOUR)
+            take(store, "s", 1, ["f"], lease=HOUR)
             clock.advance(60)
             client.config_resetstat()
             view = store.look()
             assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
-            [claim] = store.claim("s", 5, ["f"], lease=HOUR)
+            [claim] = take(store, "s", 5, ["f"], lease=HOUR)
             assert store.finish([succeeded(claim)])[0].accepted
             store.renew("s", lease=HOUR)
             store.reclaim()
@@ -280,13 +280,13 @@ def test_a_long_queue_that_nobody_may_run_costs_a_claim_no_more_than_a_short_one
             store.open_session(a_session("s"), lease=LEASE)
             store.trigger("line", by="ann")
             store.enqueue([Item(job="full")])
-            assert len(store.claim("s", 9, ["full", "line", "free"], lease=LEASE)) == 2
+            assert len(take(store, "s", 9, ["full", "line", "free"], lease=LEASE)) == 2
             store.enqueue([Item(job=job) for job in ("full", "foreign") for _ in range(waiting)])
             for _ in range(min(waiting, 200)):
                 store.trigger("line", by="ann")
             store.enqueue([Item(job="free")])
             client.config_resetstat()
-            assert [claim.job for claim in store.claim("s", 9, ["full", "line", "free"], lease=LEASE)] == ["free"]
+            assert [claim.job for claim in take(store, "s", 9, ["full", "line", "free"], lease=LEASE)] == ["free"]
             counted.append(commands_of(client))
     assert counted[0] == counted[1]
 

@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 
 HOUR = timedelta(hours=1)
@@ -81,9 +82,9 @@ def test_what_is_over_is_not_claimed_again_however_often_its_line_says_so(store,
     raw.zadd(key(store, "pending"), {text(number): 0})
     raw.zadd(key(store, "expiring"), {text(number): 0})
     store.enqueue([Item(job="queue")])
-    claims = store.claim("s1", 10, ["queue"], lease=LEASE)
+    claims = take(store, "s1", 10, ["queue"], lease=LEASE)
     assert [claim.id for claim in claims] == [number + 1]
-    assert store.claim("s1", 10, ["queue"], lease=LEASE) == []
+    assert take(store, "s1", 10, ["queue"], lease=LEASE) == []
     assert not store.look().backlog
     found = store.occurrence(number)
     assert found is not None
@@ -100,7 +101,7 @@ def test_a_number_that_was_given_again_is_not_run_from_the_line_of_the_job_that_
     raw.zadd(key(store, f"line:0:{number}:w"), {text(made.id): 0})
     raw.zadd(key(store, "level:0"), {f"{text(made.id)}:{number}:w": 0})
     for _ in range(5):
-        for claim in store.claim("s1", 10, ["queue", "other"], lease=LEASE):
+        for claim in take(store, "s1", 10, ["queue", "other"], lease=LEASE):
             assert claim.job == "queue"
             store.finish([succeeded(claim)])
     assert len(store.runs(made.id)) == 1
@@ -112,7 +113,7 @@ def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):
     store.put_jobs([spec], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     first = store.trigger("queue", by="test")
-    (claim,) = store.claim("s1", 1, ["queue"], lease=LEASE)
+    (claim,) = take(store, "s1", 1, ["queue"], lease=LEASE)
     store.finish([succeeded(claim)])
     job = job_named(store, raw, "queue")
     gone = text(first.id + 7)
@@ -121,6 +122,6 @@ def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):
         raw.hset(job + b":running", name, "s1")
         raw.zadd(job + b":serial", {name: 0})
     second = store.trigger("queue", by="test")
-    claims = [one for _ in range(4) for one in store.claim("s1", 1, ["queue"], lease=LEASE)]
+    claims = [one for _ in range(4) for one in take(store, "s1", 1, ["queue"], lease=LEASE)]
     assert [one.id for one in claims] == [second.id]
     assert [one.state for one in store.occurrences(OccurrenceFilter(states=(State.RUNNING,)))] == [State.RUNNING]

@@ -21,6 +21,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
+from cronsensus.model.step import Step, Want
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.triggers import every
 

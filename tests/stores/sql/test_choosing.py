@@ -15,6 +15,7 @@ from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, Unreadable
 from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.steps import take
 
 Row = Any
 
@@ -172,8 +173,8 @@ def test_work_of_a_job_whose_definition_cannot_be_read_waits_and_that_of_others_
     with store._writing() as tx:
         tx.connection.execute(update(jobs).where(jobs.c.name == "bad").values(spec="{"))
     store._definitions.specs._kept.clear()
-    assert [claim.job for claim in store.claim("s1", 2, ["f"], lease=LEASE)] == ["good"]
-    assert [claim.job for claim in store.claim("s1", 2, ["f"], lease=LEASE)] == []
+    assert [claim.job for claim in take(store, "s1", 2, ["f"], lease=LEASE)] == ["good"]
+    assert [claim.job for claim in take(store, "s1", 2, ["f"], lease=LEASE)] == []
     assert [text.partition(":")[0] for text in store.unreadable] == [
         "work of job 1 waits that cannot be run, and the job"
     ]

@@ -14,6 +14,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.sql import completing, finishing
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.steps import take
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def store(open_sqlite: Callable[..., SqliteStore]) -> SqliteStore:
 
 def a_claim(store: SqliteStore) -> Claim:
     store.enqueue([Item(job="job")])
-    (claim,) = store.claim("s1", 1, ["f"], lease=LEASE)
+    (claim,) = take(store, "s1", 1, ["f"], lease=LEASE)
     return claim
 
 

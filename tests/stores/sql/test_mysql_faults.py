@@ -33,6 +33,7 @@ from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.schema import releases
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.fixtures import mysql_connection
 from tests.servers.mariadb import MariadbServer
 from tests.servers.mysql import mysql_or_mariadb
@@ -329,7 +330,7 @@ def test_a_row_that_comes_free_in_time_is_waited_for_again(open_mysql, mysql_url
         cursor.execute("SELECT 1 FROM cronsensus_counters FOR UPDATE")
         store.enqueue([Item(job="job", key="mine")])
         claims: list[Any] = []
-        thread = threading.Thread(target=lambda: claims.extend(store.claim("s1", 1, {"f"}, lease=LEASE)))
+        thread = threading.Thread(target=lambda: claims.extend(take(store, "s1", 1, {"f"}, lease=LEASE)))
         packet = store._dialect._packet
 
         def count(driver: Any, parts: Any) -> Any:
@@ -348,7 +349,7 @@ def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
     store = open_mysql("timeout=60s")  # on a busy machine the other may not be so far in a few seconds
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine"), *(Item(job="job") for _ in range(50))])[0]
-    [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
+    [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
     store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     undone: list[BaseException] = []
     try_again = errors.try_again
@@ -456,7 +457,7 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_mysql, m
     store = open_mysql()
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine")])[0]
-    [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
+    [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
     outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     commit = driver.BoundedConnection.commit
 
@@ -478,14 +479,14 @@ def test_a_server_that_is_killed_and_comes_back_has_what_it_said(open_mysql):
         store = open_mysql(at=durable.url)
         work_with(store)
         store.enqueue([Item(job="job", key=str(number)) for number in range(20)])
-        claims = store.claim("s1", 10, {"f"}, lease=LEASE)
+        claims = take(store, "s1", 10, {"f"}, lease=LEASE)
         durable.kill9()
         with pytest.raises(StoreUnavailable):
             store.finish([Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
         durable.start()
         answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
         assert all(answer.accepted for answer in answers)
-        more = store.claim("s1", 20, {"f"}, lease=LEASE)
+        more = take(store, "s1", 20, {"f"}, lease=LEASE)
         assert len(more) == 10
         assert min(one.token for one in more) > max(one.token for one in claims)
         store.close()
@@ -543,7 +544,7 @@ def test_the_longest_names_of_the_widest_letters_fit(open_mysql):
     store.put_jobs([JobSpec(name=name, function=name)], release=name)
     store.open_session(a_session("s" * 100), lease=LEASE)
     assert store.enqueue([Item(job=name, key=key)])[0].created
-    assert [claim.key for claim in store.claim("s" * 100, 1, {name}, lease=LEASE)] == [key]
+    assert [claim.key for claim in take(store, "s" * 100, 1, {name}, lease=LEASE)] == [key]
     assert store.lock(name, key, ttl=LEASE) is not None
     assert store.pause(name, by="ann", why="")
     assert [entry.target for entry in store.trail(target=name)] == [name]
@@ -554,7 +555,7 @@ def test_arguments_and_results_of_the_greatest_size_fit(open_mysql):
     work_with(store)
     great = "x" * 250_000
     store.enqueue([Item(job="job", args=(great,)) for _ in range(70)])
-    claims = store.claim("s1", 70, {"f"}, lease=LEASE)
+    claims = take(store, "s1", 70, {"f"}, lease=LEASE)
     assert {claim.args for claim in claims} == {(great,)}
     result = f'"{great}"'
     store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])

@@ -18,6 +18,7 @@ from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 
 LEASE = timedelta(minutes=5)
 TABLES = {"jobs": "name", "occurrences": "`key`", "sessions": "id", "counters": "name", "releases": "`release`"}
@@ -37,7 +38,7 @@ def store(mysql_url: str) -> Iterator[MysqlStore]:
     for number in range(3):
         made.open_session(a_session(f"s{number}"), lease=LEASE)
     made.enqueue([Item(job=job, key=f"{job}{number}") for job in "abcdef" for number in range(4)])
-    assert [claim.key for claim in made.claim("s0", 3, {"f"}, lease=LEASE)] == ["a0", "a1", "a2"]
+    assert [claim.key for claim in take(made, "s0", 3, {"f"}, lease=LEASE)] == ["a0", "a1", "a2"]
     yield made
     made.close()
 
@@ -72,7 +73,7 @@ def locked(store: MysqlStore, other: MysqlStore) -> Callable[[Callable[[Transact
 
 
 def test_a_claim_locks_what_it_takes(locked):
-    assert locked(lambda tx: claiming.claim(tx, "s1", 5, {"f"}, LEASE)) == {
+    assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 5, {"f"}, LEASE))) == {
         "sessions": ["s1"],
         "occurrences": ["a3", "b0", "b1", "b2", "b3"],
         "counters": ["token"],
@@ -80,21 +81,21 @@ def test_a_claim_locks_what_it_takes(locked):
 
 
 def test_a_claim_that_finds_nothing_locks_what_it_passed_and_not_its_session(locked):
-    assert locked(lambda tx: claiming.claim(tx, "s1", 5, {"g"}, LEASE)).keys() == {"occurrences"}
+    assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 5, {"g"}, LEASE))).keys() == {"occurrences"}
     assert locked(lambda tx: sessions.require_alive(tx, "s1")) == {"sessions": ["s1"]}
 
 
 def test_a_claim_locks_the_jobs_that_it_counts(store, locked):
     limited = [JobSpec(name=name, function="f", policies=Policies(concurrency=50)) for name in "bc"]
     store.put_jobs(limited, release="r1")
-    assert locked(lambda tx: claiming.claim(tx, "s1", 2, {"f"}, LEASE))["jobs"] == ["b"]
+    assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 2, {"f"}, LEASE)))["jobs"] == ["b"]
 
 
 def test_two_claims_take_different_work_at_the_same_instant(store, other):
     taken: list[list[str]] = []
 
     def both(tx: Transaction) -> None:
-        mine = claiming.claim(tx, "s1", 5, {"f"}, LEASE)
+        mine = claiming.take(tx, claiming.look(tx, "s1", 5, {"f"}, LEASE))
         assert mine is not None
         with other._writing() as their:
             # Short of the session and the tokens, for which one waits for the other.

@@ -21,6 +21,7 @@ from cronsensus.stores.sql.mysql.dialect import MysqlDialect
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import Part
 from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 from tests.servers.fixtures import mysql_connection
 from tests.stores.sql.test_query_plans import a_round_of_everything
@@ -182,9 +183,9 @@ def test_the_cost_of_a_look_does_not_grow_with_what_is_not_due(store, watcher):
 
 @pytest.mark.timeout(400)
 def test_the_cost_of_a_claim_does_not_grow_with_what_is_not_due(store, watcher):
-    assert watcher.reads(lambda: store.claim("s1", 50, {"f"}, lease=LEASE)) <= 80
+    assert watcher.reads(lambda: take(store, "s1", 50, {"f"}, lease=LEASE)) <= 80
     store.enqueue([Item(job="queue", priority=number) for number in range(3)])
-    assert watcher.reads(lambda: store.claim("s1", 2, {"f"}, lease=LEASE)) <= 80
+    assert watcher.reads(lambda: take(store, "s1", 2, {"f"}, lease=LEASE)) <= 80
 
 
 @pytest.mark.timeout(400)
@@ -244,7 +245,7 @@ def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, store, 
         store.enqueue([Item(job=obstacle) for _ in range(10_000)])
     store.enqueue([Item(job="queue") for _ in range(20)])
     claimed: list[str] = []
-    reads = watcher.reads(lambda: claimed.extend(claim.job for claim in store.claim("s1", 10, {"f"}, lease=LEASE)))
+    reads = watcher.reads(lambda: claimed.extend(claim.job for claim in take(store, "s1", 10, {"f"}, lease=LEASE)))
     assert sorted(set(claimed) - {"queue"}) == ([] if obstacle == "another node's" else [obstacle])
     assert claimed.count("queue") >= 9
     store.retire(obstacle, by="ann", why="")

@@ -25,6 +25,7 @@ from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
 
@@ -274,7 +275,7 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_postgres
     store = open_postgres()
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine")])[0]
-    [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
+    [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
     outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     commit = psycopg.Connection.commit
 
@@ -296,14 +297,14 @@ def test_a_server_that_is_killed_and_comes_back_has_what_it_said(open_postgres):
         store = open_postgres(at=durable.url)
         work_with(store)
         store.enqueue([Item(job="job", key=str(number)) for number in range(20)])
-        claims = store.claim("s1", 10, {"f"}, lease=LEASE)
+        claims = take(store, "s1", 10, {"f"}, lease=LEASE)
         durable.kill9()
         with pytest.raises(StoreUnavailable):
             store.finish([Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
         durable.start()
         answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
         assert all(answer.accepted for answer in answers)
-        more = store.claim("s1", 20, {"f"}, lease=LEASE)
+        more = take(store, "s1", 20, {"f"}, lease=LEASE)
         assert len(more) == 10
         assert min(one.token for one in more) > max(one.token for one in claims)
         store.close()

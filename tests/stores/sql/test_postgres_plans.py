@@ -21,7 +21,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
@@ -121,10 +121,10 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     assert all(got["fired"])
     done("enqueue", lambda: store.enqueue([Item(job="queue", key=f"{now}"), *(Item(job="queue") for _ in range(5))]))
     done("enqueue limited", lambda: store.enqueue([Item(job="limited") for _ in range(3)]))
-    done("claim", keep("claims", lambda: store.claim("s1", 8, {"f"}, lease=LEASE)))
+    done("claim", keep("claims", lambda: take(store, "s1", 8, {"f"}, lease=LEASE)))
     claims = got["claims"]
     assert len(claims) == 8
-    done("claim one", keep("one", lambda: store.claim("s1", 1, {"f"}, lease=LEASE)))
+    done("claim one", keep("one", lambda: take(store, "s1", 1, {"f"}, lease=LEASE)))
     done("note", lambda: say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))]))
     outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
     done("finish", lambda: store.finish(outcomes[:5]))
@@ -205,7 +205,7 @@ def test_a_look_does_not_cost_more_with_much_that_is_due(server):
     reader = Reader(store, server.url)
     store.look(limit=10)
     assert reader.reads(lambda: store.look(limit=10)) <= FEW
-    assert reader.reads(lambda: store.claim("s1", 10, {"f"}, lease=LEASE)) <= FEW
+    assert reader.reads(lambda: take(store, "s1", 10, {"f"}, lease=LEASE)) <= FEW
     assert to_micros(store.now()) > to_micros(START)
     reader.close()
 
@@ -229,7 +229,7 @@ def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, server)
     store.enqueue([Item(job="queue") for _ in range(20)])
     reader = Reader(store, server.url)
     claimed: list[str] = []
-    read = reader.reads(lambda: claimed.extend(one.job for one in store.claim("s1", 10, {"f"}, lease=LEASE)))
+    read = reader.reads(lambda: claimed.extend(one.job for one in take(store, "s1", 10, {"f"}, lease=LEASE)))
     reader.close()
     assert sorted(set(claimed) - {"queue"}) == ([] if obstacle == "another node's" else [obstacle])
     assert claimed.count("queue") >= 9

@@ -16,6 +16,7 @@ from cronsensus.stores import Store
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.testing.conformance import Claiming, Racing, Standing
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from tests.servers.fixtures import with_query
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -121,7 +122,7 @@ def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
     store.open_session(a_session("s1"), lease=LEASE)
     for number in range(12):
         store.enqueue([Item(job="job", key=str(number))])
-        [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
+        [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
         assert store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
     assert store.look().absent == ()
     for _ in range(6):
@@ -154,7 +155,7 @@ def test_no_sign_of_life_is_shown_and_none_is_missed(store, server):
     store.enqueue([Item(job="job")])
     for name in ("s1", "s2"):
         store.open_session(a_session(name), lease=LEASE)
-    store.claim("s1", 1, {"f"}, lease=LEASE)
+    take(store, "s1", 1, {"f"}, lease=LEASE)
     assert store.look().absent == ()
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()

@@ -23,7 +23,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import say, take
 
 SHORT = timedelta(milliseconds=600)
 LONG = timedelta(minutes=5)
@@ -181,7 +181,7 @@ def test_a_claim_that_had_to_wait_takes_nothing_for_the_dead(open_postgres):
     store.open_session(a_session("s1"), lease=SHORT)
     store.enqueue([Item(job="job")])
     with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
-        claim = in_thread(lambda: store.claim("s1", 1, {"f"}, lease=LONG))
+        claim = in_thread(lambda: take(store, "s1", 1, {"f"}, lease=LONG))
         until_somebody_waits(store)
         until_over(store, "s1")
     assert isinstance(claim(), LeaseLost)
@@ -207,11 +207,11 @@ def test_the_runs_of_one_who_may_be_renewing_his_lease_count(open_postgres):
     store.open_session(a_session("s1"), lease=LONG)
     store.open_session(a_session("s2"), lease=LONG)
     store.enqueue([Item(job="job"), Item(job="job")])
-    assert len(store.claim("s1", 1, {"f"}, lease=SHORT)) == 1
+    assert len(take(store, "s1", 1, {"f"}, lease=SHORT)) == 1
     until_over(store, "s1")
     with holding(store, "SELECT 1 FROM cronsensus_sessions WHERE id = 's1' FOR UPDATE"):
-        assert store.claim("s2", 1, {"f"}, lease=LONG) == []
-    assert len(store.claim("s2", 1, {"f"}, lease=LONG)) == 1
+        assert take(store, "s2", 1, {"f"}, lease=LONG) == []
+    assert len(take(store, "s2", 1, {"f"}, lease=LONG)) == 1
 
 
 def test_the_lock_of_one_who_is_renewing_his_lease_is_not_taken(open_postgres):
@@ -306,7 +306,7 @@ def test_progress_that_was_stored_meanwhile_ends_a_repeatable_read_transaction_w
     store.put_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
     store.enqueue([Item(job="job", key="k")])
-    [claim] = store.claim("s1", 1, ["f"], lease=LONG)
+    [claim] = take(store, "s1", 1, ["f"], lease=LONG)
     with psycopg.connect(others_url(store)) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT 1 FROM pg_class LIMIT 1")

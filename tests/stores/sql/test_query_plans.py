@@ -23,7 +23,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import every
 
 JOBS = 100_000
@@ -169,7 +169,7 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     assert [job.spec.name for job in view.jobs] == ["hourly"]
     assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
     store.enqueue([Item(job="queue"), Item(job="queue", key="mine"), *(Item(job="queue") for _ in range(5))])
-    claims = store.claim("s1", 5, {"f"}, lease=LEASE)
+    claims = take(store, "s1", 5, {"f"}, lease=LEASE)
     assert len(claims) == 5
     say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))])
     outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
@@ -245,9 +245,9 @@ def test_the_cost_of_a_look_does_not_grow_with_what_is_not_due(store, watcher):
 
 
 def test_the_cost_of_a_claim_does_not_grow_with_what_is_not_due(store, watcher):
-    assert watcher.steps(lambda: store.claim("s1", 50, {"f"}, lease=LEASE)) <= 2
+    assert watcher.steps(lambda: take(store, "s1", 50, {"f"}, lease=LEASE)) <= 2
     store.enqueue([Item(job="queue", priority=number) for number in range(3)])
-    assert watcher.steps(lambda: store.claim("s1", 2, {"f"}, lease=LEASE)) <= 3
+    assert watcher.steps(lambda: take(store, "s1", 2, {"f"}, lease=LEASE)) <= 3
 
 
 @pytest.mark.parametrize("obstacle", ["full", "another node's", "in line"])
@@ -267,7 +267,7 @@ def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, store, 
         store.enqueue([Item(job=obstacle) for _ in range(10_000)])
     store.enqueue([Item(job="queue") for _ in range(20)])
     claimed: list[str] = []
-    steps = watcher.steps(lambda: claimed.extend(claim.job for claim in store.claim("s1", 10, {"f"}, lease=LEASE)))
+    steps = watcher.steps(lambda: claimed.extend(claim.job for claim in take(store, "s1", 10, {"f"}, lease=LEASE)))
     assert sorted(set(claimed) - {"queue"}) == ([] if obstacle == "another node's" else [obstacle])
     assert claimed.count("queue") >= 9
     assert steps <= 300

@@ -15,6 +15,7 @@ from cronsensus.stores.sql.postgres import dialect
 from cronsensus.stores.sql.schema import occurrences
 from cronsensus.stores.sql.transaction import batches
 from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.steps import take
 
 MANY = 1100
 """More than one statement takes on MySQL, and more than a socket may hold."""
@@ -36,7 +37,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.Mon
 
 def claims(store: Any, count: int) -> list[Claim]:
     store.enqueue([Item(job="job") for _ in range(count)])
-    taken: list[Claim] = store.claim("s1", count, ["f"], lease=LEASE)
+    taken: list[Claim] = take(store, "s1", count, ["f"], lease=LEASE)
     assert len(taken) == count
     return taken
 

@@ -27,6 +27,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import epoch as epoch_module
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 from tests.stores.sql.conftest import Child
 
@@ -72,7 +73,7 @@ store.open_session(a_session("in a"), lease=10 * LEASE)
 owned = store.lock("owned", "a", ttl=10 * LEASE, session="in a")
 free = store.lock("free", "a", ttl=10 * LEASE)
 store.enqueue([Item(job="queue", key="k")])
-[claim] = store.claim("in a", 1, {{"f"}}, lease=10 * LEASE)
+[claim] = store.step("in a", Step(want=Want(limit=1, functions=["f"], lease=10 * LEASE))).claims
 say("ready")
 hear()
 say([view.state for view in store.sessions() if view.id == "in b"])
@@ -96,7 +97,7 @@ def look_at_each_other(store: SqliteStore, other: Child) -> None:
     store.open_session(a_session("in b"), lease=LEASE)
     assert store.lock("of b", "b", ttl=LEASE, session="in b") is not None
     assert buried(store) == []
-    assert store.claim("in b", 1, {"f"}, lease=LEASE) == []
+    assert take(store, "in b", 1, {"f"}, lease=LEASE) == []
     left = next(view.expires_in for view in store.sessions() if view.id == "in a")
     assert LEASE / 2 < left <= LEASE, "what is left of it by the clock of the other one"
     other.say()

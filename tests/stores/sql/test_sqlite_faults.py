@@ -37,6 +37,7 @@ from cronsensus.stores.sql.sqlite import store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.version import VERSION
 from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)
@@ -295,7 +296,7 @@ def test_no_space_left(tight):
     assert count(store) % 100 == 1, "all or none of a hundred"
     more()
     assert store.enqueue([Item(job="queue", key="first")])[0].created is False
-    assert len(store.claim("s1", 10, {"f"}, lease=LEASE)) == 10
+    assert len(take(store, "s1", 10, {"f"}, lease=LEASE)) == 10
 
 
 # --- locked by others -------------------------------------------------------------------------------------------------
@@ -413,7 +414,7 @@ for number in range(4):
     if child == 0:
         assert store._connections._idle == []
         store.open_session(a_session(f"child {number}"), lease=LEASE)
-        claims = store.claim(f"child {number}", 3, {"f"}, lease=LEASE)
+        claims = store.step(f"child {number}", Step(want=Want(limit=3, functions=["f"], lease=LEASE))).claims
         store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims])
         store.close()
         os._exit(0)
@@ -454,7 +455,7 @@ def test_namespaces_in_one_file_do_not_meet(open_sqlite):
         store.open_session(a_session("s1"), lease=LEASE)
         store.enqueue([Item(job="queue", key="key")])
         assert store.lock("name", "me", ttl=LEASE, session="s1") is not None
-    [claim] = handles[0].claim("s1", 10, {"f"}, lease=LEASE)
+    [claim] = take(handles[0], "s1", 10, {"f"}, lease=LEASE)
     assert [store.sessions()[0].holds for store in handles] == [2, 1]
     assert [len(store.look().holders) for store in handles] == [1, 0]
     assert handles[1].close_session("s1") == []
@@ -521,7 +522,7 @@ def test_a_definition_that_cannot_be_read_stops_no_other_job(damage, open_sqlite
     with caplog.at_level(logging.ERROR, "cronsensus.stores"):
         assert [job.spec.name for job in fresh.look().jobs] == ["sound"]
         assert fresh.look().now == clock.now()
-        assert [claim.job for claim in fresh.claim("s1", 10, {"f"}, lease=LEASE)] == ["sound"]
+        assert [claim.job for claim in take(fresh, "s1", 10, {"f"}, lease=LEASE)] == ["sound"]
     assert caplog.text.count("cannot be fired") == 1, "said once"
     assert caplog.text.count("cannot be run") == 1
     with pytest.raises(StoreCorrupt, match="define the job anew"):
@@ -534,7 +535,7 @@ def test_what_no_database_can_keep_costs_no_result(open_sqlite):
     queue(store)
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="queue")])
-    [claim] = store.claim("s1", 1, {"f"}, lease=LEASE)
+    [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
     error = RunError(type="OSError", message="half \ud800 a character\0", traceback="")
     outcome = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason="no \udfff", error=error)
     assert store.finish([outcome])[0].accepted
@@ -568,7 +569,7 @@ def test_a_lease_of_another_boot_has_run_out(open_sqlite, monkeypatch):
     monkeypatch.setattr(epoch_module, "boot_id", lambda: "after-the-next-boot")
     later = open_sqlite()
     with pytest.raises(LeaseLost):
-        later.claim("s1", 1, {"f"}, lease=LEASE)
+        take(later, "s1", 1, {"f"}, lease=LEASE)
     assert not later.renew("s1", lease=LEASE).alive
     assert later.look().sessions == ()
     assert not later.extend(grant, ttl=LEASE)

@@ -29,6 +29,7 @@ from cronsensus.stores.sql import held_up as telling
 from cronsensus.stores.sql.schema import sessions as table
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import take
 
 LEASE = timedelta(seconds=60)
 BRIEF = timedelta(seconds=1)
@@ -59,7 +60,7 @@ def handles(request: pytest.FixtureRequest) -> Iterator[tuple[SqlStore, SqlStore
 
 
 def one_claim(store: SqlStore, session: str) -> Claim:
-    [claim] = store.claim(session, 1, ("job",), lease=LEASE)
+    [claim] = take(store, session, 1, ("job",), lease=LEASE)
     return claim
 
 
@@ -80,7 +81,7 @@ def test_one_that_stands_still_while_it_renews_is_not_waited_for(handles: tuple[
     with still._writing() as tx:
         sessions.renew(tx, "still", LEASE, LEASE)
         assert promptly(lambda: other.reclaim(["still"])) == []
-        assert promptly(lambda: len(other.claim("other", 1, ("job",), lease=LEASE))) == 1
+        assert promptly(lambda: len(take(other, "other", 1, ("job",), lease=LEASE))) == 1
     [taken] = other.reclaim(["still"])
     assert taken.id == claim.id
 
@@ -122,7 +123,7 @@ def test_a_run_that_an_open_transaction_of_the_user_completed_keeps_no_other_wor
     with completed_in_a_transaction_of_the_user(still, claim):
         assert promptly(lambda: other.look().backlog)
         assert promptly(lambda: other.renew("still", lease=LEASE).alive)
-        assert promptly(lambda: len(other.claim("other", 1, ("job",), lease=LEASE))) == 1
+        assert promptly(lambda: len(take(other, "other", 1, ("job",), lease=LEASE))) == 1
         assert promptly(lambda: other.put_jobs([JobSpec(name="new", function="job")], release="r1").created) == ("new",)
         assert promptly(other.prune) == 0
         assert promptly(lambda: other.reclaim(["still"])) == []
@@ -204,7 +205,7 @@ def test_a_verb_that_waited_for_its_session_until_the_lease_ran_out_finds_it_dea
     verbs: dict[str, Callable[[], object]] = {
         "renew": lambda: other.renew("brief", lease=LEASE).alive or None,
         "open_session": lambda: other.open_session(brief, lease=LEASE),
-        "claim": lambda: other.claim("brief", 1, ("job",), lease=LEASE),
+        "claim": lambda: take(other, "brief", 1, ("job",), lease=LEASE),
         "acquire": lambda: other.acquire("brief", "job", key="new", lease=LEASE),
         "lock": lambda: SqlStore._lock(other, "lock", "holder", ttl=LEASE, session="brief", limit=1),
     }
@@ -231,7 +232,7 @@ def test_an_attempt_never_bears_an_earlier_time_than_the_end_of_the_one_before(
     with still._writing() as tx:  # its clock was read; then it was slow
         [given_back] = other.release([claim])
         assert given_back
-        taken = claiming.claim(tx, "still", 3, ("job",), LEASE)
+        taken = claiming.take(tx, claiming.look(tx, "still", 3, ("job",), LEASE))
         assert taken is not None
     first, second = sorted(other.runs(claim.id), key=lambda run: run.token)
     assert first.finished_at is not None
@@ -246,7 +247,7 @@ def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handl
     }
     other.put_jobs([policies["allow"]], release="r1")
     other.trigger("tick", by="ann")
-    claims = {one.job: one for one in still.claim("still", 9, ("job",), lease=LEASE)}
+    claims = {one.job: one for one in take(still, "still", 9, ("job",), lease=LEASE)}
     failed = Outcome(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
     with ThreadPoolExecutor(1) as pool:
         with still._writing() as tx:
@@ -255,4 +256,4 @@ def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handl
             assert not wait([switched], WAITED).done, "it did not wait"
         assert switched.result().changed == ("tick",)
     other.trigger("tick", by="ann")
-    assert [one.job for one in other.claim("other", 9, ("job",), lease=LEASE)].count("tick") == 1
+    assert [one.job for one in take(other, "other", 9, ("job",), lease=LEASE)].count("tick") == 1

@@ -19,6 +19,7 @@ from cronsensus.stores.sql.schema import counters, jobs, occurrences, runs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.steps import take
 
 HOUR = timedelta(hours=1)
 
@@ -41,7 +42,7 @@ def by_hand(store: SqliteStore, *statements: Executable) -> None:
 def two_claims(store: SqliteStore) -> tuple[Claim, Claim]:
     """Let the session hold a run of each job."""
     store.enqueue([Item(job="job"), Item(job="other")])
-    first, second = store.claim("s1", 2, ["f"], lease=LEASE)
+    first, second = take(store, "s1", 2, ["f"], lease=LEASE)
     return first, second
 
 

@@ -16,6 +16,7 @@ from cronsensus.model.states import State
 from cronsensus.stores.sql import borrowing, completing, finishing, lending
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.steps import take
 from tests.stores.one_test import run_on_sqlite
 
 
@@ -97,7 +98,7 @@ def running(store: SqliteStore) -> Claim:
     store.put_jobs([JobSpec(name="job", function="job")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="job")])
-    [claim] = store.claim("s1", 1, ["job"], lease=LEASE)
+    [claim] = take(store, "s1", 1, ["job"], lease=LEASE)
     return claim
 
 

@@ -31,7 +31,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say
+from cronsensus.testing.conformance.steps import carry_out, say, take
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -93,7 +93,7 @@ def when_asked(
 
 def a_claim(store: SqliteStore, job: str = "job") -> Claim:
     store.enqueue([Item(job=job)])
-    (claim,) = store.claim("s1", 1, [job], lease=LEASE)
+    (claim,) = take(store, "s1", 1, [job], lease=LEASE)
     return claim
 
 
@@ -101,7 +101,7 @@ def a_claim(store: SqliteStore, job: str = "job") -> Claim:
 
 
 def claims(store: SqliteStore) -> object:
-    return store.claim("s1", 1, ["job"], lease=LEASE)
+    return take(store, "s1", 1, ["job"], lease=LEASE)
 
 
 @pytest.mark.parametrize("left", [1, 0])
@@ -195,8 +195,8 @@ def test_a_run_whose_session_is_about_to_renew_takes_room_still(
     store.enqueue([Item(job="limited")])
     store.open_session(a_session("s2"), lease=LEASE)
     with when_asked(monkeypatch, "lock_overdue", lambda *_: []):
-        assert store.claim("s2", 1, ["limited"], lease=LEASE) == []
-    assert len(store.claim("s2", 1, ["limited"], lease=LEASE)) == 1
+        assert take(store, "s2", 1, ["limited"], lease=LEASE) == []
+    assert len(take(store, "s2", 1, ["limited"], lease=LEASE)) == 1
 
 
 # --- rows that somebody else has locked -------------------------------------------------------------------------------
@@ -227,9 +227,9 @@ def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
     )
     store.enqueue([Item(job="first"), Item(job="second")])
     with when_asked(monkeypatch, "lock_more_limited", lambda *_: []) as sent:
-        assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["first"]
+        assert [one.job for one in take(store, "s1", 2, ["f"], lease=LEASE)] == ["first"]
     assert [one for one in sent if "limited" in one] == ["lock_limited", "lock_more_limited"]
-    assert [one.job for one in store.claim("s1", 2, ["f"], lease=LEASE)] == ["second"]
+    assert [one.job for one in take(store, "s1", 2, ["f"], lease=LEASE)] == ["second"]
 
 
 # --- a lock that another took since the look --------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
     acts: list[Act] = [
         lambda store: store.finish([outcome]),
         lambda store: store.release([claim]),
-        lambda store: store.claim("s2", 1, ["job"], lease=LEASE),
+        lambda store: take(store, "s2", 1, ["job"], lease=LEASE),
         lambda store: carry_out(store, made, "s2"),
     ]
     many = SqliteDialect.run_many

@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, claim, acquire, finish, release."""
+"""Verbs of the scheduling round: look, step, acquire, finish, release."""
 
 from __future__ import annotations
 
@@ -165,12 +165,7 @@ class RoundVerbs(Handle):
             row.cancel = reason
         return row.state
 
-    # --- claim --------------------------------------------------------------------------------------------------------
-
-    @writes
-    def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
-        """Choose and take under one lock."""
-        return self._take_due(session, Want(limit=limit, functions=functions, lease=lease), self._now())
+    # --- claims -------------------------------------------------------------------------------------------------------
 
     def _take_due(self, session: str, want: Want, until: datetime) -> list[Claim]:
         holder = self._live_session(session)

@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, claim, acquire, finish, release."""
+"""Verbs of the scheduling round: look, step, acquire, finish, release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import socket
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -32,7 +32,7 @@ from cronsensus.model.occurrence import (
 )
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
-from cronsensus.model.step import Done, Step
+from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.link import TooFewReplicas
@@ -60,16 +60,6 @@ _PATIENCE = SystemClock()
 MOST_SESSIONS_SHOWN = 64
 LEFT_OUT_FOR = 60.0
 """Seconds for which a handle leaves jobs aside whose definition it cannot read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a claim asks for."""
-
-    session: str
-    limit: int
-    functions: Collection[str]
-    lease: timedelta
 
 
 class RoundVerbs(Handle):
@@ -128,8 +118,8 @@ class RoundVerbs(Handle):
         )
         limit = 0
         if step.want is not None:
-            want, limit = step.want, max(step.want.limit, 0)
-            done = self._take("step", front, Wanted(session, limit, want.functions, want.lease))
+            limit = max(step.want.limit, 0)
+            done = self._take(front, session, step.want)
         elif step.outcomes or step.plans:
             done = self._decide("step", *front, session)
         else:
@@ -144,12 +134,7 @@ class RoundVerbs(Handle):
             lost=lost,
         )
 
-    # --- fire and claim -----------------------------------------------------------------------------------------------
-
-    def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
-        """Choose and take in one script."""
-        taken = self._take("claim", (), Wanted(session, limit, functions, lease))
-        return self._claims(session, taken)
+    # --- claims -------------------------------------------------------------------------------------------------------
 
     def _acquire(
         self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
@@ -172,16 +157,16 @@ class RoundVerbs(Handle):
         claims = self._claims(session, taken)
         return claims[0] if claims else None
 
-    def _take(self, verb: str, front: tuple[Any, ...], wanted: Wanted) -> Row:
-        """Run a script that claims; tell it the session's functions if it asks for them."""
+    def _take(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
+        """Take a step that claims; tell it the session's functions if it asks for them."""
         self._link.require_replicas()
         if self._left_out and _PATIENCE.monotonic() - self._left_out_at > LEFT_OUT_FOR:
             self._left_out = {}
-        names, digest = self._known_functions(wanted.functions)
+        names, digest = self._known_functions(want.functions)
         for told in (None, names):
             try:
                 answer = self._decide(
-                    verb, *front, wanted.session, wanted.limit, digest, told, self._left_out, length(wanted.lease)
+                    "step", *front, session, max(want.limit, 0), digest, told, self._left_out, length(want.lease)
                 )
             except TooFewReplicas as short:
                 if taken := unpack(short.answer)[1]:
@@ -190,7 +175,7 @@ class RoundVerbs(Handle):
             if answer is not False:
                 row: Row = answer
                 return row
-        raise StoreError(f"session {wanted.session} forgot its functions while it was told them; please report this")
+        raise StoreError(f"session {session} forgot its functions while it was told them; please report this")
 
     def _known_functions(self, functions: Collection[str]) -> tuple[tuple[str, ...], str]:
         """Return names and what stands for them; they are the same with each claim, and may be thousands."""

@@ -1,4 +1,4 @@
-"""The verb that takes work: what ``choosing`` chose becomes running, each under a new token.
+"""Work is taken: what ``choosing`` chose becomes running, each under a new token.
 
 Nothing here waits for another node's rows: entries that somebody else is taking are skipped.
 """
@@ -86,21 +86,6 @@ class Looking:
     lease: timedelta
 
 
-def claim(
-    tx: Transaction, session: str, limit: int, functions: Collection[str], lease: timedelta, *, ahead: int = 0
-) -> Taken | None:
-    """Take up to ``limit`` pending occurrences of ``functions`` for ``session``, due now or within ``ahead`` (µs).
-
-    Safe when two nodes claim at the same instant: an entry is taken by the UPDATE that asks once more for ``pending``,
-    on rows that this transaction has locked. Safe when the session is ended at the same instant: its row is locked with
-    the last statements, so the reclaim sees what was claimed, or nothing is written and this raises.
-
-    Raises:
-        LeaseLost: the session is not alive.
-    """
-    return take(tx, look(tx, session, limit, functions, lease, ahead=ahead))
-
-
 def look(
     tx: Transaction,
     session: str,
@@ -111,7 +96,10 @@ def look(
     ahead: int = 0,
     reserve: int = 0,
 ) -> Looking:
-    """Ask for work, without reading the answer; ``reserve``: for so much more, to wait on its node for free slots."""
+    """Ask for work that is due now or within ``ahead`` (µs), without reading the answer.
+
+    ``reserve``: for so much more, to wait on its node for free slots.
+    """
     named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
     choice = Choice(named, limit, ahead, reserve)
     opening = tx.send(
@@ -132,6 +120,10 @@ def take(
     """Take of what was found; ``holds_jobs``: this transaction has locked jobs already.
 
     ``part`` tells of how many that were chosen this node takes how many.
+
+    Safe when two nodes claim at the same instant: an entry is taken by the UPDATE that asks once more for ``pending``,
+    on rows that this transaction has locked. Safe when the session is ended at the same instant: its row is locked with
+    the last statements, so the reclaim sees what was claimed, or nothing is written and this raises.
 
     Raises:
         LeaseLost: the session is not alive.

@@ -25,7 +25,6 @@ from cronsensus.model.step import Done, Step
 from cronsensus.stores.sql import (
     acquiring,
     borrowing,
-    claiming,
     completing,
     defining,
     finishing,
@@ -144,12 +143,6 @@ class SqlStore(SqlHandle):
     def _step_at_once(self, session: str, step: Step) -> stepping.Taken:
         with self._writing(queued=True) as tx:
             return stepping.take(tx, session, step)
-
-    @repeated
-    def _claim(self, session: str, limit: int, functions: Collection[str], lease: timedelta) -> list[Claim]:
-        with self._writing(queued=True) as tx:
-            taken = claiming.claim(tx, session, limit, functions, lease)
-        return [] if taken is None else taken.claims()
 
     _acquire = sends(acquiring.acquire)
     _finish_all = sends(finishing.finish)

@@ -14,7 +14,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import HOUR, LEASE, THREADS, Scene, a_session, minute, race
-from cronsensus.testing.conformance.steps import carry_out, open_planner
+from cronsensus.testing.conformance.steps import carry_out, open_planner, take
 
 
 class Racing(Scene):
@@ -86,7 +86,7 @@ class Racing(Scene):
 
         def claim_all(store: Store, number: int) -> list[Claim]:
             claims: list[Claim] = []
-            while got := store.claim(f"s{number}", 3, ["queue"], lease=LEASE):
+            while got := take(store, f"s{number}", 3, ["queue"], lease=LEASE):
                 claims += got
             return claims
 
@@ -100,14 +100,14 @@ class Racing(Scene):
         self.sessions_of_threads()
         for _ in range(15):
             self.enqueue()
-            won = self.race(lambda store, number: store.claim(f"s{number}", 1, ["queue"], lease=LEASE))
+            won = self.race(lambda store, number: take(store, f"s{number}", 1, ["queue"], lease=LEASE))
             assert 1 == sum(len(claims) for claims in won)
 
     def test_concurrency_holds_under_pressure(self) -> None:
         self.queue(concurrency=3)
         self.sessions_of_threads()
         self.fill(40)
-        won = self.race(lambda store, number: store.claim(f"s{number}", 2, ["queue"], lease=LEASE))
+        won = self.race(lambda store, number: take(store, f"s{number}", 2, ["queue"], lease=LEASE))
         assert 3 == sum(len(claims) for claims in won) == self.store.counts().running
 
     def test_the_line_of_a_schedule_holds_under_pressure(self) -> None:
@@ -117,7 +117,7 @@ class Racing(Scene):
         self.fire(*(minute(number) for number in range(1, 11)))
         self.clock.advance(minute(11) - self.clock.now())
         for number in range(1, 11):
-            won = self.race(lambda store, thread: store.claim(f"s{thread}", 5, ["job"], lease=HOUR))
+            won = self.race(lambda store, thread: take(store, f"s{thread}", 5, ["job"], lease=HOUR))
             claims = [claim for got in won for claim in got]
             assert [minute(number)] == [claim.scheduled_for for claim in claims]
             self.finish(claims[0])
@@ -144,7 +144,7 @@ class Racing(Scene):
 
             def want(store: Store, thread: int, key: str = key) -> int:
                 if thread % 2:
-                    return len(store.claim(f"s{thread}", 1, ["queue"], lease=LEASE))
+                    return len(take(store, f"s{thread}", 1, ["queue"], lease=LEASE))
                 return int(store.acquire(f"s{thread}", "queue", key=key, lease=LEASE) is not None)
 
             assert 1 == sum(self.race(want))
@@ -243,7 +243,7 @@ class Racing(Scene):
                     store.reclaim([name])
                     return
                 with contextlib.suppress(LeaseLost):
-                    store.claim(name, 1, ["queue"], lease=LEASE)
+                    take(store, name, 1, ["queue"], lease=LEASE)
 
             self.race(act)
             # Those who reclaim need not wait for a claim of that session that is under way.
@@ -281,7 +281,7 @@ class Racing(Scene):
                 if thread % 2:
                     store.renew(name, lease=LEASE, idle_lease=HOUR)
                 else:
-                    store.claim(name, 1, ["queue"], lease=LEASE)
+                    take(store, name, 1, ["queue"], lease=LEASE)
 
             self.race(act)
             assert State.RUNNING is self.look(made).state
@@ -355,7 +355,7 @@ class Racing(Scene):
 
         def work(store: Store, thread: int) -> list[int]:
             store.enqueue([Item(job="queue", key=f"{thread} {number}") for number in range(5)])
-            claims = store.claim(f"s{thread}", 5, ["queue"], lease=LEASE)
+            claims = take(store, f"s{thread}", 5, ["queue"], lease=LEASE)
             answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
             assert all(answer.accepted for answer in answers)
             return [one.id for one in claims]

@@ -32,7 +32,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import PutResult
-from cronsensus.testing.conformance.steps import PLANNER, carry_out
+from cronsensus.testing.conformance.steps import PLANNER, carry_out, take
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -239,7 +239,7 @@ class Scene:
     ) -> list[Claim]:
         """Claim what is due, of all functions that the test defined unless told otherwise."""
         wanted = self._functions if functions is None else functions
-        return (store or self.store).claim(session, limit, wanted, lease=lease)
+        return take(store or self.store, session, limit, wanted, lease=lease)
 
     def take(self, session: str = "s1", **more: Any) -> Claim:
         """Claim the one occurrence that is there to be claimed."""

@@ -30,7 +30,7 @@ from cronsensus.testing.conformance.scene import (
     minute,
     state_of,
 )
-from cronsensus.testing.conformance.steps import carry_out
+from cronsensus.testing.conformance.steps import carry_out, take
 
 
 class _Ahead(SystemClock):
@@ -287,7 +287,7 @@ class Standing(Scene):
         self.session("theirs", store=other)
         assert other.occurrence(made.id) is None
         assert [] == other.occurrences(OccurrenceFilter())
-        assert [] == other.claim("theirs", 10, [queue], lease=LEASE)
+        assert [] == take(other, "theirs", 10, [queue], lease=LEASE)
         assert not other.look().backlog
         assert (0, 0) == (other.counts().pending, other.counts().running)
         for verb in (other.cancel, other.retry):
@@ -314,7 +314,7 @@ class Standing(Scene):
         assert not other.drain("s1", by="ann", why="")
         assert not any([other.close_session("s1"), other.reclaim(["s1"]), other.sessions(ended=True)])
         with pytest.raises(LeaseLost):
-            other.claim("s1", 10, ["job"], lease=LEASE)
+            take(other, "s1", 10, ["job"], lease=LEASE)
         with pytest.raises(LeaseLost):
             other.lock("name", "holder", ttl=LEASE, session="s1")
         assert self.store.renew("s1", lease=LEASE).alive

@@ -304,7 +304,7 @@ def said(
     want: Sequence[Any] = (),
 ) -> tuple[Any, ...]:
     """Return what a step of the session s1 is told."""
-    return notes, outcomes, back, plans, 0, "s1", *want
+    return notes, outcomes, back, plans, 0, 0, 1, "s1", *want
 
 
 NOTHING: list[Any] = [at(0), [], []]

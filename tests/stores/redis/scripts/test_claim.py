@@ -9,12 +9,12 @@ from tests.stores.redis.scripts.by_hand import (
     K,
     L,
     Place,
-    Refused,
     Scores,
     State,
     at,
     by_name,
     check,
+    done,
     final,
     job,
     merged,
@@ -24,15 +24,17 @@ from tests.stores.redis.scripts.by_hand import (
     renewed,
     row,
     running,
+    said,
     session,
     world,
 )
 
 LEASE = 500
 MOST_COUNTED = 2**31 - 1
-TOLD: tuple[object, ...] = ("s1", 10, "digest", None, {}, LEASE)
+TOLD = said(want=(10, "digest", None, {}, LEASE))
 BASE = merged(meta(), session())
-NONE = [at(0), [], []]
+NONE = done()
+LOST = done(lost=True)
 
 
 def claimed(n: int, token: int, of: str = J, **fields: object) -> list[object]:
@@ -50,7 +52,7 @@ WRITTEN = [
         "a first attempt",
         world(BASE, job(), pending(1)),
         TOLD,
-        [at(0), [claimed(1, NOW)], [[J, "spec of job"]]],
+        done(taken=[at(0), [claimed(1, NOW)], [[J, "spec of job"]]]),
         merged(STARTED, job(), running(1, token=at(0), started=at(0)), meta(token=at(0))),
     ),
     Case(
@@ -74,11 +76,13 @@ WRITTEN = [
             ),
         ),
         TOLD,
-        [
-            at(0),
-            [claimed(1, NOW + 21, origin="schedule", nominal=at(-9), attempt=2, crashes=2, failures=3)],
-            [[J, "spec of job"]],
-        ],
+        done(
+            taken=[
+                at(0),
+                [claimed(1, NOW + 21, origin="schedule", nominal=at(-9), attempt=2, crashes=2, failures=3)],
+                [[J, "spec of job"]],
+            ]
+        ),
         merged(
             STARTED,
             meta(token=at(21)),
@@ -99,11 +103,13 @@ WRITTEN = [
         "several of two jobs, each under a token of its own",
         world(BASE, meta(token=None), job(), job(K, "other"), pending(1), pending(2), pending(3, K)),
         TOLD,
-        [
-            at(0),
-            [claimed(1, NOW), claimed(2, NOW + 1), claimed(3, NOW + 2, K)],
-            [[J, "spec of job"], [K, "spec of other"]],
-        ],
+        done(
+            taken=[
+                at(0),
+                [claimed(1, NOW), claimed(2, NOW + 1), claimed(3, NOW + 2, K)],
+                [[J, "spec of job"], [K, "spec of other"]],
+            ]
+        ),
         merged(
             STARTED,
             job(),
@@ -119,14 +125,16 @@ WRITTEN = [
         "a lease that ends now is over",
         world(meta(), session(until=0), job(), pending(1)),
         TOLD,
-        Refused("LEASELOST"),
+        LOST,
     ),
-    Case("a session that is not open", world(meta(), job(), pending(1)), TOLD, Refused("LEASELOST")),
-    Case("other functions, and not told", world(BASE, job(), pending(1)), ("s1", 10, "new", None, {}, LEASE), False),
+    Case("a session that is not open", world(meta(), job(), pending(1)), TOLD, LOST),
+    Case(
+        "other functions, and not told", world(BASE, job(), pending(1)), said(want=(10, "new", None, {}, LEASE)), False
+    ),
     Case(
         "other functions, and told",
         world(BASE, job(), pending(1)),
-        ("s1", 10, "new", ["g", "h"], {}, LEASE),
+        said(want=(10, "new", ["g", "h"], {}, LEASE)),
         NONE,
         merged(
             world(BASE, job(), pending(1)),
@@ -139,7 +147,7 @@ WRITTEN = [
 
 @pytest.mark.parametrize("case", WRITTEN, ids=by_name)
 def test_a_claim_answers_and_leaves_no_more_and_no_less(case: Case, place: Place) -> None:
-    check(place, "claim", case)
+    check(place, "step", case)
 
 
 LIMITED = job(concurrency="1")
@@ -179,7 +187,7 @@ def test_the_order_in_which_occurrences_are_taken(_: str, waiting: State, order:
 
 
 def ids(place: Place, limit: int = 10, left_out: dict[str, bool] | None = None) -> list[int]:
-    _, claims, _ = place.run("claim", "s1", limit, "digest", None, left_out or {}, LEASE)
+    *_, claims, _ = place.run("step", *said(want=(limit, "digest", None, left_out or {}, LEASE)))
     return [int(one[0]) for one in claims]
 
 
@@ -254,7 +262,7 @@ def test_of_jobs_and_occurrences_that_are_left_out_nothing_is_taken(place: Place
 def test_a_job_that_is_full_or_left_out_is_not_looked_into(place: Place) -> None:
     damaged = {f"job:{J}:busy": {occurrence_id(9)}}
     before = world(BASE, job(), pending(1, origin="manual"), damaged)
-    check(place, "claim", Case("", before, ("s1", 10, "digest", None, {J: True}, LEASE), NONE))
+    check(place, "step", Case("", before, said(want=(10, "digest", None, {J: True}, LEASE)), NONE))
 
 
 STRAYS: list[tuple[str, State, list[int]]] = [
@@ -291,7 +299,7 @@ def test_what_waits_elsewhere_goes_on_waiting_when_its_stray_entry_is_taken_out(
         "level:0": Scores({f"{one}:{J}:w": at(-10)}),
         "levels": Scores({"0": 0}),
     }
-    check(place, "claim", Case("", merged(waits, stray), TOLD, NONE, waits))
+    check(place, "step", Case("", merged(waits, stray), TOLD, NONE, waits))
 
 
 EXPIRING = {"expiring": Scores({occurrence_id(1): at(-1)})}
@@ -317,4 +325,4 @@ LATE = [
 
 @pytest.mark.parametrize("case", LATE, ids=by_name)
 def test_what_has_expired_is_missed_if_it_waits(case: Case, place: Place) -> None:
-    check(place, "claim", case)
+    check(place, "step", case)
