@@ -18,7 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from cronsensus.triggers import every
 
 LEASE = timedelta(hours=1)
@@ -96,7 +96,7 @@ def _finish(far: Store, beside: Store) -> Iterator[Callable[[], object]]:
     while True:
         claims = take(beside, "node", 20, FUNCTIONS, lease=LEASE)
         outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims]
-        yield lambda outcomes=outcomes: far.finish(outcomes)  # type: ignore[misc]
+        yield lambda outcomes=outcomes: settle(far, outcomes)  # type: ignore[misc]
 
 
 def _plan(beside: Store, ended: int = 0) -> Plan:

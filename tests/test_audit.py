@@ -25,7 +25,7 @@ from cronsensus.planning import plan
 from cronsensus.stores import open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import OccurrenceRow
-from cronsensus.testing.conformance.steps import carry_out, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, settle, take
 from cronsensus.triggers import Trigger, any_of, at, cron, every
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -80,7 +80,7 @@ class Ledger:
         return claims
 
     def finish(self, claims: list[Claim], state: State = State.SUCCEEDED) -> None:
-        self.store.finish([Outcome(id=claim.id, token=claim.token, state=state) for claim in claims])
+        settle(self.store, [Outcome(id=claim.id, token=claim.token, state=state) for claim in claims])
 
     def pass_seconds(self, seconds: int, *, run: bool = True) -> None:
         """Let time pass second by second, firing and running what comes up."""
@@ -322,7 +322,7 @@ def test_releases_and_retries_are_no_stale_writes():
     ledger.open("s2")
     ledger.session = "s2"
     ledger.fire()
-    ledger.store.release(ledger.claim())
+    give_back(ledger.store, ledger.claim())
     for state in (State.PENDING, State.PENDING, State.SUCCEEDED):
         ledger.finish(ledger.claim(), state)
         ledger.clock.advance(2)

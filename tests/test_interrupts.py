@@ -15,6 +15,7 @@ from cronsensus.model.occurrence import OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.steps import settle
 from tests import cancelling
 from tests.cancelling import CutCall, each_line
 
@@ -143,7 +144,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
             assert claim is not None
             store.lock("name", "me", ttl=LEASE, session=first)
             outcome = Outcome(id=claim.id, token=claim.token, session=first, state=State.PENDING)
-            store.finish([outcome])
+            settle(store, [outcome])
 
         cut(run)
         store.close_session(first)
@@ -153,7 +154,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
         assert claim is not None
         assert store.lock("name", "me", ttl=LEASE, session=second) is not None
         outcome = Outcome(id=claim.id, token=claim.token, session=second, state=State.SUCCEEDED)
-        assert store.finish([outcome])[0].accepted
+        assert settle(store, [outcome])[0].accepted
         assert [one.state for one in store.occurrences(OccurrenceFilter())] == [State.SUCCEEDED]
         assert [view.holds for view in store.sessions()] == [1]
 

@@ -19,7 +19,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, say, settle, take
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -91,16 +91,17 @@ class Cluster:
         return self.store.now()
 
     def fire(self) -> None:
-        """Let somebody fire all that is due."""
+        """Let a node that is alive carry out all that is due, or a process that is none."""
         view = self.store.look()
-        carry_out(self.store, [plan(job, view.now) for job in view.jobs])
+        session = next((one.id for one in self.store.sessions() if one.state == "alive"), "")
+        carry_out(self.store, [plan(job, view.now) for job in view.jobs], session)
 
     def claim(self, session: str = "session-of-node-1") -> list[Claim]:
         functions = {view.spec.function for view in self.store.jobs(limit=1000)}
         return take(self.store, session, 100, functions, lease=timedelta(hours=10))
 
     def finish(self, claim: Claim, state: State = State.SUCCEEDED, **how: Any) -> None:
-        self.store.finish([Outcome(id=claim.id, token=claim.token, state=state, **how)])
+        settle(self.store, [Outcome(id=claim.id, token=claim.token, state=state, **how)])
 
     def fail(self, claim: Claim, message: str = "no route to mail server") -> None:
         error = RunError(

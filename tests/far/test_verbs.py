@@ -13,7 +13,7 @@ from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import give_back, settle, take
 from tests.servers.proxy import Proxy
 
 LEASE = timedelta(seconds=60)
@@ -45,11 +45,11 @@ def test_verbs_of_a_session_far_away_answer_as_beside_the_server(far: Store) -> 
     [claim] = take(far, "node", 5, FUNCTIONS, lease=LEASE)
     assert claim.id == created.id
     assert far.renew("node", lease=LEASE, idle_lease=2 * LEASE).lease == LEASE
-    [settled] = far.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    [settled] = settle(far, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     assert settled.accepted
     won = far.acquire("node", "job", key="another", lease=LEASE)
     assert won is not None
-    assert far.release([won]) == [True]
+    assert give_back(far, [won]) == [True]
     grant = far.lock("lock", "me", ttl=LEASE, session="node")
     assert grant is not None
     assert far.lock("lock", "other", ttl=LEASE) is None

@@ -25,7 +25,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
 from cronsensus.testing.conformance.scene import state_of
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful
 
@@ -107,7 +107,7 @@ class Nodes:
     def finish(self, store: Store, claim: Claim, result: str = "1", state: State = State.SUCCEEDED) -> Settled:
         """Say how a run ended."""
         outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, result=result)
-        return store.finish([outcome])[0]
+        return settle(store, [outcome])[0]
 
     def state(self, store: Store, job: str) -> JobState:
         """Return what planning needs to know of a job."""
@@ -129,7 +129,7 @@ class Nodes:
         """Assert that nothing is written under a claim that is not current."""
         before = store.occurrence(claim.id)
         assert not self.finish(store, claim, "stale").accepted
-        assert store.release([claim]) == [False]
+        assert give_back(store, [claim]) == [False]
         assert say(store, [Note(claim.id, claim.token, (1.0, 2.0), (), claim.session)]) == [False]
         assert store.occurrence(claim.id) == before
 
@@ -292,11 +292,11 @@ def released_run(nodes: Nodes) -> Iterator[None]:
     nodes.enqueue("1")
     claim = nodes.claim_a()
     yield
-    assert nodes.a.release([claim]) == [True]
+    assert give_back(nodes.a, [claim]) == [True]
     lost = nodes.claim_b()
     yield
     nodes.refuses(nodes.b, lost)
-    assert nodes.a.release([claim]) == [True]
+    assert give_back(nodes.a, [claim]) == [True]
     again = nodes.claim_b()
     assert again.token > lost.token > claim.token
     assert nodes.finish(nodes.b, again).accepted

@@ -167,12 +167,12 @@ ARGUED: dict[str, str] = {
     ),
     "stores/redis/lua/verbs/acquire.lua: if time and time⟨⟩ > tonumber(row.watermark) and (not row.next_due or "
     "tonumber(row.next_due) > time) then: > → >=": "the same number is written again",
-    "stores/redis/lua/verbs/step.lua: taken, specs = start(choose(session, limit, left_out, til), session, lease, "
-    "ahead⟨⟩ > 0): > → >=": "where none is taken ahead, nothing that is taken is due later than now",
+    "stores/redis/lua/verbs/step.lua: taken, specs = start(chosen, session, lease, ahead⟨⟩ > 0, limit): > "
+    "→ >=": "where none is taken ahead, nothing that is taken is due later than now",
     "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
         "two equal times"
     ),
-    "stores/redis/lua/choosing.lua: if #chosen⟨⟩ >= limit then: >= → >": (
+    "stores/redis/lua/choosing.lua: if #chosen⟨⟩ >= most then: >= → >": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
     "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "

@@ -24,12 +24,14 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, scheduled_key
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.model.step import Step
 from cronsensus.once import claims as module
 from cronsensus.once.claims import FREED, MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED_FOR, Claims, mismatch
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Ticket
 from cronsensus.once.payloads import Difference
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import HOUR, LEASE, SECOND, START, a_session
+from cronsensus.testing.conformance.steps import settle
 
 KEEP = HOUR
 MICROSECOND = timedelta(microseconds=1)
@@ -345,7 +347,7 @@ FORMER = replace(WANTED, former="former", fingerprint=payload("1"))
 @pytest.mark.parametrize("after", [KEEP, KEEP + MICROSECOND])
 def test_former_key_counts_until_the_microsecond_of_its_keep(claims, store, clock, after):
     claim = another(store, "former")
-    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     clock.advance(after)
     found = claims._former(FORMER)
     assert (found is None) is (after > KEEP)
@@ -359,7 +361,7 @@ def test_former_key_counts_only_while_it_runs_in_an_earlier_version(claims, stor
     assert found.id == claim.id
     assert claims.take(FORMER, Ticket()) == found
     assert claims._former(WANTED) is None
-    store.finish([Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
+    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
     assert claims._former(FORMER) is None
     another(store, "former too", "s3", fingerprint=payload("2"))
     assert claims._former(replace(FORMER, former="former too")) is None
@@ -387,7 +389,7 @@ def test_a_look_leaves_alone_what_a_call_of_this_process_runs(claims):
 def test_a_look_leaves_alone_what_is_over(claims, monkeypatch):
     held, _ = taken(claims)
     claims.settle(held, outcome(held))
-    calls = away(monkeypatch, "finish", StoreUnavailable("away"))
+    calls = away(monkeypatch, "step", StoreUnavailable("away"))
     assert claims.look(WANTED).state is State.SUCCEEDED
     assert calls == []
 
@@ -407,10 +409,10 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
     for ticket, mine, given in ((Ticket(), "k", False), (Ticket(), "other", True), (left(), "k", True)):
         claims._asked.clear()
         claims._asked[PendingAcquire(CallKey(SPEC, mine), ticket)] = None
-        finished: list[Any] = []
-        monkeypatch.setattr(MemoryStore, "finish", lambda self, outcomes, finished=finished: finished.extend(outcomes))
+        said: list[Step] = []
+        monkeypatch.setattr(MemoryStore, "step", lambda self, session, step, said=said: said.append(step))
         assert claims._was_left(seen) is given
-        assert [one.state for one in finished] == [State.PENDING] * given
+        assert [one.state for step in said for one in step.outcomes] == [State.PENDING] * given
         monkeypatch.undo()
     assert claims._host._pins == 0
     assert not claims._was_left(replace(seen, session="another's"))
@@ -419,7 +421,7 @@ def test_a_look_gives_back_what_this_process_was_given_without_knowing(claims, m
 
 def test_pending_key_is_left_alone_without_opening_a_session(claims, store):
     claim = another(store)
-    claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
+    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=State.PENDING)])
     seen = recorded(claims)[0]
     assert seen.session is None
     assert not claims._was_left(seen)
@@ -453,7 +455,7 @@ def test_a_sweep_asks_only_about_what_runs(claims, store, monkeypatch):
     claims._asked[PendingAcquire(WANTED, left())] = None
     claims.sweep()
     assert looked == [claim.id]
-    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     claims._asked[PendingAcquire(WANTED, left())] = None
     claims.sweep()
     assert looked == [claim.id]
@@ -466,7 +468,7 @@ def test_a_call_that_leaves_has_its_end_recorded_or_gives_back_what_never_began(
     held.begun = begun
     held.outcome_if_left = lambda held: outcome(held, State.FAILED, reason="interrupted")
     if not reached:
-        away(monkeypatch, "finish" if begun else "release", StoreUnavailable("away"), times=1)
+        away(monkeypatch, "step", StoreUnavailable("away"), times=1)
         claims._host.discard(held)
     claims.leave(ticket)
     assert ticket.over
@@ -514,7 +516,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[float]:
 def test_a_result_is_told_ever_more_seldom_for_three_seconds_and_then_in_the_background(claims, clock, monkeypatch):
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
-    away(monkeypatch, "finish", StoreUnavailable("away"))
+    away(monkeypatch, "step", StoreUnavailable("away"))
     claims._host.discard(held)
     with pytest.raises(StoreUnavailable):
         claims.settle(held, outcome(held))
@@ -528,7 +530,7 @@ def test_a_result_is_tried_until_the_very_end_of_its_patience(claims, clock, mon
     held, _ = taken(claims)
     waited = pauses(monkeypatch, clock)
     monkeypatch.setattr(module, "PATIENCE", 0.0)
-    away(monkeypatch, "finish", StoreUnavailable("away"))
+    away(monkeypatch, "step", StoreUnavailable("away"))
     with pytest.raises(StoreUnavailable):
         claims.settle(held, outcome(held))
     assert waited == [0.02]
@@ -539,7 +541,7 @@ def test_a_result_that_the_store_refuses_for_good_is_not_told_twice(claims, cloc
     waited = pauses(monkeypatch, clock)
     error = StoreUnavailable("for good")
     error.retryable = False
-    away(monkeypatch, "finish", error)
+    away(monkeypatch, "step", error)
     with pytest.raises(StoreUnavailable):
         claims.settle(held, outcome(held))
     assert waited == []

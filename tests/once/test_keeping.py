@@ -10,6 +10,7 @@ from cronsensus import InvalidOption, InvalidTransition, LeaseLost, Scheduler, S
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import OccurrenceFilter, Outcome
 from cronsensus.once.claims import Claims
+from cronsensus.testing.conformance.steps import settle
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -146,7 +147,7 @@ def former(scheduler, job: str, key: str, state: State = State.SUCCEEDED, result
     session = claims._host.pin()
     claim = claims.store.acquire(session.session, job, key=key, lease=timedelta(seconds=10))
     assert claim is not None
-    claims.store.finish([Outcome(id=claim.id, token=claim.token, state=state, result=result)])
+    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=state, result=result)])
     claims._host.unpin()
 
 
@@ -202,7 +203,7 @@ def test_former_key_that_runs_is_waited_for(shared_url):
     caller.start()
     while not new._opened.claims().waiters:
         threading.Event().wait(0.01)
-    claims.store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="7")])
+    settle(claims.store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED, result="7")])
     caller.join(20)
     assert found == [7]
     claims._host.unpin()

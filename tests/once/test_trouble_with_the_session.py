@@ -10,6 +10,7 @@ from cronsensus.errors import LeaseLost
 from cronsensus.membership.lease import SessionLease
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
+from cronsensus.model.step import Done, Step
 from cronsensus.once import claims
 from cronsensus.stores.memory import MemoryStore
 from tests.once.test_reconciling import wait_for
@@ -80,14 +81,14 @@ def test_lost_answer_of_an_acquire_may_have_shortened_the_lease(scheduler, monke
 def test_an_end_that_cannot_be_told_is_told_later_and_is_the_one_that_it_was(scheduler, monkeypatch):
     monkeypatch.setattr(claims, "PATIENCE", 0.0)
     away = [True]
-    real = MemoryStore.finish
+    real = MemoryStore.step
 
-    def finish(self: MemoryStore, outcomes: Any) -> Any:
-        if away[0]:
+    def step(self: MemoryStore, session: str, step: Step) -> Done:
+        if away[0] and step.outcomes:
             raise StoreUnavailable("away")
-        return real(self, outcomes)
+        return real(self, session, step)
 
-    monkeypatch.setattr(MemoryStore, "finish", finish)
+    monkeypatch.setattr(MemoryStore, "step", step)
     ran = []
 
     @scheduler.once("k", name="charge")

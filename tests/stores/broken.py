@@ -5,6 +5,7 @@ store waits in it for somebody else to come in, so that the race happens every t
 """
 
 import contextlib
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from cronsensus.model.occurrence import Claim, Cut, Enqueued, Item, Outcome, Set
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import LockGrant, Renewal, SessionSpec
 from cronsensus.model.states import State
-from cronsensus.model.step import Done, Step, Want
+from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.memory.state import JobRow, LockRow, OccurrenceRow, SessionRow, World
 from cronsensus.stores.values import Partition, View
@@ -180,11 +181,10 @@ class BringsBackAtOnce(BrokenStore):
 
     rejected_by = "test_what_was_claimed_ahead_and_comes_back_is_not_run_early"
 
-    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
-        for claim in claims:
-            row = self._space.occurrences[claim.id]
-            row.due_at = min(row.due_at, self._now())
-        return super().release(claims, cut=cut)
+    def _take_back(self, one: GiveBack) -> bool:
+        row = self._space.occurrences[one.claim.id]
+        row.due_at = min(row.due_at, self._now())
+        return super()._take_back(one)
 
 
 class LooksAtTheOldest(BrokenStore):
@@ -412,8 +412,10 @@ class FinishesOneByOne(BrokenStore):
 
     rejected_by = "test_states_in_which_no_run_ends_are_refused_and_nothing_is_written"
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        return [settled for outcome in outcomes for settled in super(FinishesOneByOne, self).finish([outcome])]
+    def step(self, session: str, step: Step) -> Done:
+        settled = [super(FinishesOneByOne, self).step(session, Step(outcomes=(one,))).settled for one in step.outcomes]
+        done = super().step(session, replace(step, outcomes=()))
+        return replace(done, settled=tuple(itertools.chain.from_iterable(settled)))
 
 
 class ReleaseCostsAnAttempt(BrokenStore):
@@ -1004,13 +1006,13 @@ class FingerprintsOutliveFailures(BrokenStore):
 
     rejected_by = "test_an_attempt_that_failed_leaves_no_fingerprint"
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        with self._changed:
-            before = {one.id: row.fingerprint for one in outcomes if (row := self._space.occurrences.get(one.id))}
-            answers = super().finish(outcomes)
-            for occurrence, fingerprint in before.items():
-                self._space.occurrences[occurrence].fingerprint = fingerprint
-            return answers
+    def _settle(self, outcome: Outcome) -> Settled:
+        row = self._space.occurrences.get(outcome.id)
+        before = None if row is None else row.fingerprint
+        settled = super()._settle(outcome)
+        if row is not None:
+            row.fingerprint = before
+        return settled
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance import StoreConformance
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import give_back, take
 from cronsensus.triggers import every
 
 names = (f"memory://test-{number}" for number in itertools.count())
@@ -131,7 +131,7 @@ def test_the_same_calls_give_the_same_answers():
         store.open_session(a_session("s1"), lease=LEASE)
         made = store.enqueue([Item(job="job") for _ in range(5)])
         claims = take(store, "s1", 3, ["job"], lease=LEASE)
-        return [made, claims, store.release(claims[:1]), take(store, "s1", 9, ["job"], lease=LEASE), store.look()]
+        return [made, claims, give_back(store, claims[:1]), take(store, "s1", 9, ["job"], lease=LEASE), store.look()]
 
     assert tell() == tell()
 

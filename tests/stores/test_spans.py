@@ -22,7 +22,7 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import carry_out, take
+from cronsensus.testing.conformance.steps import take
 
 LEASE = timedelta(seconds=60)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -85,7 +85,6 @@ def calls_on(store: Store) -> Calls:
         "drain": lambda: store.drain("s", **WHO),
         "enqueue": lambda: store.enqueue([Item(job="job")]),
         "extend": lambda: store.extend(GRANT, ttl=LEASE),
-        "finish": lambda: store.finish([Outcome(id=1, token=1, state=State.SUCCEEDED)]),
         "forget": lambda: store.forget("job", "k", **WHO),
         "history": lambda: store.history("job"),
         "identity": store.identity,
@@ -109,7 +108,6 @@ def calls_on(store: Store) -> Calls:
         "put_jobs": lambda: store.put_jobs([SPEC], release="r1"),
         "ranges": lambda: store.ranges("job"),
         "reclaim": store.reclaim,
-        "release": lambda: store.release([claim]),
         "renew": lambda: store.renew("s", lease=LEASE),
         "resume": lambda: store.resume("job", **WHO),
         "retire": lambda: store.retire("job", **WHO),
@@ -152,9 +150,8 @@ def test_no_store_overrides_a_public_verb(store):
 
 
 def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
-    assert carry_out(store, []) == store.finish([]) == store.release([]) == store.enqueue([]) == []
     assert store.step("s", Step()) == Done()
-    assert (store.runs(), store.pending_of([])) == ([], {})
+    assert (store.enqueue([]), store.runs(), store.pending_of([])) == ([], [], {})
     assert entered == []
 
 
@@ -164,7 +161,6 @@ def test_an_argument_that_is_refused_enters_no_span(store, entered):
         (lambda: store.step("s", Step(want=TOO_FAR)), InvalidOption),
         (lambda: store.step("s", Step(outcomes=(MISSED,))), InvalidTransition),
         (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),
-        (lambda: store.finish([MISSED]), InvalidTransition),
         (lambda: store.lock("", "holder", ttl=LEASE), InvalidOption),
         (lambda: store.extend(GRANT, ttl=timedelta.max), InvalidOption),
         (lambda: store.enqueue([Item(job="job", key="@key")]), InvalidOption),

@@ -39,7 +39,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory
 from tests.stores.broken import FinishNotIdempotent, NoLine, NoTokenInFinish, PrunesWithoutHorizon
@@ -287,13 +287,13 @@ class AgainstTheOracle(RuleBasedStateMachine):
                 for pair in chosen
             ]
 
-        self.both(lambda store, side: store.finish(outcomes(side)))
+        self.both(lambda store, side: settle(store, outcomes(side)))
 
     @precondition(lambda self: self.claims)
     @rule(which=WHICH)
     def release(self, which):
         pair = self.claims[-1 - which % len(self.claims)]
-        self.both(lambda store, side: store.release([pair[side]]))
+        self.both(lambda store, side: give_back(store, [pair[side]]))
 
     @precondition(lambda self: self.claims)
     @rule(which=WHICH)

@@ -17,7 +17,7 @@ class GiveBack:
 
     Attributes:
         cut: ``None``: its run was not begun. ``"stopped"``: its node stopped it in order. ``"crashed"``: its node could
-            hold it no longer. ``Store.release`` tells what becomes of each.
+            hold it no longer. ``Store.step`` tells what becomes of each.
     """
 
     claim: Claim

@@ -40,6 +40,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Occurrence, OccurrenceFilter, Outcome, Settled
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack, Step
 from cronsensus.once.background_queue import BackgroundQueue
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Sweep, Ticket, given_back
 from cronsensus.once.payloads import Difference
@@ -239,7 +240,7 @@ class Claims:
         if seen.session != session.session:
             return False
         # The answer to an ``acquire`` of this process was lost, and nothing works on the claim.
-        self.store.finish([given_back(seen.id, seen.token, seen.session)])
+        self.store.step(seen.session, Step(outcomes=(given_back(seen.id, seen.token, seen.session),)))
         return True
 
     def sweep(self) -> bool:
@@ -390,7 +391,7 @@ class Claims:
         pause = 0.02
         while True:
             try:
-                settled = self.store.finish([outcome])[0]
+                [settled] = self.store.step(held.claim.session, Step(outcomes=(outcome,))).settled
                 break
             except StoreError as error:
                 if not error.retryable or self.clock.monotonic() > until:
@@ -407,7 +408,7 @@ class Claims:
     def give_back(self, held: OwnedClaim) -> None:
         """Give back a claim that no call here needs, as if it had never been taken."""
         try:
-            self.store.release([held.claim])
+            self.store.step(held.claim.session, Step(give_back=(GiveBack(claim=held.claim),)))
         except StoreError as error:
             _log.debug("%r could not be given back yet: %s", held.run, error)
             held.owed = True
@@ -421,7 +422,7 @@ class Claims:
             self.give_back(held)
             return
         try:
-            self.store.finish([held.left_outcome()])
+            self.store.step(held.claim.session, Step(outcomes=(held.left_outcome(),)))
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", held.run, error)
             held.owed = True

@@ -29,6 +29,7 @@ from cronsensus.membership.lease import SessionLease
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Note, Outcome, scheduled_key
 from cronsensus.model.states import State
+from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.run import Run
 from cronsensus.node.run_transaction import RunTransaction
 from cronsensus.once.background_queue import BackgroundQueue
@@ -224,9 +225,10 @@ class OwnedClaim:
             return
         try:
             if not self.begun:
-                self.claims.store.release([self.claim])
+                step = Step(give_back=(GiveBack(claim=self.claim),))
             else:
-                self.claims.store.finish([self.left_outcome()])
+                step = Step(outcomes=(self.left_outcome(),))
+            self.claims.store.step(self.claim.session, step)
         except StoreError as error:
             _log.debug("the end of %r could not be recorded yet: %s", self.run, error)
         else:

@@ -15,9 +15,9 @@ from cronsensus.clock import Clock
 from cronsensus.errors import StoreError
 from cronsensus.logger import Logger
 from cronsensus.membership.lease import Asked
-from cronsensus.model.occurrence import Claim, Outcome
+from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import State
-from cronsensus.model.step import GiveBack
+from cronsensus.model.step import GiveBack, Step
 from cronsensus.node.said import Key, Said
 from cronsensus.once.owned_claim import given_back
 from cronsensus.stores.base import Store
@@ -70,14 +70,14 @@ class Reconciliation:
         outcomes = [end if isinstance(end, Outcome) else given_back(*key, session) for key, end in ends.items()]
         if outcomes:
             _log.aside.warning("the store forgot how %d calls ended: it is told again", len(outcomes))
-            self._later(lambda: self._tell(outcomes, ends))
+            self._later(lambda: self._tell(session, outcomes, ends))
 
-    def _tell(self, outcomes: list[Outcome], ends: dict[Key, Outcome | GiveBack | None]) -> None:
+    def _tell(self, session: str, outcomes: list[Outcome], ends: dict[Key, Outcome | GiveBack | None]) -> None:
+        settled: tuple[Settled, ...] = ()
         try:
-            settled = self._store.finish(outcomes)
+            settled = self._store.step(session, Step(outcomes=tuple(outcomes))).settled
         except StoreError as error:
             _log.debug("what the store forgot could not be told again yet: %s", error)
-            settled = []
         with self._lock:
             answered = {(one.id, one.token) for one in settled}
             for key, end in ends.items():

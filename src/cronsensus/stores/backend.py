@@ -15,7 +15,6 @@ from cronsensus.model.job import JobHistory, JobSpec, JobView
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
-    Cut,
     Enqueued,
     Item,
     LogLine,
@@ -23,9 +22,7 @@ from cronsensus.model.occurrence import (
     Note,
     Occurrence,
     OccurrenceFilter,
-    Outcome,
     RunView,
-    Settled,
     Takeover,
 )
 from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, SessionView
@@ -78,10 +75,6 @@ class Backend(ABC):
     def _acquire(
         self, session: str, job: str, wanted: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None: ...
-    @abstractmethod
-    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]: ...
-    @abstractmethod
-    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]: ...
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:  # noqa: ARG002
         raise no_transactions(self.capabilities.name)

@@ -24,16 +24,13 @@ from cronsensus.model.job import JobHistory, JobSpec, JobView, check_different
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import (
     Claim,
-    Cut,
     Enqueued,
     Item,
     LogLine,
     Note,
     Occurrence,
     OccurrenceFilter,
-    Outcome,
     RunView,
-    Settled,
     Takeover,
     check_forgettable,
     check_key,
@@ -195,8 +192,19 @@ class Store(Backend):
         """Take what a node says in one step: notes, results, claims given back, then plans, then its wish for work.
 
         - Notes, outcomes and claims that are given back are taken by token and session, also where ``session`` is not
-          alive. One whose token is no longer current is refused, and stops none of the others. Notes are progress and
-          log lines of running attempts; outcomes and claims are taken as ``finish`` and ``release`` tell.
+          alive: each only if its occurrence is still running under its token. One that is refused stops none of the
+          others.
+        - Notes are progress and log lines of running attempts.
+        - Outcomes tell how attempts ended. A final state is written with reason, result and error; ``PENDING`` puts the
+          occurrence back, due at the store's now + ``retry_in``, with one failure more, and forgets its fingerprint.
+          Each that is accepted leaves a run record with its token. Reasons, errors and log lines may be any text: what
+          a store cannot keep of it (NUL, half characters) it keeps as an escape, so that no message costs a result.
+        - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
+          back too, so the next one has its number again. ``cut="stopped"``: it had begun, and its node stopped it in
+          order. The attempt counts, because its number belongs to a run that began; it is no crash. ``cut="crashed"``:
+          it had begun, and its node could hold it no longer, since its lease was gone. It is a crash, like a takeover.
+          What has ``on_crash="fail"``, or by this crash reaches ``max_crashes``, does not go back but becomes
+          failed(crashed), as in ``close_session`` and ``reclaim``.
         - A plan is carried out if the job's watermark, revision and number of active occurrences are still what the
           plan saw, its ``not_before`` has come, and the job is neither paused nor retired. Otherwise nothing of it is
           written. Its occurrences and verdicts are inserted, watermark and next due time are moved, and if it says so
@@ -230,9 +238,9 @@ class Store(Backend):
         Atomic: plans and claims in one step, and never without the results that they come after. An occurrence is
         inserted if and only if the watermark moves; none is claimed by two callers. A claim never waits for rows that
         another node holds.
-        Idempotent: outcomes and claims given back by their tokens, plans by their watermark. Claims are not: those
-        whose answer was lost stand, and ``renew`` lists them. So a step whose answer was lost can be said again; lines
-        of its notes may then stand twice.
+        Idempotent: outcomes and claims given back by their tokens (a repeated outcome gets its first answer, and
+        nothing is written), plans by their watermark. Claims are not: those whose answer was lost stand, and ``renew``
+        lists them. So a step whose answer was lost can be said again; lines of its notes may then stand twice.
         Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere. A caller
         that starts a run before its due time; the store cannot see that. Plans or claims that fail each time (a row
         that cannot be read, a lock timeout, a full store).
@@ -240,7 +248,8 @@ class Store(Backend):
         then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
 
         Raises:
-            InvalidTransition: an outcome names a state that no run can end in; nothing was done.
+            InvalidTransition: an outcome names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
+                done.
             InvalidOption: ``want.ahead`` is negative or more than ``MOST_AHEAD``; nothing was done.
             StoreFull: there is no room for notes, plans or claims; on Redis the results stand.
         """
@@ -275,7 +284,7 @@ class Store(Backend):
         made anew, in the same step.
 
         A ``fingerprint`` is kept with the occurrence; the claim has the one that stands. It is that of this call,
-        unless an earlier attempt was begun with one and was cut off. ``finish`` with ``PENDING`` forgets it.
+        unless an earlier attempt was begun with one and was cut off. An outcome ``PENDING`` forgets it.
 
         Raises:
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
@@ -287,50 +296,18 @@ class Store(Backend):
         named = name_of(scheduled_for, key)
         return self._within("acquire", self._acquire, session, job, named, lease, fingerprint=fingerprint)
 
-    def finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Record how attempts ended, each only if its occurrence is still running under its token.
-
-        A final state is written with reason, result and error; ``PENDING`` puts the occurrence back, due at the
-        store's now + ``retry_in``, with one failure more. Every accepted outcome leaves a run record with its token.
-
-        Reasons, errors and log lines may be any text: what a store cannot keep of it (NUL, half characters) it keeps as
-        an escape, so that no message ever costs a result.
-
-        Atomic: all outcomes of a call in one step.
-        Idempotent: repeated with the same token it gives the first answer and writes nothing; so a caller whose
-        answer was lost just repeats it.
-
-        Raises:
-            InvalidTransition: a state that no run can end in (``RUNNING``, ``MISSED``).
-        """
-        for outcome in outcomes:
-            require_transition(State.RUNNING, outcome.state, what=f"occurrence {outcome.id}")
-        return self._within("finish", self._finish, outcomes) if outcomes else []
-
-    def release(self, claims: Sequence[Claim], *, cut: Cut | None = None) -> list[bool]:
-        """Give claims back: pending, due as before; ``False`` where a claim is no longer current.
-
-        ``cut=None``: none of them was begun. The attempt is given back too, so the next one has its number again.
-
-        ``cut="stopped"``: they had begun, and their node stopped them in order. The attempt counts, because its number
-        belongs to a run that began; it is no crash. ``cut="crashed"``: they had begun, and their node could hold them
-        no longer, since its lease was gone. It is a crash, like a takeover. What has ``on_crash="fail"``, or by this
-        crash reaches ``max_crashes``, does not go back but becomes failed(crashed), as in ``close_session`` and
-        ``reclaim``.
-        """
-        return self._within("release", self._release, claims, cut) if claims else []
-
     @contextmanager
     def transaction(self, claim: Claim) -> Iterator[RunTransaction]:
         """Open a transaction in which a running attempt writes its effects, and then that it succeeded (G5).
 
-        It commits where the block is left without an exception after ``complete``, and then a later ``finish`` under
+        It commits where the block is left without an exception after ``complete``, and then a later outcome under
         the same token gets "succeeded" for its answer, whatever it says. In every other case it is rolled back.
 
         Atomic: effects, run record and final state commit together, only if the run is current at that moment: the
         token is looked at when the transaction begins, and asked for again, under a lock, by ``complete``.
         Not prevented: effects outside of this database; a commit whose answer is lost raises although it took place
-        (``finish`` then tells). Until ``complete`` the run may still be taken over; what was done is then undone.
+        (a step with its outcome then tells). Until ``complete`` the run may still be taken over; what was done is then
+        undone.
 
         Raises:
             UnsupportedTransaction: the store has none (``capabilities.transactional_finish`` says so).

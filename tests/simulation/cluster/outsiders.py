@@ -15,6 +15,7 @@ from cronsensus.errors import CoordinationError, LeaseLost, OccurrenceTooOld, Un
 from cronsensus.model.ending import Ending, EndingKind
 from cronsensus.model.occurrence import Claim, Outcome, RunError
 from cronsensus.model.session import LockGrant, SessionSpec
+from cronsensus.model.step import Step
 from cronsensus.node.executors.base import Call, Registered
 from cronsensus.node.run import Run
 from cronsensus.retry import settle
@@ -209,9 +210,10 @@ class Outsider:
         self._tell(outcome)
 
     def _tell(self, outcome: Outcome) -> None:
-        self._do("finish", [outcome])
+        step = Step(outcomes=(outcome,))
+        self._do("step", self._session, step)
         if self.stage.rng.random() < 0.2:
-            self.later(SECOND, lambda: self._do("finish", [outcome]))  # the answer was lost
+            self.later(SECOND, lambda: self._do("step", self._session, step))  # the answer was lost
 
     # --- locks -------------------------------------------------------------------------------------------------------
 

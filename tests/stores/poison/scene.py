@@ -30,7 +30,7 @@ from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import a_session, state_of
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, say, settle, take
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -82,7 +82,7 @@ def furnish(store: Store, clock: ManualClock) -> None:
         planned = plan(state, store.now())
         carry_out(store, [Plan(**{name: getattr(planned, name) for name in Plan.__slots__} | {"verdicts": (late,)})])
     for claim in take(store, "worker", 10, ["good"], lease=long):
-        store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+        settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     clock.advance(2 * DAY - 2 * MINUTE - 3 * SECOND)
     # What is under way.
     for session, job, key in (("holder", "worse", "held"), ("dead", "queue", "left"), ("holder", "worse", "stopped")):
@@ -105,7 +105,7 @@ def _run(store: Store, job: str, key: str, outcome: Outcome) -> None:
     [claim] = take(store, session, 1, [job], lease=30 * DAY)
     say(store, [Note(claim.id, claim.token, (1.0, 2.0), (LogLine(store.now(), "INFO", "a line"),))])
     fields = {name: getattr(outcome, name) for name in Outcome.__slots__} | {"id": claim.id, "token": claim.token}
-    assert store.finish([Outcome(**fields)])[0].accepted
+    assert settle(store, [Outcome(**fields)])[0].accepted
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.space import Space
 from cronsensus.testing.conformance import Claiming, Locks, Racing
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.cluster import ClusterServer, RedisCluster
 from tests.servers.fixtures import with_query
 from tests.servers.programs import ServiceMissing
@@ -81,7 +81,7 @@ def test_any_server_of_a_cluster_leads_to_the_one_with_our_slot(
     store = opening(f"redis+cluster://127.0.0.1:{cluster[seed].port}")
     store.check()
     claim = a_claim(store)
-    assert store.finish([succeeded(claim)])[0].accepted
+    assert settle(store, [succeeded(claim)])[0].accepted
     assert store.describe()["cluster"]
     assert keys_on(cluster[0]) > 5
     assert keys_on(cluster[1]) == 0
@@ -111,7 +111,7 @@ def test_a_slot_that_moved_is_followed(cluster: tuple[ClusterServer, ClusterServ
     move(first, second, all_keys(first))
     for server in (second, first):
         server.ask("CLUSTER", "SETSLOT", SLOT, "NODE", second.name)
-    assert store.finish([succeeded(claim)])[0].accepted
+    assert settle(store, [succeeded(claim)])[0].accepted
     assert store.enqueue([Item(job="queue")])[0].created
     assert keys_on(first) == 0
 
@@ -137,7 +137,7 @@ def test_in_the_middle_of_a_move_nothing_is_done_by_halves(
     move(first, second, some)
     before = sorted(all_keys(first)), sorted(all_keys(second))
     for verb in (
-        lambda: store.finish([succeeded(claim)]),
+        lambda: settle(store, [succeeded(claim)]),
         lambda: take(store, "s1", 10, ["queue"], lease=LEASE),
         lambda: store.enqueue([Item(job="queue", key="new")]),
         lambda: queue(store, "another"),
@@ -149,7 +149,7 @@ def test_in_the_middle_of_a_move_nothing_is_done_by_halves(
     move(first, second, [key for key in keys if key not in some])
     for server in (second, first):
         server.ask("CLUSTER", "SETSLOT", SLOT, "NODE", second.name)
-    assert store.finish([succeeded(claim)])[0].accepted
+    assert settle(store, [succeeded(claim)])[0].accepted
     assert [one.key for one in take(store, "s1", 10, ["queue"], lease=LEASE)] == ["waits"]
 
 

@@ -12,7 +12,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import give_back, settle, take
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 
@@ -44,13 +44,13 @@ def test_a_server_that_went_away_is_an_error_and_its_return_is_none(opening: Ope
         store = opening(server.url)
         claim = a_claim(store)
         server.kill9()
-        for verb in (store.look, store.counts, lambda: store.finish([succeeded(claim)]), store.check):
+        for verb in (store.look, store.counts, lambda: settle(store, [succeeded(claim)]), store.check):
             with pytest.raises(StoreUnavailable, match="cannot be reached"):
                 verb()
         store.notify()
         server.start()
         # It knows neither connections nor scripts any more, but what it was told.
-        assert store.finish([succeeded(claim)])[0].accepted
+        assert settle(store, [succeeded(claim)])[0].accepted
         assert State.SUCCEEDED is store.occurrences(OccurrenceFilter())[0].state
 
 
@@ -81,10 +81,10 @@ def test_a_verb_whose_answer_was_lost_is_repeated_and_happened_once(own_server: 
     own_server.pause()
     try:
         with pytest.raises(StoreUnavailable):
-            store.finish([succeeded(claim)])
+            settle(store, [succeeded(claim)])
     finally:
         own_server.resume()
-    assert store.finish([succeeded(claim)])[0].accepted
+    assert settle(store, [succeeded(claim)])[0].accepted
     assert [run.end for run in store.runs(claim.id)] == ["succeeded"]
 
 
@@ -247,11 +247,11 @@ def test_what_was_pruned_leaves_nothing_behind(own_server: RedisServer, opening:
             store.open_session(a_session(name), lease=LEASE)
             store.enqueue([Item(job="queue", key=f"{turn} {n}", args=("x" * 100,)) for n in range(50)])
             claims = take(store, name, 50, ["queue"], lease=LEASE)
-            store.release(claims[:10])
+            give_back(store, claims[:10])
             store.cancel(claims[0].id, by="ann", why="")
-            store.finish([succeeded(one) for one in claims[10:]])
+            settle(store, [succeeded(one) for one in claims[10:]])
             again = take(store, name, 50, ["queue"], lease=LEASE)
-            store.finish([succeeded(one) for one in again])
+            settle(store, [succeeded(one) for one in again])
             grant = store.lock(f"lock {turn}", "holder", ttl=LEASE)
             assert grant is not None
             store.unlock(grant)

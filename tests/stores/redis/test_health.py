@@ -18,7 +18,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
 
@@ -187,7 +187,7 @@ def test_the_user_that_the_message_recommends_can_do_everything(own_server: Redi
         store.check()
         store.describe()
         claim = a_claim(store)
-        assert store.finish([succeeded(claim)])[0].accepted
+        assert settle(store, [succeeded(claim)])[0].accepted
         assert not store.wait(0.0)
         store.notify()
         line = store.wait_queues()
@@ -207,10 +207,10 @@ def counted(client: redis.Redis) -> int:
 def test_a_server_without_room_says_so_and_can_still_be_pruned(own_server: RedisServer, opening: Opening) -> None:
     store = opening(own_server.url)
     claim = a_claim(store)
-    store.finish([succeeded(claim)])
+    settle(store, [succeeded(claim)])
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
     done = take(store, "s1", 300, ["queue"], lease=LEASE)
-    store.finish([succeeded(one) for one in done])
+    settle(store, [succeeded(one) for one in done])
     with redis.Redis.from_url(own_server.url) as client:
         full = counted(client)
         client.config_set("maxmemory", full - 1_000_000)
@@ -236,7 +236,7 @@ def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
     claim = a_claim(store)
     store.enqueue([Item(job="queue", args=("x" * 10_000,)) for _ in range(300)])
     done = take(store, "s1", 300, ["queue"], lease=LEASE)
-    store.finish([succeeded(one) for one in done])
+    settle(store, [succeeded(one) for one in done])
     with redis.Redis.from_url(own_server.url) as client:
         full = counted(client)
         client.config_set("maxmemory", full - 1_000_000)
@@ -244,7 +244,7 @@ def test_a_full_server_is_pruned_though_the_first_job_has_nothing_to_delete(
             store.enqueue([Item(job="queue")])
         # What runs is not taken for dead meanwhile, and its end is recorded.
         assert store.renew("s1", lease=LEASE).alive
-        assert store.finish([succeeded(claim)])[0].accepted
+        assert settle(store, [succeeded(claim)])[0].accepted
         assert store.prune(store.now()) == 301
         assert store.close_session("s1") == []
         client.config_set("maxmemory", 0)

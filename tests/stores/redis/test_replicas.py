@@ -11,7 +11,7 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until
@@ -38,7 +38,7 @@ def test_a_write_counts_once_enough_replicas_have_it(
 ) -> None:
     store = opening(own_server.url + "?min_replicas=1&replica_timeout=20s")
     claim = a_claim(store)
-    assert store.finish([succeeded(claim)])[0].accepted
+    assert settle(store, [succeeded(claim)])[0].accepted
     with redis.Redis.from_url(replica.url) as client:
         # Without waiting: it was there before the verb returned.
         assert client.hget(f"{{cronsensus:default}}:occurrence:{claim.id:014d}", "state") == b"succeeded"
@@ -103,18 +103,18 @@ def test_a_repeated_result_is_not_confirmed_before_the_first_one_is(
     store = opening(own_server.url + "?min_replicas=1&replica_timeout=200ms")
     replica.pause()
     with pytest.raises(StoreUnavailable):
-        store.finish([succeeded(claim)])
+        settle(store, [succeeded(claim)])
     # Another handle, another connection, and a verb that writes nothing: WAIT alone would be content with that.
     other = opening(own_server.url + "?min_replicas=1&replica_timeout=200ms")
     with pytest.raises(StoreUnavailable):
-        other.finish([succeeded(claim)])
+        settle(other, [succeeded(claim)])
     replica.resume()
     wait_until(lambda: _confirmed(other, claim), "the confirmation")
 
 
 def _confirmed(store: RedisStore, claim: Claim) -> bool:
     try:
-        return store.finish([succeeded(claim)])[0].accepted
+        return settle(store, [succeeded(claim)])[0].accepted
     except StoreUnavailable:
         return False
 
@@ -144,4 +144,4 @@ def test_a_promoted_replica_without_the_last_writes_gives_no_token_twice(
     # The same occurrences and the same lock, under greater tokens: what still runs under the old ones is refused.
     assert max(given) < min(again)
     assert max(given) < grant.token
-    assert not any(answer.accepted for answer in new.finish([succeeded(claim) for claim in stale]))
+    assert not any(answer.accepted for answer in settle(new, [succeeded(claim) for claim in stale]))

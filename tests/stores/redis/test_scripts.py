@@ -22,7 +22,7 @@ from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
@@ -46,7 +46,7 @@ def test_a_server_that_forgot_the_scripts_is_told_them_again(own_server: RedisSe
     claim = a_claim(store)
     with redis.Redis.from_url(own_server.url) as client:
         client.script_flush()
-        assert store.finish([succeeded(claim)])[0].accepted
+        assert settle(store, [succeeded(claim)])[0].accepted
         assert client.info("commandstats")["cmdstat_eval"]["calls"] - _evals_before(client) == 1
         client.script_flush()
         client.config_resetstat()
@@ -65,7 +65,7 @@ def _evals_before(client: redis.Redis) -> int:
 def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, opening: Opening) -> None:
     store = opening(own_server.url)
     claim = a_claim(store)
-    store.finish([succeeded(claim)])
+    settle(store, [succeeded(claim)])
     store.renew("s1", lease=LEASE)
     with redis.Redis.from_url(own_server.url) as client:
         client.config_resetstat()
@@ -73,7 +73,7 @@ def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, open
         take(store, "s1", 10, ["queue"], lease=LEASE)
         store.enqueue([Item(job="queue")] * 50)
         claims = take(store, "s1", 50, ["queue"], lease=LEASE)
-        store.finish([succeeded(one) for one in claims])
+        settle(store, [succeeded(one) for one in claims])
         store.step("s1", Step(want=Want(limit=50, functions=["queue"], lease=LEASE)))
         store.renew("s1", lease=LEASE)
         stats = client.info("commandstats")
@@ -133,12 +133,12 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.cancel(claim.id, by=name, why=name)
     store.renew(name, lease=HOUR)
     assert store._write("note_sign", name, True) is False
-    assert store.release([claim]) == [True]
+    assert give_back(store, [claim]) == [True]
     made = store.retry(claim.id, by=name, why=name)
     store.enqueue([Item(job=name, key=name, kwargs={name: name}, expires_in=SECOND, priority=-3)])
     [claim] = take(store, name, 1, [name], lease=HOUR)
     failed = Outcome(id=claim.id, token=claim.token, state=State.PENDING, reason=name)
-    assert store.finish([failed])[0].accepted
+    assert settle(store, [failed])[0].accepted
     store.trigger(name, by=name, why=name)
     store.backfill(name, [START], by=name, why=name)
     acquired = store.acquire(name, "gone", key=name, lease=HOUR)
@@ -259,7 +259,7 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
             view = store.look()
             assert carry_out(store, [plan(job, view.now) for job in view.jobs]) == [True]
             [claim] = take(store, "s", 5, ["f"], lease=HOUR)
-            assert store.finish([succeeded(claim)])[0].accepted
+            assert settle(store, [succeeded(claim)])[0].accepted
             store.renew("s", lease=HOUR)
             store.reclaim()
             counted.append(commands_of(client))
@@ -353,7 +353,7 @@ def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw
         store.look,
         store.counts,
         store.reclaim,
-        lambda: store.finish([succeeded(claim)]),
+        lambda: settle(store, [succeeded(claim)]),
     ):
         with pytest.raises(SchemaMismatch, match="upgrade cronsensus"):
             verb()

@@ -9,6 +9,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cronsensus.errors import StoreError, StoreUnavailable
+from cronsensus.testing.conformance.steps import settle
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import Opening, a_claim, succeeded, wait_until
@@ -81,7 +82,7 @@ def test_the_master_that_the_sentinels_name_is_used_also_after_a_failover(
 
     def answers() -> bool:
         try:
-            return store.finish([succeeded(claim)])[0].accepted
+            return settle(store, [succeeded(claim)])[0].accepted
         except StoreError:
             return False
 
@@ -111,7 +112,7 @@ def test_a_master_that_was_demoted_is_left(
 
     def answers() -> bool:
         try:
-            return store.finish([succeeded(claim)])[0].accepted
+            return settle(store, [succeeded(claim)])[0].accepted
         except StoreError:
             return False
 

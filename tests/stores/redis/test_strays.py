@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 
 HOUR = timedelta(hours=1)
@@ -51,7 +51,7 @@ def job_named(store: RedisStore, raw: redis.Redis, name: str) -> bytes:
 def over(store: RedisStore) -> int:
     """Let an occurrence run and succeed; return its number."""
     claim = a_claim(store)
-    store.finish([succeeded(claim)])
+    settle(store, [succeeded(claim)])
     return claim.id
 
 
@@ -103,7 +103,7 @@ def test_a_number_that_was_given_again_is_not_run_from_the_line_of_the_job_that_
     for _ in range(5):
         for claim in take(store, "s1", 10, ["queue", "other"], lease=LEASE):
             assert claim.job == "queue"
-            store.finish([succeeded(claim)])
+            settle(store, [succeeded(claim)])
     assert len(store.runs(made.id)) == 1
     assert raw.zcard(key(store, f"line:0:{number}:w")) == 0
 
@@ -114,7 +114,7 @@ def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):
     store.open_session(a_session("s1"), lease=LEASE)
     first = store.trigger("queue", by="test")
     (claim,) = take(store, "s1", 1, ["queue"], lease=LEASE)
-    store.finish([succeeded(claim)])
+    settle(store, [succeeded(claim)])
     job = job_named(store, raw, "queue")
     gone = text(first.id + 7)
     for name in (text(first.id), gone):

@@ -11,10 +11,10 @@ from cronsensus.errors import LeaseLost
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item, Outcome, Settled
 from cronsensus.model.states import State
-from cronsensus.stores.sql import completing, finishing
+from cronsensus.stores.sql import completing
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.testing.conformance.scene import LEASE, a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import give_back, settle, take
 
 
 @pytest.fixture
@@ -37,8 +37,7 @@ def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answe
     claim = a_claim(store)
     first = Outcome(id=claim.id, token=claim.token, state=State.FAILED)
     again, other = replace(first, state=State.SUCCEEDED), replace(first, token=claim.token - 1)
-    with store._writing() as tx:
-        answers = finishing.finish(tx, [other, first, again, other])
+    answers = settle(store, [other, first, again, other])
     assert answers == [
         Settled(claim.id, other.token, accepted=False, state=State.RUNNING),
         Settled(claim.id, claim.token, accepted=True, state=State.FAILED),
@@ -51,8 +50,7 @@ def test_of_outcomes_of_one_run_in_one_step_only_those_under_its_token_are_answe
 def test_of_a_claim_that_is_given_back_twice_in_one_step_the_attempt_is_given_back_once(store: SqliteStore) -> None:
     claim = a_claim(store)
     of_nothing = replace(claim, id=987_654)
-    with store._writing() as tx:
-        assert finishing.release(tx, [of_nothing, claim, claim], None) == [False, True, False]
+    assert give_back(store, [of_nothing, claim, claim]) == [False, True, False]
     found = store.occurrence(claim.id)
     assert found is not None
     assert (found.state, found.attempt) == (State.PENDING, 0)
@@ -62,8 +60,7 @@ def test_of_a_claim_that_is_given_back_twice_in_one_step_the_attempt_is_given_ba
 def test_a_claim_that_is_given_back_and_was_asked_to_stop_is_cancelled(store: SqliteStore) -> None:
     claim, other = a_claim(store), a_claim(store)
     store.cancel(claim.id, by="ann", why="enough")
-    with store._writing() as tx:
-        assert finishing.release(tx, [claim, other], None) == [True, True]
+    assert give_back(store, [claim, other]) == [True, True]
     found = [store.occurrence(one.id) for one in (claim, other)]
     assert [one.state for one in found if one] == [State.CANCELLED, State.PENDING]
     assert [[run.end for run in store.runs(one.id)] for one in (claim, other)] == [["released"], ["released"]]
@@ -74,10 +71,9 @@ def test_what_was_asked_to_stop_and_ended_before_it_heard_of_that_ended_as_it_di
     ends = [State.SUCCEEDED, State.FAILED, State.PENDING]
     for claim in claims:
         store.cancel(claim.id, by="ann", why="enough")
-    with store._writing() as tx:
-        answers = finishing.finish(
-            tx, [Outcome(id=one.id, token=one.token, state=end) for one, end in zip(claims, ends, strict=True)]
-        )
+    answers = settle(
+        store, [Outcome(id=one.id, token=one.token, state=end) for one, end in zip(claims, ends, strict=True)]
+    )
     assert [answer.state for answer in answers] == [State.SUCCEEDED, State.FAILED, State.CANCELLED]
 
 

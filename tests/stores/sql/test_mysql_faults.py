@@ -33,7 +33,7 @@ from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.schema import releases
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.fixtures import mysql_connection
 from tests.servers.mariadb import MariadbServer
 from tests.servers.mysql import mysql_or_mariadb
@@ -350,7 +350,7 @@ def test_a_deadlock_is_resolved_by_doing_the_verb_again(open_mysql, mysql_url):
     work_with(store)
     made = store.enqueue([Item(job="job", key="mine"), *(Item(job="job") for _ in range(50))])[0]
     [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
-    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     undone: list[BaseException] = []
     try_again = errors.try_again
 
@@ -469,8 +469,8 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_mysql, m
     with monkeypatch.context() as patched:
         patched.setattr(driver.BoundedConnection, "commit", commit_and_lose)
         with pytest.raises(StoreUnavailable, match="connection was lost"):
-            store.finish([outcome])
-    assert [answer.accepted for answer in store.finish([outcome])] == [True]
+            settle(store, [outcome])
+    assert [answer.accepted for answer in settle(store, [outcome])] == [True]
     assert len(store.runs(made.id)) == 1
 
 
@@ -482,9 +482,9 @@ def test_a_server_that_is_killed_and_comes_back_has_what_it_said(open_mysql):
         claims = take(store, "s1", 10, {"f"}, lease=LEASE)
         durable.kill9()
         with pytest.raises(StoreUnavailable):
-            store.finish([Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
+            settle(store, [Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
         durable.start()
-        answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+        answers = settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
         assert all(answer.accepted for answer in answers)
         more = take(store, "s1", 20, {"f"}, lease=LEASE)
         assert len(more) == 10
@@ -558,7 +558,7 @@ def test_arguments_and_results_of_the_greatest_size_fit(open_mysql):
     claims = take(store, "s1", 70, {"f"}, lease=LEASE)
     assert {claim.args for claim in claims} == {(great,)}
     result = f'"{great}"'
-    store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])
+    settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])
     assert {found.result for found in store.occurrences(OccurrenceFilter())} == {result}
 
 

@@ -12,13 +12,14 @@ import pytest
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
-from cronsensus.stores.sql import claiming, finishing, firing, operating, pausing, retiring, sessions
+from cronsensus.model.step import Step
+from cronsensus.stores.sql import claiming, firing, operating, pausing, retiring, sessions, stepping
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 
 LEASE = timedelta(minutes=5)
 TABLES = {"jobs": "name", "occurrences": "`key`", "sessions": "id", "counters": "name", "releases": "`release`"}
@@ -111,7 +112,7 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
 def test_finishing_locks_what_was_finished(store, locked):
     claim = store.runs(1)[0]
     outcome = Outcome(id=1, token=claim.token, state=State.SUCCEEDED)
-    assert locked(lambda tx: finishing.finish(tx, [outcome])) == {"occurrences": ["a0"]}
+    assert locked(lambda tx: stepping.take(tx, "s1", Step(outcomes=(outcome,)))) == {"occurrences": ["a0"]}
 
 
 def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
@@ -123,7 +124,7 @@ def test_an_acquire_does_not_hold_up_the_end_of_a_run(store, other):
         tx.send("lock_named", **job, key="new")
         tx.flush()
         outcome = Outcome(id=1, token=run.token, session="s0", state=State.SUCCEEDED)
-        assert other.finish([outcome])[0].accepted
+        assert settle(other, [outcome])[0].accepted
 
 
 def test_a_renewal_locks_its_session(locked):

@@ -25,7 +25,7 @@ from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
 
@@ -287,8 +287,8 @@ def test_a_commit_whose_answer_is_lost_is_resolved_by_asking_again(open_postgres
     with monkeypatch.context() as patched:
         patched.setattr("cronsensus.stores.sql.postgres.driver.BoundedConnection.commit", commit_and_lose)
         with pytest.raises(StoreUnavailable, match="connection was lost"):
-            store.finish([outcome])
-    assert [answer.accepted for answer in store.finish([outcome])] == [True]
+            settle(store, [outcome])
+    assert [answer.accepted for answer in settle(store, [outcome])] == [True]
     assert len(store.runs(made.id)) == 1
 
 
@@ -300,9 +300,9 @@ def test_a_server_that_is_killed_and_comes_back_has_what_it_said(open_postgres):
         claims = take(store, "s1", 10, {"f"}, lease=LEASE)
         durable.kill9()
         with pytest.raises(StoreUnavailable):
-            store.finish([Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
+            settle(store, [Outcome(id=claims[0].id, token=claims[0].token, state=State.SUCCEEDED)])
         durable.start()
-        answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+        answers = settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
         assert all(answer.accepted for answer in answers)
         more = take(store, "s1", 20, {"f"}, lease=LEASE)
         assert len(more) == 10

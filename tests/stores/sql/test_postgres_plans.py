@@ -21,7 +21,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import driver_of
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer
@@ -127,10 +127,10 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     done("claim one", keep("one", lambda: take(store, "s1", 1, {"f"}, lease=LEASE)))
     done("note", lambda: say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))]))
     outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
-    done("finish", lambda: store.finish(outcomes[:5]))
-    done("finish one", lambda: store.finish(outcomes[5:6]))
-    done("finish again", lambda: store.finish(outcomes[:1]))
-    done("release", lambda: store.release(claims[6:7]))
+    done("finish", lambda: settle(store, outcomes[:5]))
+    done("finish one", lambda: settle(store, outcomes[5:6]))
+    done("finish again", lambda: settle(store, outcomes[:1]))
+    done("release", lambda: give_back(store, claims[6:7]))
     done("renew", lambda: store.renew("s1", lease=LEASE))
     done("trigger", lambda: store.trigger("many 7", by="ann"))
     done("cancel", lambda: store.cancel(claims[7].id, by="ann", why=""))

@@ -16,7 +16,7 @@ from cronsensus.stores import Store
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.testing.conformance import Claiming, Racing, Standing
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.fixtures import with_query
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -123,7 +123,7 @@ def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
     for number in range(12):
         store.enqueue([Item(job="job", key=str(number))])
         [claim] = take(store, "s1", 1, {"f"}, lease=LEASE)
-        assert store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
+        assert settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])[0].accepted
     assert store.look().absent == ()
     for _ in range(6):
         with store._writing() as tx:

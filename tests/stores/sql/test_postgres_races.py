@@ -23,7 +23,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import say, take
+from cronsensus.testing.conformance.steps import say, settle, take
 
 SHORT = timedelta(milliseconds=600)
 LONG = timedelta(minutes=5)
@@ -354,7 +354,7 @@ def test_prune_locks_the_job_before_its_runs_as_acquire_does(open_postgres):
     store.put_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
     claim = store.acquire("s1", "job", scheduled_for=store.now(), lease=LONG)
-    store.finish([Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
+    settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])
     with holding(store, "SELECT 1 FROM cronsensus_jobs FOR UPDATE") as acquiring:
         pruned = in_thread(lambda: store.prune(store.now() + LONG))
         until_somebody_waits(store)

@@ -23,7 +23,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 
 JOBS = 100_000
@@ -173,9 +173,9 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     assert len(claims) == 5
     say(store, [Note(claims[0].id, claims[0].token, progress=(1, 2))])
     outcomes = [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED) for claim in claims]
-    store.finish([*outcomes[:2], Outcome(id=claims[2].id, token=claims[2].token, state=State.PENDING)])
-    store.finish(outcomes[:1])
-    store.release(claims[3:4])
+    settle(store, [*outcomes[:2], Outcome(id=claims[2].id, token=claims[2].token, state=State.PENDING)])
+    settle(store, outcomes[:1])
+    give_back(store, claims[3:4])
     store.renew("s1", lease=LEASE)
     store.trigger("many 7", by="ann")
     store.cancel(claims[4].id, by="ann", why="")

@@ -15,7 +15,7 @@ from cronsensus.stores.sql.postgres import dialect
 from cronsensus.stores.sql.schema import occurrences
 from cronsensus.stores.sql.transaction import batches
 from cronsensus.testing.conformance.scene import LEASE, a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import settle, take
 
 MANY = 1100
 """More than one statement takes on MySQL, and more than a socket may hold."""
@@ -77,8 +77,8 @@ def test_statements_that_wait_are_sent_before_one_that_does_not_and_with_the_end
 def test_more_rows_than_one_statement_takes_are_sent(store: Any) -> None:
     taken = claims(store, MANY)
     outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result="x" * 2000) for one in taken]
-    assert all(settled.accepted for settled in store.finish(outcomes))
-    assert all(settled.accepted for settled in store.finish(outcomes))
+    assert all(settled.accepted for settled in settle(store, outcomes))
+    assert all(settled.accepted for settled in settle(store, outcomes))
     assert store.counts().running == 0
 
 

@@ -22,14 +22,15 @@ from cronsensus.errors import LeaseLost, StoreBusy
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
+from cronsensus.model.step import Step
 from cronsensus.stores import open_store
-from cronsensus.stores.sql import claiming, finishing, sessions
+from cronsensus.stores.sql import claiming, sessions, stepping
 from cronsensus.stores.sql import handle as trying
 from cronsensus.stores.sql import held_up as telling
 from cronsensus.stores.sql.schema import sessions as table
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.scene import a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import give_back, take
 
 LEASE = timedelta(seconds=60)
 BRIEF = timedelta(seconds=1)
@@ -90,7 +91,8 @@ def test_one_that_stands_still_while_it_finishes_is_not_waited_for(handles: tupl
     still, other = handles
     first, second = one_claim(still, "still"), one_claim(still, "still")
     with still._writing() as tx:
-        finishing.finish(tx, [Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)])
+        ended = Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)
+        stepping.take(tx, "still", Step(outcomes=(ended,)))
         # It holds two, and one of them cannot be judged now: neither is taken, and the session lives on.
         assert promptly(lambda: other.reclaim(["still"])) == []
         assert {one.id for one in other.sessions()} == {"still", "other"}
@@ -230,7 +232,7 @@ def test_an_attempt_never_bears_an_earlier_time_than_the_end_of_the_one_before(
     still, other = handles
     claim = one_claim(other, "other")
     with still._writing() as tx:  # its clock was read; then it was slow
-        [given_back] = other.release([claim])
+        [given_back] = give_back(other, [claim])
         assert given_back
         taken = claiming.take(tx, claiming.look(tx, "still", 3, ("job",), LEASE))
         assert taken is not None
@@ -251,7 +253,7 @@ def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handl
     failed = Outcome(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
     with ThreadPoolExecutor(1) as pool:
         with still._writing() as tx:
-            finishing.finish(tx, [failed])
+            stepping.take(tx, "still", Step(outcomes=(failed,)))
             switched = pool.submit(lambda: other.put_jobs([policies["skip"]], release="r1"))
             assert not wait([switched], WAITED).done, "it did not wait"
         assert switched.result().changed == ("tick",)

@@ -21,7 +21,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
 from cronsensus.testing.conformance.scene import START, a_session
-from cronsensus.testing.conformance.steps import carry_out, open_planner, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, open_planner, say, settle, take
 from cronsensus.triggers import every
 
 LEASE = timedelta(seconds=60)
@@ -181,7 +181,7 @@ def test_claiming_asks_about_no_more_priorities_than_it_has_to(store, counter, c
 def test_a_long_queue_of_a_full_job_costs_what_comes_after_it_one_page(store, counter):
     store.enqueue([Item(job="limited"), Item(job="queue")])
     claims = take(store, "s1", 2, {"f"}, lease=LEASE)
-    store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+    settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
     store.enqueue([*(Item(job="limited") for _ in range(200)), Item(job="queue")])
     with counter.within("claim behind a full job"):
         assert [one.job for one in take(store, "s1", 3, {"f"}, lease=LEASE)] == ["limited", "limited", "queue"]
@@ -193,7 +193,7 @@ def test_acquiring(store, counter):
         assert store.acquire("s1", "queue", key="key", lease=LEASE)
     with counter.within("acquire a time"):
         claim = store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
-    assert store.release([claim]) == [True]
+    assert give_back(store, [claim]) == [True]
     with counter.within("acquire a time again"):
         assert store.acquire("s1", "queue", scheduled_for=START + LEASE, lease=LEASE)
 
@@ -225,19 +225,19 @@ def test_ending(store, counter):
         return Outcome(id=claim.id, token=claim.token, state=state)
 
     with counter.within("finish one"):
-        store.finish([outcome(claims[0])])
+        settle(store, [outcome(claims[0])])
     with counter.within("finish again"):
-        assert store.finish([outcome(claims[0])])[0].accepted
+        assert settle(store, [outcome(claims[0])])[0].accepted
     with counter.within("finish a hundred"):
-        store.finish([outcome(claim) for claim in claims[1:101]])
+        settle(store, [outcome(claim) for claim in claims[1:101]])
     with counter.within("note progress"):
         say(store, [Note(claims[101].id, claims[101].token, progress=(1, 2))])
     with counter.within("note lines"):
         say(store, [Note(claims[101].id, claims[101].token, lines=(LogLine(START, "INFO", "hello"),))])
     with counter.within("finish, some to be retried"):
-        store.finish([outcome(claims[101]), outcome(claims[102], State.PENDING)])
+        settle(store, [outcome(claims[101]), outcome(claims[102], State.PENDING)])
     with counter.within("release"):
-        assert store.release(claims[103:105]) == [True, True]
+        assert give_back(store, claims[103:105]) == [True, True]
 
 
 def test_sessions_and_locks(store, counter, clock):

@@ -19,7 +19,7 @@ from cronsensus.stores.sql.schema import counters, jobs, occurrences, runs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import take
+from cronsensus.testing.conformance.steps import give_back, settle, take
 
 HOUR = timedelta(hours=1)
 
@@ -151,7 +151,7 @@ def test_an_attempt_of_which_it_is_not_known_when_it_began_began_when_it_ended(b
 
 def test_claims_that_are_given_up_in_one_step_are_answered_each_for_itself(store: SqliteStore) -> None:
     ended, running = two_claims(store)
-    assert store.finish([Outcome(id=ended.id, token=ended.token, state=State.SUCCEEDED)])[0].accepted
+    assert settle(store, [Outcome(id=ended.id, token=ended.token, state=State.SUCCEEDED)])[0].accepted
     of_nothing = replace(running, id=987_654)
     old = replace(running, token=running.token - 1)
     of_another = replace(running, session="s2")
@@ -171,7 +171,7 @@ def test_a_claim_that_is_not_current_is_not_given_up_for_the_one_that_is(store: 
 def test_a_run_that_cannot_be_read_is_not_given_up(store: SqliteStore) -> None:
     bad, good = two_claims(store)
     by_hand(store, update(occurrences).where(occurrences.c.id == bad.id).values(crashes="many"))
-    assert store.release([bad, good], cut="stopped") == [False, True]
+    assert give_back(store, [bad, good], cut="stopped") == [False, True]
     assert stands(store, good) == (State.PENDING, 0)
     assert told(store) == [f"run {bad.id} that was cut off is left out"]
 

@@ -31,7 +31,7 @@ from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
-from cronsensus.testing.conformance.steps import carry_out, say, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 
 HOUR = timedelta(hours=1)
@@ -273,8 +273,8 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
     made = [plan(job, store.now()) for job in store.look().jobs]
     outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
     acts: list[Act] = [
-        lambda store: store.finish([outcome]),
-        lambda store: store.release([claim]),
+        lambda store: settle(store, [outcome]),
+        lambda store: give_back(store, [claim]),
         lambda store: take(store, "s2", 1, ["job"], lease=LEASE),
         lambda store: carry_out(store, made, "s2"),
     ]
@@ -315,7 +315,9 @@ def test_lines_follow_those_that_are_seen_and_those_that_are_known_otherwise(
     claim = a_claim(store)
     line = LogLine(START, "INFO", "a line")
     say(store, [Note(claim.id, claim.token, lines=(line,))])
+    notes = [Note(claim.id, claim.token, lines=(line, line))]
     with store._writing() as tx:
-        assert finishing.note(tx, [Note(claim.id, claim.token, lines=(line, line))], after=after) == [True]
+        locked = finishing.LockedRuns(tx, [claim.id], notes=notes)
+        assert finishing.keep(tx, notes, locked.read(), locked.last_lines(), after=after) == [True]
     with store._writing() as tx:
         assert finishing.last_line(tx, claim.id) == first + 1

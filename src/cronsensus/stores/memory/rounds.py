@@ -1,10 +1,10 @@
-"""Verbs of the scheduling round: look, step, acquire, finish, release."""
+"""Verbs of the scheduling round: look, step, acquire."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -284,11 +284,7 @@ class RoundVerbs(Handle):
         nothing_owed = job.next_due is None or job.next_due > time
         return job.spec.trigger is None and time > job.watermark and nothing_owed
 
-    # --- finish -------------------------------------------------------------------------------------------------------
-
-    @writes
-    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        return [self._settle(outcome) for outcome in outcomes]
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def _settle(self, outcome: Outcome) -> Settled:
         row = self._current(outcome.id, outcome.token, outcome.session)
@@ -319,11 +315,6 @@ class RoundVerbs(Handle):
         if run is not None and run.end in _ANSWERS and outcome.session in {None, run.session}:
             return Settled(outcome.id, outcome.token, accepted=True, state=_ANSWERS[run.end])
         return Settled(outcome.id, outcome.token, accepted=False, state=row.state)
-
-    @writes
-    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
-        """Give claims back, each only if it is still current."""
-        return [self._take_back(GiveBack(claim=claim, cut=cut)) for claim in claims]
 
     def _release_cut(self, claim: Claim, cut: Cut) -> bool:
         row = self._current(claim.id, claim.token, claim.session)

@@ -1,4 +1,4 @@
-"""Verbs of the scheduling round: look, step, acquire, finish, release."""
+"""Verbs of the scheduling round: look, step, acquire."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class RoundVerbs(Handle):
     def _give_back(self, rows: Sequence[Row]) -> None:
         """Give back what a script claimed that is not to be started. If that fails, it ends with the session."""
         try:
-            self._write("release", [[row[0], row[7]] for row in rows], False, False)
+            self._write("step", [], [], [[row[0], row[7], None, False, False] for row in rows], [], 0, 0, 1)
         except StoreError as error:
             _log.warning("%d claims could not be given back; they end with their session: %s", len(rows), error)
 
@@ -251,10 +251,7 @@ class RoundVerbs(Handle):
             for plan in plans
         ]
 
-    # --- finish -------------------------------------------------------------------------------------------------------
-
-    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        return self._settled(outcomes, self._decide("finish", self._outcomes(outcomes)))
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def _outcomes(self, outcomes: Sequence[Outcome]) -> list[list[Any]]:
         return [
@@ -277,11 +274,6 @@ class RoundVerbs(Handle):
             Settled(one.id, one.token, accepted=accepted, state=State(state) if state else None)
             for one, (accepted, state) in zip(outcomes, answers, strict=True)
         ]
-
-    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
-        """Give claims back, each only if it is still current."""
-        answers: list[bool] = self._write("release", [self._held(one) for one in claims], *self._cut(cut))
-        return answers
 
     def _held(self, claim: Claim) -> list[str]:
         return [occurrence_id(claim.id), str(claim.token), claim.session]

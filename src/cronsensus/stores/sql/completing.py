@@ -26,15 +26,16 @@ def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[
     """Write what was noted of the run, after the log line of that number, and that it succeeded.
 
     Safe when a takeover happens at the same instant: the row is locked before token and state are compared, and stays
-    so until the caller's commit; whoever comes second finds the other's state. Compared here and not only in
-    ``finish``, which answers "yes, as before" when it is asked a second time: a second block of the same run must not
-    commit its effects once more.
+    so until the caller's commit; whoever comes second finds the other's state. Compared here too, since the end of a
+    run answers "yes, as before" when it is said a second time: a second block of the same run must not commit its
+    effects once more.
     """
-    _require(claim, finishing.LockedRuns(tx, [claim.id]).read().get(claim.id))
-    if notes:
-        finishing.note(tx, notes, after=after)
+    runs = finishing.LockedRuns(tx, [claim.id], notes=notes)
+    found = runs.read()
+    _require(claim, found.get(claim.id))
+    finishing.keep(tx, notes, found, runs.last_lines(), after=after)
     outcome = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.SUCCEEDED, result=result)
-    finishing.finish(tx, [outcome])
+    finishing.Ends(tx, [outcome], found)
     tx.flush()
 
 

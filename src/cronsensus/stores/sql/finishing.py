@@ -1,4 +1,4 @@
-"""Verbs that end attempts: finish, release; and note, which speaks of a running one. Each asks for a token."""
+"""What is said of attempts: how they ended, that they are given back, what they note. Each part asks for a token."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from cronsensus.codec import clean, cleaned, write_error
 from cronsensus.instants import to_micros, within_stores
-from cronsensus.model.occurrence import Claim, Cut, Note, Outcome, Settled
+from cronsensus.model.occurrence import Claim, Note, Outcome, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.sessions import began, give_up, run_of
+from cronsensus.stores.sql.sessions import began, run_of
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.values import MOST_AHEAD
 
@@ -27,18 +27,12 @@ _RUN_ENDS = {
 _ANSWERS = {end: state for state, end in _RUN_ENDS.items()}
 
 
-def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Settled]:
-    """Record how attempts ended; all in this one transaction.
+class Ends:
+    """Recorded ends of attempts, and the answers about them.
 
     Safe when a takeover happens at the same instant: the rows are locked, token and session are compared, and the
     UPDATE writes only where the occurrence is running under that very token; nothing is committed unless it touched as
     many rows as were found. A result that comes second finds another token.
-    """
-    return Ends(tx, outcomes, LockedRuns(tx, (outcome.id for outcome in outcomes)).read()).answers()
-
-
-class Ends:
-    """Recorded ends of attempts, and the answers about them.
 
     Attributes:
         became: what this did: token and state by occurrence.
@@ -108,21 +102,10 @@ def _stands(row: AnyRow | None, became: tuple[int, State] | None) -> State | Non
     return None if row is None else State(row.state)
 
 
-def release(tx: Transaction, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
-    """Give claims back, and the attempt too if it was never begun.
-
-    Safe when a takeover happens at the same instant: as in ``finish``, the UPDATE asks for the token.
-    """
-    if cut is not None:
-        return [state is not None for state in give_up(tx, claims, cut)]
-    found = LockedRuns(tx, (claim.id for claim in claims)).read()
-    return [state is not None for state in give_back(tx, claims, found)]
-
-
 def give_back(tx: Transaction, claims: Sequence[Claim], found: Mapping[int, AnyRow]) -> list[State | None]:
     """Give back claims whose attempt was not begun, and say what became of each; ``None``: it is not current.
 
-    ``found``: the occurrences, locked.
+    ``found``: the occurrences, locked. Safe when a takeover happens at the same instant: the UPDATE asks for the token.
     """
     answers: list[State | None] = []
     back: list[tuple[Any, ...]] = []
@@ -152,20 +135,14 @@ def last_line(tx: Transaction, occurrence: int) -> int:
     return max((row.last for row in tx.send("last_lines", ids=[occurrence]).rows), default=0)
 
 
-def note(tx: Transaction, notes: Sequence[Note], *, after: int = 0) -> list[bool]:
-    """Record progress and log lines of running attempts; ``after`` is the least number that a line may follow.
-
-    Safe when a takeover happens at the same instant: the rows are locked before their tokens are compared, and the
-    UPDATE asks for the token again.
-    """
-    locked = LockedRuns(tx, (one.id for one in notes), notes=notes)
-    return keep(tx, notes, locked.read(), locked.last_lines(), after=after)
-
-
 def keep(
     tx: Transaction, notes: Sequence[Note], found: Mapping[int, AnyRow], last: dict[int, int], *, after: int = 0
 ) -> list[bool]:
-    """Record notes; ``found``: the occurrences, locked; ``last``: the numbers of their last lines."""
+    """Record notes; ``found``: the occurrences, locked; ``last``: the numbers of their last lines.
+
+    ``after`` is the least number that a line may follow. Safe when a takeover happens at the same instant: the UPDATE
+    asks for the token.
+    """
     answers: list[bool] = []
     begun: list[tuple[Any, ...]] = []
     progress: list[tuple[Any, ...]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from functools import wraps
@@ -275,27 +275,6 @@ class SqlHandle(Store):
             raise explained from error
 
     # --- rows that are not as they should be --------------------------------------------------------------------------
-
-    def _each(
-        self,
-        items: Sequence[Item],
-        act: Callable[[Sequence[Item]], list[Answer]],
-        name: Callable[[Item], str],
-        otherwise: Callable[[Item], Answer],
-    ) -> list[Answer]:
-        """Do something with all of ``items`` in one step; or with one after the other, if a row of one is in the way.
-
-        That one is told, and answered for as if it was not there: what belongs to the others must not wait for it.
-        """
-        try:
-            return act(items)
-        except Exception as error:
-            if not is_of_values(error):
-                raise
-            if len(items) == 1:
-                self._definitions.unreadable.tell(name(items[0]), error)
-                return [otherwise(items[0])]
-        return [answer for one in items for answer in self._each([one], act, name, otherwise)]
 
     def _carefully(self, act: Callable[..., list[Answer]], name: str) -> list[Answer]:
         """Do something at once; or run by run, if one is in the way. If that fails too, tell it and go on."""

@@ -14,10 +14,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.ledger import Identity, Loss
 from cronsensus.model.occurrence import (
     Claim,
-    Cut,
     Note,
-    Outcome,
-    Settled,
     Takeover,
 )
 from cronsensus.model.session import LockGrant
@@ -145,25 +142,6 @@ class SqlStore(SqlHandle):
             return stepping.take(tx, session, step)
 
     _acquire = sends(acquiring.acquire)
-    _finish_all = sends(finishing.finish)
-
-    def _finish(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        return self._each(
-            outcomes,
-            self._finish_all,
-            lambda one: f"the end of run {one.id} cannot be recorded",
-            lambda one: Settled(one.id, one.token, accepted=False, state=None),
-        )
-
-    _release_all = sends(finishing.release)
-
-    def _release(self, claims: Sequence[Claim], cut: Cut | None) -> list[bool]:
-        return self._each(
-            claims,
-            lambda some: self._release_all(some, cut),
-            lambda one: f"run {one.id} cannot be given back",
-            lambda _: False,
-        )
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""

@@ -13,6 +13,7 @@ from cronsensus.errors import InvalidOption, LeaseLost, OccurrenceTooOld, Unknow
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.states import Origin, State
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Acquiring(Scene):
@@ -74,7 +75,7 @@ class Acquiring(Scene):
         self.session()
         first = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE)
         assert first is not None
-        self.store.release([first])
+        give_back(self.store, [first])
         second = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE)
         assert second is not None
         assert first.id == second.id
@@ -183,7 +184,7 @@ class Acquiring(Scene):
         self.session(lease=HOUR)
         before = self.store.acquire("s1", "queue", scheduled_for=minute(1), lease=HOUR)
         assert before is not None
-        self.store.release([before])
+        give_back(self.store, [before])
         self.store.pause("queue", by="ann", why="maintenance")
         assert self.store.acquire("s1", "queue", scheduled_for=minute(2), lease=HOUR) is None
         assert [minute(1)] == self.nominal("queue")

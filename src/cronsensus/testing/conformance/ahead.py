@@ -14,6 +14,7 @@ from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, START, Scene, minute
+from cronsensus.testing.conformance.steps import give_back
 
 MICROSECOND = timedelta(microseconds=1)
 SHORTLY = timedelta(milliseconds=20)
@@ -105,7 +106,7 @@ class Ahead(Scene):
         self.define()
         self.before(minute(1))
         _, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
-        assert [True] == self.store.release(claims)
+        assert [True] == give_back(self.store, claims)
         [one] = self.all()
         assert (State.PENDING, 0) == (one.state, one.attempt)
 
@@ -114,7 +115,7 @@ class Ahead(Scene):
         self.before(minute(1))
         plans = [replace(plan_of(job, minute(1)), not_before=minute(1)) for job in self.ahead(minute(1))]
         _, claims = self.fire_and_claim(*plans, ahead=SHORTLY)
-        self.store.release([claim for claim in claims if claim.job == "released"])
+        give_back(self.store, [claim for claim in claims if claim.job == "released"])
         self.store.reclaim(["s1"])
         self.session("s2")
         assert [] == self.claim("s2")
@@ -129,7 +130,7 @@ class Ahead(Scene):
         self.fire(minute(1), job="taken over")
         claims = self.claim()
         self.clock.step(-HOUR.total_seconds())
-        self.store.release([claim for claim in claims if claim.job == "released"])
+        give_back(self.store, [claim for claim in claims if claim.job == "released"])
         self.store.reclaim(["s1"])
         self.session("s2", lease=DAY)
         self.clock.advance(MOST_AHEAD)

@@ -21,6 +21,7 @@ from cronsensus.testing.conformance.scene import (
     Scene,
     minute,
 )
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Claiming(Scene):
@@ -100,7 +101,7 @@ class Claiming(Scene):
         claims = self.claim(limit=5000)
         assert ids == [claim.id for claim in claims]
         assert 2000 == len({claim.token for claim in claims})
-        assert [True] * 2000 == self.store.release(claims)
+        assert [True] * 2000 == give_back(self.store, claims)
         assert ids == [claim.id for claim in self.claim(limit=2000)]
 
     # --- which ------------------------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ class Claiming(Scene):
             claim = self.take(f"s{number}")
             tokens.append(claim.token)
             if number % 3 == 0:
-                self.store.release([claim])
+                give_back(self.store, [claim])
             elif number % 3 == 1:
                 self.finish(claim, State.PENDING)
             else:

@@ -14,7 +14,7 @@ from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, Scene, minute
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import give_back, say, settle
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -161,10 +161,10 @@ class Edges(Scene):
     def test_what_a_session_of_the_same_name_holds_in_another_namespace_is_not_touched(self) -> None:
         _, other, ours, _, our_lock, _ = self.twins()
         outcome = Outcome(id=ours.id, token=ours.token, state=State.FAILED, session="s1")
-        assert not other.finish([outcome])[0].accepted
+        assert not settle(other, [outcome])[0].accepted
         assert [False] == say(other, [Note(ours.id, ours.token, session="s1", progress=(1, 2))])
         for cut in (None, "stopped", "crashed"):
-            assert [False] == other.release([ours], cut=cut)
+            assert [False] == give_back(other, [ours], cut=cut)
         assert other.unlock(our_lock) is False
         assert not other.extend(our_lock, ttl=DAY)
         found = self.look(ours)
@@ -174,8 +174,8 @@ class Edges(Scene):
     def test_how_a_run_ended_is_told_again_in_its_own_namespace_only(self) -> None:
         store, other, ours, _, _, _ = self.twins()
         outcome = Outcome(id=ours.id, token=ours.token, state=State.SUCCEEDED, session="s1")
-        assert [True, True] == [store.finish([outcome])[0].accepted for _ in range(2)]
-        answer = other.finish([outcome])[0]
+        assert [True, True] == [settle(store, [outcome])[0].accepted for _ in range(2)]
+        answer = settle(other, [outcome])[0]
         assert (False, True) == (answer.accepted, answer.state is not State.SUCCEEDED)
 
     @pytest.mark.parametrize("end", ["closed", "overdue", "presumed"])

@@ -23,6 +23,7 @@ from cronsensus.testing.conformance.scene import (
     Scene,
     minute,
 )
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Enqueuing(Scene):
@@ -162,7 +163,7 @@ class Enqueuing(Scene):
         assert ([1],) == self.look(made).args
         claim = self.take()
         claim.args[0].append(4)
-        self.store.release([claim])
+        give_back(self.store, [claim])
         assert ([1],) == self.take().args
 
     def test_a_delay_counts_from_the_clock_of_the_store(self) -> None:

@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError,
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import give_back, say, settle
 
 ENDS = {
     State.SUCCEEDED: "succeeded",
@@ -109,7 +109,7 @@ class Finishing(Scene):
         assert [] == self.store.reclaim()
 
     def test_finishing_nothing_is_nothing(self) -> None:
-        assert [] == self.store.finish([])
+        assert [] == settle(self.store, [])
 
     # --- the retry --------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Finishing(Scene):
 
     def test_an_outcome_after_a_release_is_refused(self) -> None:
         claim = self.running()
-        self.store.release([claim])
+        give_back(self.store, [claim])
         assert Settled(claim.id, claim.token, accepted=False, state=State.PENDING) == self.finish(claim)
         assert State.PENDING is self.look(claim).state
 
@@ -188,23 +188,23 @@ class Finishing(Scene):
         before = self.snapshot()
         stranger = replace(claim, session="another")
         outcome = Outcome(id=claim.id, token=claim.token, session="another", state=State.SUCCEEDED, result="1")
-        assert [Settled(claim.id, claim.token, accepted=False, state=State.RUNNING)] == self.store.finish([outcome])
-        assert [False] == self.store.release([stranger])
+        assert [Settled(claim.id, claim.token, accepted=False, state=State.RUNNING)] == settle(self.store, [outcome])
+        assert [False] == give_back(self.store, [stranger])
         note = Note(claim.id, claim.token, (1.0, 2.0), (LogLine(START, "info", "x"),), "another")
         assert [False] == say(self.store, [note])
         assert before == self.snapshot()
         assert [True] == say(self.store, [replace(note, session=claim.session)])
         own = replace(outcome, session=claim.session)
         for _ in range(2):  # also when it is said again
-            assert [Settled(claim.id, claim.token, accepted=True, state=State.SUCCEEDED)] == self.store.finish([own])
-            assert [False] == [answer.accepted for answer in self.store.finish([outcome])]
+            assert [Settled(claim.id, claim.token, accepted=True, state=State.SUCCEEDED)] == settle(self.store, [own])
+            assert [False] == [answer.accepted for answer in settle(self.store, [outcome])]
 
     def test_a_retry_that_another_session_asked_for_is_not_answered_as_ones_own(self) -> None:
         claim = self.running()
         own = Outcome(id=claim.id, token=claim.token, session=claim.session, state=State.PENDING, retry_in=HOUR)
-        assert self.store.finish([own])[0].accepted
-        assert self.store.finish([own])[0].accepted
-        assert not self.store.finish([replace(own, session="another")])[0].accepted
+        assert settle(self.store, [own])[0].accepted
+        assert settle(self.store, [own])[0].accepted
+        assert not settle(self.store, [replace(own, session="another")])[0].accepted
 
     def test_the_token_belongs_to_its_occurrence(self) -> None:
         self.queue()
@@ -218,12 +218,12 @@ class Finishing(Scene):
         self.queue()
         made = self.enqueue()
         outcome = Outcome(id=made.id, token=self.look(made).token, state=State.SUCCEEDED)
-        assert [Settled(made.id, outcome.token, accepted=False, state=State.PENDING)] == self.store.finish([outcome])
+        assert [Settled(made.id, outcome.token, accepted=False, state=State.PENDING)] == settle(self.store, [outcome])
         assert State.PENDING is self.look(made).state
 
     def test_what_is_not_there_cannot_be_finished(self) -> None:
         outcome = Outcome(id=987_654, token=1, state=State.SUCCEEDED)
-        assert [Settled(987_654, 1, accepted=False, state=None)] == self.store.finish([outcome])
+        assert [Settled(987_654, 1, accepted=False, state=None)] == settle(self.store, [outcome])
 
     def test_states_in_which_no_run_ends_are_refused_and_nothing_is_written(self) -> None:
         self.queue()
@@ -234,7 +234,7 @@ class Finishing(Scene):
         for state in (State.RUNNING, State.MISSED):
             good = Outcome(id=first.id, token=first.token, state=State.SUCCEEDED)
             with pytest.raises(InvalidTransition):
-                self.store.finish([good, Outcome(id=second.id, token=second.token, state=state)])
+                settle(self.store, [good, Outcome(id=second.id, token=second.token, state=state)])
         assert before == self.snapshot()
 
     # --- once -------------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Finishing(Scene):
     def test_of_two_outcomes_of_one_run_in_one_call_the_first_counts(self) -> None:
         claim = self.running()
         first = Outcome(id=claim.id, token=claim.token, state=State.FAILED, reason="first")
-        answers = self.store.finish([first, replace(first, state=State.SUCCEEDED)])
+        answers = settle(self.store, [first, replace(first, state=State.SUCCEEDED)])
         assert [(True, State.FAILED)] * 2 == [(answer.accepted, answer.state) for answer in answers]
         assert "first" == self.look(claim).reason
         assert 1 == len(self.runs(claim))
@@ -293,7 +293,7 @@ class Finishing(Scene):
         self.session()
         self.fill(4)
         a, b, c, d = self.claim()
-        self.store.release([b])
+        give_back(self.store, [b])
         outcomes = [
             Outcome(id=d.id, token=d.token, state=State.FAILED),
             Outcome(id=b.id, token=b.token, state=State.SUCCEEDED),
@@ -301,7 +301,7 @@ class Finishing(Scene):
             Outcome(id=a.id, token=a.token, state=State.PENDING, retry_in=HOUR),
             Outcome(id=c.id, token=c.token, state=State.SKIPPED),
         ]
-        answers = self.store.finish(outcomes)
+        answers = settle(self.store, outcomes)
         assert [(one.id, one.token) for one in outcomes] == [(answer.id, answer.token) for answer in answers]
         assert [True, False, False, True, True] == [answer.accepted for answer in answers]
         assert [State.FAILED, State.PENDING, None, State.PENDING, State.SKIPPED] == [one.state for one in answers]
@@ -312,14 +312,14 @@ class Finishing(Scene):
         self.fill(2000)
         claims = self.claim(limit=2000)
         outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=str(one.id)) for one in claims]
-        assert [True] * 2000 == [answer.accepted for answer in self.store.finish(outcomes)]
+        assert [True] * 2000 == [answer.accepted for answer in settle(self.store, outcomes)]
         assert [str(claim.id) for claim in claims] == [one.result for one in self.all(states=(State.SUCCEEDED,))]
 
     # --- release ----------------------------------------------------------------------------------------------------
 
     def test_a_release_gives_the_attempt_back(self) -> None:
         claim = self.running()
-        assert [True] == self.store.release([claim])
+        assert [True] == give_back(self.store, [claim])
         found = self.look(claim)
         assert (State.PENDING, 0, 0, 0) == (found.state, found.attempt, found.failures, found.crashes)
         assert found.session is None
@@ -329,14 +329,14 @@ class Finishing(Scene):
 
     def test_a_released_claim_is_due_at_once_for_others(self) -> None:
         claim = self.running()
-        self.store.release([claim])
+        give_back(self.store, [claim])
         self.session("s2")
         assert claim.id == self.take("s2", store=self.sibling()).id
 
     def test_a_released_claim_is_due_very_soon_also_after_the_clock_stepped_back(self) -> None:
         claim = self.running()
         self.clock.step(-HOUR)
-        self.store.release([claim])
+        give_back(self.store, [claim])
         self.clock.advance(MOST_AHEAD)
         assert claim.id == self.take().id
 
@@ -344,25 +344,25 @@ class Finishing(Scene):
         claim = self.running()
         self.finish(claim, State.PENDING)
         second = self.take()
-        assert [True] == self.store.release([second])
-        self.store.release([second])
+        assert [True] == give_back(self.store, [second])
+        give_back(self.store, [second])
         assert 1 == self.look(claim).attempt
         third = self.take()
-        assert [False, False] == self.store.release([claim, second])
+        assert [False, False] == give_back(self.store, [claim, second])
         assert (2, State.RUNNING) == (third.attempt, self.look(third).state)
 
     def test_a_release_under_an_old_token_changes_nothing(self) -> None:
         old, new = self.taken_over()
         before = self.snapshot()
-        assert [False] == self.store.release([old])
+        assert [False] == give_back(self.store, [old])
         assert before == self.snapshot()
         self.finish(new)
-        assert [False] == self.store.release([new])
+        assert [False] == give_back(self.store, [new])
         assert State.SUCCEEDED is self.look(new).state
 
     def test_a_released_run_has_a_record_that_says_so(self) -> None:
         claim = self.running()
-        self.store.release([claim])
+        give_back(self.store, [claim])
         second = self.take()
         self.finish(second)
         runs = [(run.token, run.attempt, run.end) for run in self.runs(claim)]
@@ -370,7 +370,7 @@ class Finishing(Scene):
 
     def test_a_run_that_its_node_stopped_keeps_the_number_of_its_attempt(self) -> None:
         claim = self.running(max_crashes=1)
-        assert [True] == self.store.release([claim], cut="stopped")
+        assert [True] == give_back(self.store, [claim], cut="stopped")
         found = self.look(claim)
         assert (State.PENDING, 1, 0, 0) == (found.state, found.attempt, found.failures, found.crashes)
         assert (None, claim.due_at) == (found.session, found.due_at)
@@ -383,13 +383,13 @@ class Finishing(Scene):
     def test_a_run_that_its_node_could_not_hold_counts_as_a_crash(self) -> None:
         claim = self.running(max_crashes=3)
         for number in (1, 2):
-            assert [True] == self.store.release([claim], cut="crashed")
+            assert [True] == give_back(self.store, [claim], cut="crashed")
             found = self.look(claim)
             assert (State.PENDING, number, number) == (found.state, found.attempt, found.crashes)
             assert Reason.CRASHED == (found.reason or "").split(":")[0]
             claim = self.take()
             assert (number + 1, number) == (claim.attempt, claim.crashes)
-        assert [True] == self.store.release([claim], cut="crashed")
+        assert [True] == give_back(self.store, [claim], cut="crashed")
         found = self.look(claim)
         assert (State.FAILED, 3) == (found.state, found.crashes)
         assert Reason.CRASHED == (found.reason or "").split(":")[0]
@@ -401,9 +401,9 @@ class Finishing(Scene):
         self.session()
         self.fill(3)
         stopped, crashed, unbegun = self.claim(limit=3)
-        assert [True] == self.store.release([stopped], cut="stopped")
-        assert [True] == self.store.release([crashed], cut="crashed")
-        assert [True] == self.store.release([unbegun])
+        assert [True] == give_back(self.store, [stopped], cut="stopped")
+        assert [True] == give_back(self.store, [crashed], cut="crashed")
+        assert [True] == give_back(self.store, [unbegun])
         assert [State.FAILED, State.FAILED] == [self.look(stopped).state, self.look(crashed).state]
         assert (0, 1) == (self.look(stopped).crashes, self.look(crashed).crashes)
         assert unbegun.id == self.take().id
@@ -411,22 +411,22 @@ class Finishing(Scene):
     def test_a_cut_off_run_that_was_asked_to_stop_does_not_come_back(self) -> None:
         claim = self.running()
         self.store.cancel(claim.id, by="ann", why="enough")
-        assert [True] == self.store.release([claim], cut="crashed")
+        assert [True] == give_back(self.store, [claim], cut="crashed")
         found = self.look(claim)
         assert (State.CANCELLED, "operator: enough") == (found.state, found.reason)
 
     def test_cut_off_runs_are_given_back_once_and_under_a_current_token_only(self) -> None:
         old, new = self.taken_over()
         before = self.snapshot()
-        assert [False] == self.store.release([old], cut="crashed")
+        assert [False] == give_back(self.store, [old], cut="crashed")
         assert before == self.snapshot()
-        assert [True, False] == self.store.release([new, new], cut="crashed")
-        assert [False] == self.store.release([new], cut="stopped")
+        assert [True, False] == give_back(self.store, [new, new], cut="crashed")
+        assert [False] == give_back(self.store, [new], cut="stopped")
         assert 2 == self.look(new).crashes
-        assert [] == self.store.release([], cut="crashed")
+        assert [] == give_back(self.store, [], cut="crashed")
 
     def test_releasing_nothing_is_nothing(self) -> None:
-        assert [] == self.store.release([])
+        assert [] == give_back(self.store, [])
 
     # --- notes ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, SECOND, START, Scene, minute
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import give_back, say
 
 
 class Forgetting(Scene):
@@ -110,7 +110,7 @@ class Forgetting(Scene):
         assert State.RUNNING is self.store.forget("queue", "key", by="ann", running=True)
         assert [] == self.all()
         assert not self.finish(claim).accepted
-        assert [False] == self.store.release([claim])
+        assert [False] == give_back(self.store, [claim])
         assert 0 == self.store.counts().running
         assert self.keyed().id != claim.id
         self.enqueue("other")
@@ -182,7 +182,7 @@ class Forgetting(Scene):
     def test_an_attempt_that_never_began_leaves_no_fingerprint(self) -> None:
         self.queue()
         self.session()
-        assert [True] == self.store.release([self.keyed(fingerprint="a")])
+        assert [True] == give_back(self.store, [self.keyed(fingerprint="a")])
         claim = self.keyed(fingerprint="b")
         assert (1, "b", "b") == (claim.attempt, claim.fingerprint, self.look(claim).fingerprint)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from cronsensus.model.states import State
 from cronsensus.testing.conformance.scene import DAY, HOUR, MINUTE, START, Scene, minute
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Limiting(Scene):
@@ -156,7 +157,7 @@ class Limiting(Scene):
         self.session(lease=HOUR)
         self.fire(minute(1), minute(2))
         self.clock.advance(10 * MINUTE)
-        self.store.release([self.take()])
+        give_back(self.store, [self.take()])
         assert minute(1) == self.take().scheduled_for
 
     def test_what_ended_without_running_does_not_hold_back_the_next(self) -> None:

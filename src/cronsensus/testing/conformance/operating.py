@@ -15,6 +15,7 @@ from cronsensus.model.job import Stretch
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Operating(Scene):
@@ -199,7 +200,7 @@ class Operating(Scene):
         answer = self.finish(retried, State.PENDING, retry_in=SECOND)
         assert (True, State.CANCELLED) == (answer.accepted, answer.state)
         assert answer == self.finish(retried, State.PENDING)
-        assert [True] == self.store.release([released])
+        assert [True] == give_back(self.store, [released])
         for claim in (retried, released):
             assert State.CANCELLED is self.look(claim).state
             assert "enough" in (self.look(claim).reason or "")

@@ -14,7 +14,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import HOUR, LEASE, THREADS, Scene, a_session, minute, race
-from cronsensus.testing.conformance.steps import carry_out, open_planner, take
+from cronsensus.testing.conformance.steps import carry_out, open_planner, settle, take
 
 
 class Racing(Scene):
@@ -168,7 +168,7 @@ class Racing(Scene):
 
             def end(store: Store, thread: int, claim: Claim = claim) -> tuple[bool, State | None]:
                 outcome = Outcome(id=claim.id, token=claim.token, state=states[thread % 4], retry_in=HOUR)
-                answer = store.finish([outcome])[0]
+                answer = settle(store, [outcome])[0]
                 return answer.accepted, answer.state
 
             answers = self.race(end)
@@ -219,7 +219,7 @@ class Racing(Scene):
                 if thread % 2:
                     return len(store.reclaim([name])), 0
                 outcome = Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)
-                return 0, int(store.finish([outcome])[0].accepted)
+                return 0, int(settle(store, [outcome])[0].accepted)
 
             ends = self.race(end)
             taken, accepted = sum(one for one, _ in ends), sum(one for _, one in ends)
@@ -356,7 +356,7 @@ class Racing(Scene):
         def work(store: Store, thread: int) -> list[int]:
             store.enqueue([Item(job="queue", key=f"{thread} {number}") for number in range(5)])
             claims = take(store, f"s{thread}", 5, ["queue"], lease=LEASE)
-            answers = store.finish([Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
+            answers = settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in claims])
             assert all(answer.accepted for answer in answers)
             return [one.id for one in claims]
 
@@ -373,7 +373,7 @@ class Racing(Scene):
         self.session()
         self.fill(40)
         outcomes = [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED) for one in self.claim()]
-        self.store.finish(outcomes)
+        settle(self.store, outcomes)
         self.clock.advance(1)
         now = self.store.now()
         assert 40 == sum(self.race(lambda store, _: store.prune(now, limit=7))) + self.store.prune(now)

@@ -10,7 +10,7 @@ from cronsensus.model.occurrence import LogLine, Note, OccurrenceFilter
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.testing.conformance.scene import HOUR, MINUTE, SECOND, START, Scene, minute
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import give_back, say
 
 
 class Reading(Scene):
@@ -76,7 +76,7 @@ class Reading(Scene):
         done, running = self.claim(lease=HOUR)
         waiting = self.enqueue("waiting", delay=HOUR).id
         self.finish(done)
-        self.store.release([running])
+        give_back(self.store, [running])
         again = self.take(lease=HOUR)
         nobody = 10**9
         read = self.store.runs(running.id, nobody, waiting, done.id, running.id)

@@ -13,6 +13,7 @@ from cronsensus.model.occurrence import Claim, Note, Outcome, Takeover
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.testing.conformance.scene import LEASE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Reserving(Scene):
@@ -116,7 +117,7 @@ class Reserving(Scene):
 
     def test_reserved_claim_cut_off_by_its_node_counts_as_its_node_says(self) -> None:
         claim = self.one_reserved()
-        assert [True] == self.store.release([claim], cut="crashed")
+        assert [True] == give_back(self.store, [claim], cut="crashed")
         assert 1 == self.look(claim).crashes
 
     @pytest.mark.parametrize("policies", [{"on_crash": "fail"}, {"concurrency": 5}])

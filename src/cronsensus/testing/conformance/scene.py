@@ -32,7 +32,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import PutResult
-from cronsensus.testing.conformance.steps import PLANNER, carry_out, take
+from cronsensus.testing.conformance.steps import PLANNER, carry_out, settle, take
 from cronsensus.triggers import Trigger, every
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -262,7 +262,7 @@ class Scene:
         outcome = Outcome(
             id=claim.id, token=claim.token, state=state, reason=reason, result=result, error=error, retry_in=retry_in
         )
-        return (store or self.store).finish([outcome])[0]
+        return settle(store or self.store, [outcome])[0]
 
     def lease_out(self) -> None:
         """Let every lease of the usual length run out."""

@@ -16,6 +16,7 @@ from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, a_session, minute
+from cronsensus.testing.conformance.steps import give_back
 
 
 class Sessions(Scene):
@@ -151,12 +152,12 @@ class Sessions(Scene):
         self.store.cancel(mine[1].id, by="test", why="test")
         renewal = self.store.renew("s1", lease=LEASE)
         assert (((mine[1].id, mine[1].token),), [mine[1].id]) == (renewal.held, list(renewal.cancel))
-        self.store.release([mine[1]])
+        give_back(self.store, [mine[1]])
         assert () == self.store.renew("s1", lease=LEASE).held
 
     def test_a_renewal_lists_a_run_that_was_taken_again_under_its_new_token(self) -> None:
         claim = self.holding()
-        self.store.release([claim])
+        give_back(self.store, [claim])
         again = self.take()
         assert ((again.id, again.token),) == self.store.renew("s1", lease=LEASE).held
         assert again.token > claim.token
@@ -446,7 +447,7 @@ class Sessions(Scene):
     def test_failures_and_releases_are_no_crashes(self) -> None:
         claim = self.holding(max_crashes=1)
         self.finish(claim, State.PENDING)
-        self.store.release([self.take()])
+        give_back(self.store, [self.take()])
         assert 0 == self.look(claim).crashes
 
     def test_what_was_asked_to_stop_is_cancelled_instead_of_run_again(self) -> None:

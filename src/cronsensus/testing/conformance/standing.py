@@ -30,7 +30,7 @@ from cronsensus.testing.conformance.scene import (
     minute,
     state_of,
 )
-from cronsensus.testing.conformance.steps import carry_out, take
+from cronsensus.testing.conformance.steps import carry_out, give_back, settle, take
 
 
 class _Ahead(SystemClock):
@@ -301,9 +301,9 @@ class Standing(Scene):
         self.enqueue()
         claim = self.take()
         other = self.open("other")
-        settled = other.finish([Outcome(id=claim.id, token=claim.token, state=State.FAILED)])[0]
+        settled = settle(other, [Outcome(id=claim.id, token=claim.token, state=State.FAILED)])[0]
         assert not settled.accepted
-        assert [False] == other.release([claim])
+        assert [False] == give_back(other, [claim])
         assert State.RUNNING is self.look(claim).state
         assert not any([other.runs(claim.id), other.logs(claim.id)])
 

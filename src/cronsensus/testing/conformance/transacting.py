@@ -19,7 +19,7 @@ from cronsensus.model.occurrence import Claim, LogLine, Note
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import LEASE, START, THREADS, Scene
-from cronsensus.testing.conformance.steps import say
+from cronsensus.testing.conformance.steps import give_back, say
 
 EFFECTS = "conformance_effects"
 """The user's own table, beside the store's: a row for each effect."""
@@ -183,7 +183,7 @@ class Transacting(Scene):
         for state in (State.FAILED, State.PENDING, State.CANCELLED, State.SUCCEEDED):
             answer = self.finish(claim, state, result="2")
             assert (True, State.SUCCEEDED) == (answer.accepted, answer.state)
-        assert [False] == self.store.release([claim])
+        assert [False] == give_back(self.store, [claim])
         self.lease_out()
         assert [] == self.store.reclaim()
         assert before[2] == self.snapshot()[2]
@@ -235,7 +235,7 @@ class Transacting(Scene):
         if self.refused():
             return
         old = self.begun()
-        assert [True] == self.store.release([old])
+        assert [True] == give_back(self.store, [old])
         new = self.take()
         assert (old.session, True) == (new.session, old.token < new.token)
         with pytest.raises(LeaseLost), self.store.transaction(old) as transaction:

@@ -30,19 +30,13 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
             "retire": self.retire,
             "pause": self.pause,
             "resume": self.resume,
-            "fire": self.fire,
             "enqueue": self.enqueue,
             "trigger": self.trigger,
             "retry": self.retry,
             "backfill": self.backfill,
             "cancel": self.cancel,
             "prune": self.prune,
-            "claim": self.claim,
-            "fire_and_claim": self.fire_and_claim,
             "step": self.step,
-            "finish": self.finish,
-            "release": self.release,
-            "note": self.note,
             "acquire": self.acquire,
             "lock": self.lock,
             "extend": self.extend,
@@ -52,16 +46,6 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
             "close_session": self.close_session,
             "reclaim": self.reclaim,
         }
-
-    def fire_and_claim(self, seen: Seen) -> None:
-        """Look at the two halves; the second is there only if the first was."""
-        plans, *asked = seen.args
-        fired, claims = seen.answer
-        self.fire(Seen((plans,), seen.kwargs, fired))
-        if any(fired):
-            self.claim(Seen(tuple(asked), seen.kwargs, claims))
-        elif claims:
-            self.broken("claim", "claims came back although nothing was fired")
 
     def step(self, seen: Seen) -> None:
         """Look at the parts of a step, in the order in which the store takes them."""

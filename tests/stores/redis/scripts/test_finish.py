@@ -39,7 +39,7 @@ def outcome(state: str = "succeeded", **how: Any) -> tuple[Any, ...]:
         "id": ONE, "token": "7", "state": state, "reason": None, "result": None, "error": None, "wait": 0,
         "session": None, **how,
     }  # fmt: skip
-    return ([list(values.values())],)
+    return said(outcomes=[list(values.values())])
 
 
 def attempt(end: str, reason: str | None = None, problem: str | None = None, **how: Any) -> State:
@@ -137,19 +137,19 @@ AGAIN = [
 
 @pytest.mark.parametrize("case", [*ENDS, *AGAIN], ids=by_name)
 def test_an_outcome_lands_once_and_only_under_its_token(case: Case, place: Place) -> None:
-    check(place, "finish", case)
+    check(place, "step", case._replace(answers=done(settled=case.answers)))
 
 
 def test_what_cannot_be_put_back_is_not_said_to_be(place: Place) -> None:
     place.put(merged(RUNS, row(1, priority="high")))
-    assert place.run("finish", *outcome("pending")) == [[False, False]]
+    assert place.run("step", *outcome("pending")) == done(settled=([False, False],))
 
 
 # --- given back -------------------------------------------------------------------------------------------------------
 
 
 def claim(why: str | bool = False, *, crashed: bool = False, token: str = "7", session: str | None = None) -> Any:
-    return [[ONE, token, session]], why, crashed
+    return said(back=[[ONE, token, session, why, crashed]])
 
 
 CRASHED = attempt("crashed", "crashed: cut")
@@ -273,7 +273,7 @@ BACK = [
 
 @pytest.mark.parametrize("case", BACK, ids=by_name)
 def test_a_claim_goes_back_only_under_its_token(case: Case, place: Place) -> None:
-    check(place, "release", case)
+    check(place, "step", case._replace(answers=done(back=case.answers)))
 
 
 # --- noted ------------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_a_note_lands_only_under_its_token(case: Case, place: Place) -> None:
 
 def test_whoever_holds_nothing_more_is_holding_no_more(place: Place) -> None:
     place.put(merged(RUNS, running(2)))
-    place.run("finish", *outcome())
+    place.run("step", *outcome())
     assert place.stands()["holding s1"] == "1"
-    place.run("finish", *outcome(id=occurrence_id(2)))
+    place.run("step", *outcome(id=occurrence_id(2)))
     assert not [entry for entry in place.stands() if entry.startswith(("holding", "holds", f"job:{J}:running"))]
