@@ -545,6 +545,27 @@ def test_a_claim_without_a_look_is_followed_by_a_look_unless_it_came_back_full()
     assert decide.before_look(memory, replace(facts, may_claim=False), HERE)[0].look is not None
 
 
+@pytest.mark.parametrize(
+    ("facts", "memory", "looks"),
+    [
+        ({}, {}, False),
+        ({"news": True}, {}, True),
+        ({"told": False}, {}, True),
+        ({"trusted": False}, {}, True),
+        ({}, {"backlog": True}, True),
+        ({}, {"partition": Partition(0, 2)}, True),
+        ({}, {"look_at": HERE}, True),
+    ],
+)
+def test_the_end_of_a_run_alone_is_no_reason_to_look(
+    facts: dict[str, Any], memory: dict[str, Any], looks: bool
+) -> None:
+    known: dict[str, Any] = {"backlog": False, "look_at": HERE + 5} | memory
+    ended: dict[str, Any] = {"session": "a", "free": 3, "news": False} | facts
+    todo, _ = decide.before_look(Memory(**known), Facts(**ended), HERE, claimed=0)
+    assert todo.sleep == (None if looks else 5)
+
+
 @pytest.mark.parametrize(("free", "limit"), [(0, LEAST_DUE), (LEAST_DUE + 1, LEAST_DUE + 1), (1000, MOST_DUE)])
 def test_of_a_partition_a_node_looks_at_no_more_than_it_can_start(free: int, limit: int) -> None:
     memory, facts = Situation(memory={"partition": Partition(0, 2)}, facts={"free": free}).given

@@ -119,6 +119,8 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         if not facts.free:
             return Todo(sleep=max(0.0, min(facts.watch, memory.look_at - now))), memory
         memory = replace(memory, full=False)
+    elif not claimed and (wait := _knows_all(memory, facts, now)) > 0:
+        return Todo(sleep=wait if facts.progress_in is None else min(wait, facts.progress_in)), memory
     if memory.partition is not None:
         memory = replace(memory, waits=claimed > 0)
         left = memory.fired_at + FULL - now
@@ -128,6 +130,17 @@ def _look_or_wait(memory: Memory, facts: Facts, now: float, claimed: int) -> tup
         return Todo(look=Question(limit=limit, partition=memory.partition, ahead=AT_ONCE)), memory
     within = timedelta(seconds=memory.lead.seconds + SLACK)
     return Todo(look=Question(limit=MOST_DUE, partition=None, ahead=within)), memory
+
+
+def _knows_all(memory: Memory, facts: Facts, now: float) -> float:
+    """Return for how many seconds a look would show nothing new; 0: it may.
+
+    Where notifications tell of work, the end of a run changes nothing for this node but its free slots: unless more
+    waited for one at the last look, the next look comes when it was to come anyway.
+    """
+    if facts.news or not facts.told or not facts.trusted or memory.backlog or memory.partition is not None:
+        return 0.0
+    return memory.look_at - now
 
 
 def _without_look(memory: Memory, facts: Facts, now: float) -> int:
@@ -289,6 +302,7 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
     memory = replace(
         memory,
         fruitless=memory.fruitless + 1 if view.backlog and not fired.claimed else 0,
+        backlog=view.backlog or fired.created > fired.claimed,
         full=not facts.free and (fired.claimed > 0 or view.backlog),
     )
     tried = bool(todo.plans or todo.not_planned)

@@ -182,7 +182,8 @@ class Node:
         return run is not None and self.round.active_runs.runs(run)
 
     def wake(self) -> None:
-        """Turn the crank now."""
+        """Look at the store now."""
+        self.round.news = True
         self._wake_event.set()
 
     def drain(self) -> None:

@@ -33,6 +33,7 @@ from cronsensus.membership.liveness import is_dead
 from cronsensus.membership.loss import StoreWatch
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import SessionSpec, SessionView
+from cronsensus.model.states import State
 from cronsensus.node import decide
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.claiming import Claiming
@@ -67,6 +68,7 @@ class Round:
         reconciling: told by each renewal what the store believes this node to run.
         draining: whether it takes nothing new.
         notified: whether a notification came since the last round began; set by the listener.
+        news: whether anything came since the last look that it may show; set by whatever wakes the node but its runs.
     """
 
     def __init__(
@@ -109,14 +111,30 @@ class Round:
         self._evidence = evidence
         self.stats = NodeStats()
         self.draining = self.notified = False
+        self.news, self._by_a_run = True, False
         self._run_log = RunLog(self.stats)
         self._session = OwnSession(store, clock, settings, new_session=new_session, declare=declare, on_shorter=on_work)
+
+        def wake_with_news() -> None:
+            self.news = True
+            wake()
+
+        def wake_to_settle() -> None:
+            self._by_a_run = True
+            wake()
+
         self.active_runs = ActiveRuns(
-            store, clock, registry=registry, executors=executors, wake=wake, on_work=on_work, run_log=self._run_log
+            store,
+            clock,
+            registry=registry,
+            executors=executors,
+            wake=wake_to_settle,
+            on_work=on_work,
+            run_log=self._run_log,
         )
         self._claiming = Claiming(store, clock, settings, self.active_runs, registry=registry, run_log=self._run_log)
-        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake, ask=ask_again)
-        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake)
+        self.reconciling = Reconciling(clock, self.active_runs, self._claiming, wake=wake_with_news, ask=ask_again)
+        self.watch = StoreWatch(settings.name, stop=settings.stop_on_store_loss, wake=wake_with_news)
         self.reconciling.on_forgotten = self._claiming.on_forgotten = self.watch.forgot
         now = clock.monotonic()
         self._memory = Memory(reclaimed_at=now, pruned_at=now)
@@ -200,12 +218,13 @@ class Round:
         """Return what to ask the store, or how long to sleep, after claims that need no look."""
         claimed: int | None = None
         notified, self.notified = self.notified, False
+        by_a_run, self._by_a_run = self._by_a_run, False
         self.active_runs.collect()
         self.active_runs.begin_reserved(self._claiming.free)
         while True:
             now = self._clock.monotonic()
             gone = self._gone(decide.neighbours_to_check(self._memory, now))
-            facts = self._facts(lease, gone, notified=notified and claimed is None)
+            facts = self._facts(lease, gone, notified=notified and claimed is None, news=self.news or not by_a_run)
             todo, self._memory = decide.before_look(self._memory, facts, now, claimed=claimed)
             if todo.adopt:
                 self._claiming.adopt_lost(lease)
@@ -223,11 +242,14 @@ class Round:
             self._memory = decide.settled(self._memory, ok=not todo.settle)
             raise
         self._memory = decide.settled(self._memory, ok=True)
+        if any(done.returned) or any(answer.state is State.PENDING for answer in done.settled):
+            self.news = True
         return len(done.claims)
 
     def _look(self, lease: SessionLease, question: Question) -> tuple[View, ClockSample]:
         """Look, and take in what concerns what this node holds."""
         asked = lease.ask()
+        self.news = False
         view = self._store.look(limit=question.limit, partition=question.partition, ahead=question.ahead)
         received_at = self._clock.monotonic()
         before, self._memory = self._memory, decide.looked(self._memory, view, asked.at, received_at)
@@ -323,7 +345,9 @@ class Round:
         """End the sleep in idle mode."""
         self._memory = replace(self._memory, idle=None)
 
-    def _facts(self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False) -> Facts:
+    def _facts(
+        self, lease: SessionLease, gone: frozenset[str] = frozenset(), *, notified: bool = False, news: bool = True
+    ) -> Facts:
         active_runs, capabilities, trusted = self.active_runs, self._store.capabilities, lease.trusted
         return Facts(
             session=lease.session,
@@ -334,6 +358,7 @@ class Round:
             draining=self.draining,
             unsettled=active_runs.unsettled,
             notified=notified,
+            news=news,
             progress_in=active_runs.progress_in,
             begins_in=active_runs.begins_in,
             reserved=len(active_runs.reserved),
@@ -370,6 +395,7 @@ class Round:
         self._claiming.begin()
         self.reconciling.begin()
         self._look_next()
+        self.news = True
         self.stats.sessions += 1
         self._on_session(lease)
         self._know_store(lease)
@@ -403,6 +429,7 @@ class Round:
 
     def _trouble(self, error: StoreError) -> float:
         self.stats.store_errors += 1
+        self.news = True
         self.watch.trouble(error)
         now, why = self._clock.monotonic(), str(error)
         if self._troubles == 0:

@@ -31,6 +31,8 @@ class Facts:
         draining: the node takes nothing new.
         unsettled: results or claims that go back wait for the store.
         notified: a notification came since the last round.
+        news: something that a look may show came since the last look: a notification, a run that is to be tried again,
+            or the node was woken by something else than the runs here.
         progress_in: seconds until progress and log lines want to be written; ``None``: there are none.
         begins_in: seconds until a run that was claimed ahead starts; ``None``: none waits.
         reserved: how many claims wait here for a free slot.
@@ -53,6 +55,7 @@ class Facts:
     draining: bool = False
     unsettled: bool = False
     notified: bool = False
+    news: bool = True
     progress_in: float | None = None
     begins_in: float | None = None
     reserved: int = 0
@@ -89,6 +92,7 @@ class Memory:
         look_took: how long the last look took.
         sample: the store's clock at ``looked_at``, by the best guess; ``None`` before the first look.
         full: every slot is taken, and more waits or may wait: a claim needs no look before it.
+        backlog: more waited at the last look, or was created by this node, than was claimed then.
         lost_races: in a row.
         fruitless: rounds in a row in which something waited, and nothing of it was for this node.
         expected: the next due time, as far as is known.
@@ -116,6 +120,7 @@ class Memory:
     look_took: float = 0.0
     sample: ClockSample | None = None
     full: bool = False
+    backlog: bool = True
     lost_races: int = 0
     fruitless: int = 0
     expected: datetime | None = None

@@ -1,0 +1,98 @@
+"""A node woken by the end of a run looks only where a look may show something new."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronsensus.clock import ManualClock
+from cronsensus.model.ending import Ending
+from cronsensus.model.job import JobSpec, Policies
+from cronsensus.model.occurrence import Item
+from cronsensus.model.session import SessionSpec
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.round import Round
+from cronsensus.node.settings import NodeSettings
+from cronsensus.stores.memory import MemoryStore
+
+LEASE = timedelta(minutes=5)
+
+
+class Started(Executor):
+    """Keeps what was started."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def start(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Scene:
+    """One node that runs one of ``waiting`` occurrences of a job of which one may run at a time."""
+
+    def __init__(self, waiting: int, **policies: Any) -> None:
+        self.store = MemoryStore(clock=ManualClock())
+        spec = JobSpec(name="work", function="work", policies=Policies.read({"concurrency": 1} | policies))
+        self.store.put_jobs([spec], release="1")
+        self.store.enqueue([Item(job="work", key=str(number)) for number in range(waiting)])
+        self.started = Started()
+        self.round = Round(
+            self.store,
+            ManualClock(),
+            NodeSettings(name="a", lease=LEASE, concurrency=5),
+            registry={"work": Registered("work", lambda: None, "thread")},
+            executors={"thread": self.started},
+            new_session=lambda: SessionSpec(
+                id="s", node="a", host="h", pid=1, pid_started=1, release="1", concurrency=5, version="0"
+            ),
+            declare=lambda _: False,
+        )
+        self.round.step()
+        self.round.step()
+        assert len(self.started.calls) == 1
+        self.verbs: list[str] = []
+
+    def end(self, kind: Any = "returned") -> list[str]:
+        """End the first run; return which verbs the round took that this woke the node for."""
+        with pytest.MonkeyPatch.context() as patch:
+            for verb in ("look", "step"):
+                patch.setattr(self.store, verb, self._noting(verb, getattr(self.store, verb)))
+            self.round.active_runs.ended(self.started.calls[0], Ending(kind=kind))
+            self.round.step()
+        return self.verbs
+
+    def _noting(self, verb: str, do: Any) -> Any:
+        def noted(*args: Any, **more: Any) -> Any:
+            self.verbs.append(verb)
+            return do(*args, **more)
+
+        return noted
+
+
+def test_the_end_of_a_run_is_recorded_without_a_look() -> None:
+    scene = Scene(waiting=1)
+    assert scene.end() == ["step"]
+
+
+def test_a_node_that_was_woken_by_something_else_too_looks() -> None:
+    scene = Scene(waiting=1)
+    scene.round.news = True
+    assert scene.end() == ["step", "look"]
+
+
+def test_what_waits_for_the_end_of_a_run_is_looked_for() -> None:
+    scene = Scene(waiting=2)
+    assert scene.end()[:2] == ["step", "look"]
+    assert len(scene.started.calls) == 2
+
+
+def test_a_run_that_is_tried_again_is_looked_for() -> None:
+    scene = Scene(waiting=1, retries=3)
+    assert scene.end("raised") == ["step", "look"]
