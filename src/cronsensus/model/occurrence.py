@@ -145,7 +145,7 @@ class RunError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to run one occurrence: what a node got from ``claim`` or ``acquire``.
+    """The right to run one occurrence: what a node got from ``step`` or ``acquire``.
 
     Attributes:
         token: fencing token; grows with every holder of this occurrence. Every later write carries it.

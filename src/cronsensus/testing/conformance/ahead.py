@@ -23,10 +23,10 @@ SHORTLY = timedelta(milliseconds=20)
 class Ahead(Scene):
     """Hazards of deciding before the due time: a run that starts early, or that waits for no reason."""
 
-    def fire_and_claim(
+    def carry_out_and_take(
         self, *plans: Plan, session: str = "s1", limit: int = 10, ahead: timedelta = AT_ONCE
     ) -> tuple[list[bool], list[Claim]]:
-        """Fire and claim as a node does at a due time, or ``ahead`` of it."""
+        """Carry out and take as a node does at a due time, or ``ahead`` of it."""
         want = Want(limit=limit, functions=tuple(self._functions), lease=LEASE, ahead=ahead)
         done = self.store.step(session, Step(plans=plans, want=want))
         return list(done.carried_out), list(done.claims)
@@ -35,7 +35,7 @@ class Ahead(Scene):
         self.define(self.job(overlap="allow"))
         self.clock.advance(minute(3) - START)
         self.session()
-        won, claims = self.fire_and_claim(self.plan(minute(1), minute(2), minute(3)), limit=2)
+        won, claims = self.carry_out_and_take(self.plan(minute(1), minute(2), minute(3)), limit=2)
         assert [True] == won
         assert [minute(1), minute(2)] == [claim.scheduled_for for claim in claims]
         assert [minute(1), minute(2), minute(3)] == self.nominal()
@@ -45,7 +45,7 @@ class Ahead(Scene):
         self.fire(minute(1))
         self.clock.advance(minute(2) - START)
         self.session()
-        _, claims = self.fire_and_claim(self.plan(minute(2)), limit=1)
+        _, claims = self.carry_out_and_take(self.plan(minute(2)), limit=1)
         assert [minute(1)] == [claim.scheduled_for for claim in claims]
 
     def before(self, time: datetime, by: timedelta = SHORTLY) -> None:
@@ -60,7 +60,7 @@ class Ahead(Scene):
     def test_what_is_due_within_a_moment_is_fired_and_claimed_ahead(self) -> None:
         self.define()
         self.before(minute(1))
-        won, [claim] = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        won, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert [True] == won
         assert (minute(1), minute(1)) == (claim.scheduled_for, claim.due_at)
         assert minute(1) == self.view().watermark
@@ -69,7 +69,7 @@ class Ahead(Scene):
     def test_what_was_claimed_ahead_starts_when_it_is_due_and_tells_when_it_was_claimed(self) -> None:
         self.define()
         self.before(minute(1))
-        _, [claim] = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        _, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert self.clock.now() == claim.claimed_at == minute(1) - SHORTLY
         [one] = self.all()
         [run] = self.store.runs(one.id)
@@ -78,17 +78,17 @@ class Ahead(Scene):
     def test_nothing_is_fired_or_claimed_further_ahead_than_asked(self) -> None:
         self.define()
         self.before(minute(1), SHORTLY + MICROSECOND)
-        assert ([False], []) == self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        assert ([False], []) == self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert [] == self.all()
         self.clock.advance(MICROSECOND)
-        won, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        won, claims = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert ([True], 1) == (won, len(claims))
 
     def test_what_was_fired_ahead_and_not_taken_waits_until_it_is_due(self) -> None:
         self.define(self.job(overlap="allow"))
         self.before(minute(1))
         self.enqueue(key="by hand", job="job")
-        won, [claim] = self.fire_and_claim(self.plan_ahead(minute(1)), limit=1, ahead=SHORTLY)
+        won, [claim] = self.carry_out_and_take(self.plan_ahead(minute(1)), limit=1, ahead=SHORTLY)
         assert ([True], "by hand") == (won, claim.key)
         assert [] == self.claim()
         self.clock.advance(SHORTLY)
@@ -99,13 +99,13 @@ class Ahead(Scene):
         self.before(minute(1))
         self.enqueue(key="in time", job="job", delay=SHORTLY)
         self.enqueue(key="later", job="job", delay=SHORTLY + MICROSECOND)
-        _, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        _, claims = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert {"in time", scheduled_key(minute(1))} == {claim.key for claim in claims}
 
     def test_a_run_claimed_ahead_can_be_given_back_before_it_is_due(self) -> None:
         self.define()
         self.before(minute(1))
-        _, claims = self.fire_and_claim(self.plan_ahead(minute(1)), ahead=SHORTLY)
+        _, claims = self.carry_out_and_take(self.plan_ahead(minute(1)), ahead=SHORTLY)
         assert [True] == give_back(self.store, claims)
         [one] = self.all()
         assert (State.PENDING, 0) == (one.state, one.attempt)
@@ -114,7 +114,7 @@ class Ahead(Scene):
         self.define(self.job("released"), self.job("taken over"))
         self.before(minute(1))
         plans = [replace(plan_of(job, minute(1)), not_before=minute(1)) for job in self.ahead(minute(1))]
-        _, claims = self.fire_and_claim(*plans, ahead=SHORTLY)
+        _, claims = self.carry_out_and_take(*plans, ahead=SHORTLY)
         give_back(self.store, [claim for claim in claims if claim.job == "released"])
         self.store.reclaim(["s1"])
         self.session("s2")
