@@ -7,17 +7,25 @@ from tests.simulation.cluster import Parts, simulate
 
 MOST = 1000
 SEEN_AT = {
-    "AdoptsOnce": 781,
-    "blind_while_full": 348,
-    "ClaimsForTheDead": 22,
-    "fires_and_forgets": 439,
-    "HearsAnybody": 35,
-    "LocksOutliveSessions": 199,
-    "NoTokenCheck": 35,
-    "PrunesAboveTheWatermark": 22,
-    "WatchesNoClock": 268,
+    "AdoptsOnce": 442,
+    "BelievesWhoeverReturns": 34,
+    "CancelsWhatItInterrupts": 21,
+    "ClaimsForTheDead": 31,
+    "fires_and_forgets": 251,
+    "ForgetsToCancel": 21,
+    "GivesUpResults": 23,
+    "HearsAnybody": 97,
+    "LeasesOnTheWallClock": 23,
+    "LocksOutliveSessions": 115,
+    "NeverRenews": 18,
+    "NoMostCrashes": 22,
+    "RevivesTheDead": 21,
+    "TellsNobody": 54,
+    "TrustsForEver": 45,
+    "WatchesNoClock": 34,
 }
-"""Where the rarer ones were found last; looked at first, to save time."""
+"""Where the rarer ones were found last, by ``seek_ablations.py``; looked at first, to save time."""
+pytestmark = pytest.mark.timeout(600)  # while one of them is out of date, on a busy machine
 
 
 def named(part):
