@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Connection, CursorResult, Table, bindparam, create_engine, insert, select, text
+from sqlalchemy import Connection, CursorResult, Table, bindparam, create_engine, insert, text
 from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.stores.sql import schema as tables
-from cronsensus.stores.sql import sessions
 from cronsensus.stores.sql.queries import LIST, queries_of, with_pieces
 
 NOW = 1000
@@ -28,6 +27,7 @@ ASKED: Row = {
     "became": "failed", "run": 1, "moment": NOW, "revised": 3, "before": 7, "names": ["name"], "keys": ["name"],
     "key": "name", "times": [NOW], "pause": 4, "ended": NOW, "passed": NOW, "mine": "name", "ruled": 0,
     "moved": NOW, "least": 0, "most": NOW,
+    "sessions": ["s1"], "wanted": "name",
 }  # fmt: skip
 """What each parameter is; those that are not here are values to be written."""
 
@@ -113,38 +113,31 @@ FOR_UPDATE = "FOR UPDATE"
 SKIPPING = "FOR UPDATE SKIP LOCKED"
 
 CASES = [
-    Case("turns", select(_s.c.id).where(sessions.TAKES_TURNS), _s, [SESSION], [*NOT_ALIVE, {"concurrency": 0}]),
     Case("alive", "session_alive", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case("prolong", "prolong", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
-    Case("set lease", sessions._SET_LEASE, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("note sign", "note_sign", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("signs", "signs", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
-    Case("drain", sessions._DRAIN, _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
+    Case("drain", "drain", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case(
         "dead",
-        sessions._DEAD,
+        "find_dead",
         _s,
         [OVERDUE, {**OVERDUE, "id": "s2"}, {**SESSION, "epoch": "other"}, {**SESSION, "id": "gone"}],
         [{"namespace": "theirs"}, ENDED, {"lease_until": NOW + 1}],
     ),
-    Case("end", sessions._END, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
-    Case(
-        "end overdue",
-        sessions._END_OVERDUE,
-        _s,
-        [OVERDUE, {**SESSION, "epoch": "other"}],
-        [*NOT_MINE, ENDED, {"lease_until": NOW + 1}],
-    ),
-    Case("at hand", sessions._AT_HAND, _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED], SKIPPING),
-    Case("held ids", sessions._HELD_IDS, _o, [RUNNING], NOT_HELD),
-    Case("held at hand", sessions._HELD_AT_HAND, _o, [RUNNING], NOT_HELD, SKIPPING),
-    Case("held", sessions._HELD, _o, [RUNNING], NOT_HELD, FOR_UPDATE),
-    Case("named", sessions._NAMED, _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
+    Case("end", "end_session", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("at hand", "lock_session_at_hand", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED], SKIPPING),
+    Case("held ids", "held_runs", _o, [RUNNING], NOT_HELD),
+    Case("held at hand", "lock_held_at_hand", _o, [RUNNING], NOT_HELD, SKIPPING),
+    Case("held", "lock_held", _o, [RUNNING], NOT_HELD, FOR_UPDATE),
+    Case("named", "lock_cut_off", _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("take back", "take_back_runs", _o, [RUNNING], NOT_CURRENT),
     Case("close", "cut_off_runs", _o, [RUNNING], NOT_CURRENT),
-    Case("free locks", sessions._FREE_LOCKS, _l, [LOCK], [{"namespace": "theirs"}, {"session": "s2"}]),
-    Case("oldest release", sessions._OLDEST_RELEASE, tables.releases, [RELEASE], [{"namespace": "theirs"}], FOR_UPDATE),
-    Case("release", sessions._RELEASE, tables.releases, [RELEASE], [{"namespace": "theirs"}, {"release": "other"}]),
+    Case("free locks", "free_locks_of", _l, [LOCK], [{"namespace": "theirs"}, {"session": "s2"}]),
+    Case("oldest release", "lock_oldest_release", tables.releases, [RELEASE], [{"namespace": "theirs"}], FOR_UPDATE),
+    Case("release", "known_release", tables.releases, [RELEASE], [{"namespace": "theirs"}, {"release": "other"}]),
     Case("standing", "lock_runs", _o, [RUNNING, PENDING], [{"id": 2}, {"namespace": "theirs"}], FOR_UPDATE),
     Case("ended runs", "ended_runs", tables.runs, [ENDED_RUN], [{"token": 8}]),
     Case("finish", "close_runs", _o, [RUNNING], NOT_CURRENT),
@@ -594,6 +587,11 @@ def test_renewing_tells_whether_the_session_lives_and_what_it_runs(database: Con
     assert renewing({}, {}) == (1, 1)
     assert [renewing(differs, {}) for differs in NOT_ALIVE] == [(0, 1)] * len(NOT_ALIVE)
     assert [renewing({}, differs) for differs in NOT_HELD] == [(1, None)] * len(NOT_HELD)
+
+
+@pytest.mark.parametrize(("session", "overdue"), [({}, 0), *((differs, 1) for differs in RUN_OUT)], ids=str)
+def test_who_reclaims_is_told_whether_the_lease_has_run_out(session: Row, overdue: int, database: Connection) -> None:
+    assert answered(database, "lock_session_at_hand", (_s, {**SESSION, **session})) == {"overdue": overdue}
 
 
 @pytest.mark.parametrize(("session", "alive"), [({}, 1), *((differs, 0) for differs in NOT_ALIVE)], ids=str)

@@ -16,7 +16,9 @@ from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.sql import sessions
 from cronsensus.stores.sql.schema import counters, jobs, occurrences, runs
+from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sqlite import SqliteStore
+from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED
 from cronsensus.testing.conformance.scene import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
@@ -82,15 +84,16 @@ def test_runs_that_somebody_else_has_locked_are_told(
     _, locked = two_claims(store)
     clock.advance(LEASE)
     held_up: list[tuple[str, Sequence[int]]] = []
+    send = Transaction.send
+
+    def without_one(tx: Transaction, name: str, **values: Any) -> Pending:
+        sent = send(tx, name, **values)
+        if name == "lock_held_at_hand":
+            sent.answer([row for row in sent.rows if row.id != locked.id], 1)
+        return sent
+
+    monkeypatch.setattr(Transaction, "send", without_one)
     with store._writing() as tx:
-        rows = tx.dialect.rows
-
-        def without_one(connection: Any, statement: Any, parameters: Any) -> Sequence[Any]:
-            found = rows(connection, statement, parameters)
-            skips = statement is sessions._HELD_AT_HAND
-            return [row for row in found if row.id != locked.id] if skips else found
-
-        monkeypatch.setattr(tx.dialect, "rows", without_one)
         assert sessions.reclaim(tx, "s1", presumed=False, on_held_up=lambda *one: held_up.append(one)) == []
     assert held_up == [("s1", [locked.id])]
     assert stands(store, locked) == (State.RUNNING, 0)

@@ -13,17 +13,15 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
-from sqlalchemy.sql.base import Executable
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreUnavailable
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, LogLine, Note, Outcome
-from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan
-from cronsensus.stores.sql import finishing, locks, sessions
+from cronsensus.stores.sql import finishing, locks
 from cronsensus.stores.sql.schema import locks as lock_rows
 from cronsensus.stores.sql.schema import sessions as session_rows
 from cronsensus.stores.sql.sending import Pending
@@ -51,24 +49,6 @@ def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> Sqlite
     )
     store.open_session(a_session("s1"), lease=LEASE)
     return store
-
-
-@contextmanager
-def when_sent(
-    monkeypatch: pytest.MonkeyPatch, method: str, statement: Executable, act: Callable[[Transaction, Any], Any]
-) -> Iterator[list[Executable]]:
-    """Let ``act`` make the answer to a statement, once it was sent; give all that are sent by that method."""
-    sent: list[Executable] = []
-    send = getattr(Transaction, method)
-
-    def sending(tx: Transaction, one: Executable, *more: Any, **parameters: Any) -> Any:
-        sent.append(one)
-        answer = send(tx, one, *more, **parameters)
-        return act(tx, answer) if one is statement else answer
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Transaction, method, sending)
-        yield sent
 
 
 @contextmanager
@@ -207,9 +187,9 @@ def test_a_dead_session_whose_row_is_not_at_hand_is_left_for_the_next_look(
 ) -> None:
     claim = a_claim(store)
     clock.advance(LEASE)
-    with when_sent(monkeypatch, "row", sessions._AT_HAND, lambda *_: None):
+    with when_asked(monkeypatch, "lock_session_at_hand", lambda *_: []):
         assert store.reclaim() == []
-    with when_sent(monkeypatch, "rows", sessions._HELD_AT_HAND, lambda *_: []):
+    with when_asked(monkeypatch, "lock_held_at_hand", lambda *_: []):
         assert store.reclaim() == []
         assert store.reclaim(["s1"]) == []
     assert [one.id for one in store.reclaim()] == [claim.id]
@@ -292,17 +272,13 @@ def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, c
 # --- who begins while jobs are defined --------------------------------------------------------------------------------
 
 
-def opening(store: SqliteStore, session: SessionSpec, monkeypatch: pytest.MonkeyPatch) -> list[Executable]:
-    with when_sent(monkeypatch, "row", sessions._OLDEST_RELEASE, lambda _, found: found) as sent:
-        store.open_session(session, lease=LEASE)
-    return sent
-
-
 def test_a_session_begins_while_nobody_defines_jobs_and_a_guest_whenever_it_likes(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert sessions._OLDEST_RELEASE in opening(store, a_session("s2"), monkeypatch)
-    assert sessions._OLDEST_RELEASE not in opening(store, a_session("s3", is_node=False), monkeypatch)
+    for session, waits in ((a_session("s2"), True), (a_session("s3", is_node=False), False)):
+        with when_asked(monkeypatch, "", lambda _, found: found) as sent:
+            store.open_session(session, lease=LEASE)
+        assert ("lock_oldest_release" in sent) == waits
 
 
 # --- a look from before another's commit ------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, update
-
 from cronsensus.errors import LeaseLost, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import JobSpec
@@ -19,118 +17,33 @@ from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import NAMES_OF_DEFINITION, specs_of
-from cronsensus.stores.sql.occurrencerows import LISTED_RUNNING, of_job
-from cronsensus.stores.sql.schema import along, jobs, locks, occurrences, releases, sessions
+from cronsensus.stores.sql.jobrows import specs_of
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
 from cronsensus.stores.values import MOST_AHEAD
 
-_s, _o = sessions.c, occurrences.c
 _MICROSECOND = timedelta(microseconds=1)
-
-OPEN: ColumnElement[bool] = _s.ended_at.is_(None)
-ALIVE: ColumnElement[bool] = and_(OPEN, _s.epoch == bindparam("boot"), _s.lease_until > bindparam("lease_now"))
-"""Wants ``tx.clocks``. A lease of another epoch (the host was booted since) has run out."""
-TAKES_TURNS: ColumnElement[bool] = and_(ALIVE, _s.concurrency > 0)
-"""Alive, and a node."""
-
-HELD_BY_SESSION: ColumnElement[bool] = and_(_o.namespace == _s.namespace, _o.session == _s.id, LISTED_RUNNING)
-"""The runs of a session, where occurrences are joined to it."""
-
-MINE = and_(_s.id == bindparam("session"), _s.namespace == bindparam("space"))
-_SET_LEASE = update(sessions).where(MINE, OPEN).values(lease_until=bindparam("until"), renewed_at=bindparam("now"))
-_DRAIN = update(sessions).where(MINE, ALIVE).values(draining=1)
-_DEAD = (
-    select(_s.id)
-    .where(
-        _s.namespace == bindparam("space"),
-        OPEN,
-        or_(
-            _s.epoch != bindparam("boot"),
-            _s.lease_until <= bindparam("lease_now"),
-            _s.id.in_(bindparam("presumed", expanding=True)),
-        ),
-    )
-    .order_by(_s.number)
-)
-OVERDUE = or_(_s.epoch != bindparam("boot"), _s.lease_until <= bindparam("lease_now"))
-_END_VALUES: dict[str, Any] = {
-    "ended_at": bindparam("now"),
-    "ended_as": bindparam("ended_as"),
-    "ended_why": bindparam("why"),
-}
-_END = update(sessions).where(MINE, OPEN).values(**_END_VALUES)
-_END_OVERDUE = update(sessions).where(MINE, OPEN, OVERDUE).values(**_END_VALUES)
-_AT_HAND = select(_s.id).where(MINE, OPEN).with_for_update(skip_locked=True)
-_HELD_IDS = (
-    select(_o.id)
-    .with_hint(*along("running"))
-    .where(_o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING)
-)
-_HELD_AT_HAND = _HELD_IDS.order_by(_o.id).with_for_update(skip_locked=True)
-_CUT_OFF = (
-    select(
-        _o.id,
-        _o.job_id,
-        _o.key,
-        _o.state,
-        _o.attempt,
-        _o.token,
-        _o.session,
-        _o.node,
-        _o.due_at,
-        _o.started_at,
-        _o.crashes,
-        _o.reason,
-        _o.cancel_reason,
-        of_job(jobs.c.name),
-        *(of_job(column) for column in NAMES_OF_DEFINITION),
-    )
-    .order_by(_o.id)
-    .with_for_update()
-)
-_HELD = _CUT_OFF.with_hint(*along("running")).where(
-    _o.namespace == bindparam("space"), _o.session == bindparam("session"), LISTED_RUNNING
-)
-_NAMED = _CUT_OFF.where(_o.id.in_(bindparam("ids", expanding=True)), _o.namespace == bindparam("space"))
-_FREE_LOCKS = delete(locks).where(locks.c.session == bindparam("session"), locks.c.namespace == bindparam("space"))
-_OLDEST_RELEASE = (
-    select(releases.c.id)
-    .where(releases.c.namespace == bindparam("space"))
-    .order_by(releases.c.id)
-    .limit(1)
-    .with_for_update()
-)
-_RELEASE = select(releases.c.id).where(
-    releases.c.namespace == bindparam("space"), releases.c.release == bindparam("name")
-)
+MOST_PRESUMED = 500
+"""Most sessions that one look for the dead takes on the word of its caller; the rest is for the next."""
 
 
 def require_alive(tx: Transaction, session: str) -> AnyRow:
     """Return the row of a session that is alive and stays so until this transaction ends.
 
-    Raises:
-        LeaseLost: it is not alive.
-    """
-    row = _lock_if_alive(tx, session)
-    if row is None:
-        raise not_alive(session)
-    return row
-
-
-def _lock_if_alive(tx: Transaction, session: str) -> AnyRow | None:
-    """Lock the row of a session, and return it if the session is alive then.
-
     Safe when another node ends the session at the same instant: the row is locked (or the transaction has the one
     write lock), so either the session is ended before it and this finds nothing, or after it and the reclaim sees what
     was claimed. Safe when the lease runs out while this waits for the row: a second statement asks, by the clock then.
+
+    Raises:
+        LeaseLost: it is not alive.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     tx.send("lock_session", **mine)
-    rows = tx.send("session_alive", **mine, boot=tx.epoch, moment=tx.moment).rows
-    return rows[0] if rows else None
+    rows: Sequence[AnyRow] = tx.send("session_alive", **mine, boot=tx.epoch, moment=tx.moment).rows
+    if not rows:
+        raise not_alive(session)
+    return rows[0]
 
 
 def not_alive(session: str) -> LeaseLost:
@@ -138,20 +51,10 @@ def not_alive(session: str) -> LeaseLost:
     return LeaseLost(f"session {session} is not alive; what it held may be with another node by now")
 
 
-def set_lease(tx: Transaction, session: str, lease: timedelta) -> None:
-    """Let the lease of a session that this transaction has found alive, and locked, end at now + ``lease``."""
-    until = tx.lease_now + lease // _MICROSECOND
-    tx.change(_SET_LEASE, session=session, space=tx.namespace, until=until, now=tx.now)
-
-
-def know_release(tx: Transaction, release: str) -> int:
-    """Return the number of a release in the order in which releases became known, noting a new one."""
-    found = tx.value(_RELEASE, space=tx.namespace, name=release)
-    if found is None:
-        row = {"namespace": tx.namespace, "release": release, "first_seen_at": tx.now}
-        tx.change_many(tx.dialect.insert_absent(releases, ("namespace", "release")), [row])
-        found = tx.value(_RELEASE, space=tx.namespace, name=release)
-    return int(found)
+def know_release(tx: Transaction, release: str) -> None:
+    """Note a release, if it is new: their order is that in which they became known."""
+    if not tx.send("known_release", space=tx.namespace, wanted=release).rows:
+        tx.send_rows("insert_release", [(tx.namespace, release, tx.now)])
 
 
 def one_at_a_time(tx: Transaction) -> None:
@@ -163,41 +66,30 @@ def one_at_a_time(tx: Transaction) -> None:
     Safe: the oldest release of the namespace is the row to lock; it stays for ever, and it is there, because whoever
     comes here has noted his own.
     """
-    tx.row(_OLDEST_RELEASE, space=tx.namespace)
+    tx.send("lock_oldest_release", space=tx.namespace)
 
 
 def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> datetime:
     """Begin a session; said again while it lives, it only sets the lease.
 
     Safe when said twice at the same instant (an answer was lost): the unique id, which the INSERT itself asks; the
-    second finds the first.
+    second finds the first. Nothing is written of a session that is over.
     """
-    row = {
-        "id": session.id,
-        "namespace": tx.namespace,
-        "node": session.node,
-        "host": session.host,
-        "pid": session.pid,
-        "pid_started": session.pid_started,
-        "release": session.release,
-        "version": session.version,
-        "concurrency": session.concurrency,
-        "functions": session.functions,
-        "started_at": tx.now,
-        "renewed_at": tx.now,
-        "beats": 0,
-        "lease_until": tx.lease_now + lease // _MICROSECOND,
-        "epoch": tx.epoch,
-        "draining": 0,
-    }
     if session.is_node:
         know_release(tx, session.release)
         one_at_a_time(tx)
-    new = tx.change_many(tx.dialect.insert_absent(sessions, ("namespace", "id")), [row]) == 1
-    if not new:
-        if _lock_if_alive(tx, session.id) is None:
-            raise LeaseLost(f"session {session.id} is dead for good; open one with a new id")
-        set_lease(tx, session.id, lease)
+    until = tx.lease_now + lease // _MICROSECOND
+    row = (
+        session.id, tx.namespace, session.node, session.host, session.pid, session.pid_started, session.release,
+        session.version, session.concurrency, session.functions, tx.now, until, tx.epoch,
+    )  # fmt: skip
+    tx.send_rows("insert_session", [row])
+    mine: dict[str, Any] = {"session": session.id, "space": tx.namespace}
+    tx.send("lock_session", **mine)
+    tx.send(
+        "prolong", **mine, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
+        otherwise=LeaseLost(f"session {session.id} is dead for good; open one with a new id"),
+    )  # fmt: skip
     return from_micros(tx.now)
 
 
@@ -237,7 +129,7 @@ def _identity(tx: Transaction) -> Any:
 
 def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
     """Ask a node to take nothing new. Safe: one UPDATE whose condition is that the session is alive."""
-    if tx.change(_DRAIN, session=session, space=tx.namespace, **tx.clocks) != 1:
+    if tx.send("drain", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment).count != 1:
         return False
     record(tx, by, "drain", session, why)
     return True
@@ -248,7 +140,8 @@ def drain(tx: Transaction, session: str, *, by: str, why: str) -> bool:
 
 def find_dead(tx: Transaction, presumed: Collection[str]) -> list[str]:
     """Return open sessions whose lease ran out, or that are presumed dead, in the order in which they were opened."""
-    rows = tx.rows(_DEAD, space=tx.namespace, presumed=list(presumed)[:500], **tx.clocks)
+    named = list(presumed)[:MOST_PRESUMED] or [""]
+    rows = tx.send("find_dead", space=tx.namespace, presumed=named, boot=tx.epoch, moment=tx.moment).rows
     return [row.id for row in rows]
 
 
@@ -262,45 +155,38 @@ def reclaim(
 ) -> list[Takeover]:
     """End one dead session and take over what it held.
 
-    Safe when two nodes reclaim at the same instant, or the session is renewed: the UPDATE that ends it asks again
-    whether it is open and overdue, and only the one that changed the row goes on.
+    Safe when two nodes reclaim at the same instant, or the session is renewed: the session is locked, and whether its
+    lease has run out is read with that; the UPDATE asks again whether it is open.
 
     Waits for nobody: a node that stands still in a transaction keeps the rows that it locked, those of its session or
     of runs that it finishes. Then nothing is taken until the next look, and whoever looks has other things to do.
-    ``on_held_up`` is told of such runs.
-    """
-    held_up = _not_at_hand(tx, session)
-    if held_up is None:
-        return []
-    if held_up:
-        on_held_up(session, held_up)
-        return []
-    parameters = {"session": session, "space": tx.namespace, "now": tx.now, "ended_as": "dead"}
-    if tx.change(_END_OVERDUE, **parameters, why="lease ran out", **tx.clocks) == 1:
-        return _take_over(tx, session, "lease ran out", crashed=True, careful=careful)
-    if presumed and tx.change(_END, **parameters, why="process gone") == 1:
-        return _take_over(tx, session, "process gone", crashed=True, careful=careful)
-    return []
-
-
-def _not_at_hand(tx: Transaction, session: str) -> Sequence[int] | None:
-    """Lock an open session and its runs; return the runs that somebody else has locked. ``None``: the session is.
-
-    With the session locked there will be no more runs of it.
+    ``on_held_up`` is told of such runs. With the session locked there will be no more runs of it.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
-    if tx.row(_AT_HAND, **mine) is None:
-        return None
-    locked = {row.id for row in tx.rows(_HELD_AT_HAND, **mine)}
-    return [row.id for row in tx.rows(_HELD_IDS, **mine) if row.id not in locked]
+    at_hand = tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment)
+    locked, held = tx.send("lock_held_at_hand", **mine), tx.send("held_runs", **mine)
+    if not at_hand.rows:
+        return []
+    found = {row.id for row in locked.rows}
+    if held_up := [row.id for row in held.rows if row.id not in found]:
+        on_held_up(session, held_up)
+        return []
+    if not at_hand.rows[0].overdue and not presumed:
+        return []
+    why = "lease ran out" if at_hand.rows[0].overdue else "process gone"
+    tx.send("end_session", **mine, now=tx.now, as_what="dead", why=why, expect=1)
+    return _take_over(tx, session, locked.rows, why, crashed=True, careful=careful)
 
 
 def close_session(tx: Transaction, session: str, *, careful: bool = False) -> list[Takeover]:
     """End a session in order. Safe: only the UPDATE that found it open goes on."""
     why = "closed in order"
-    if tx.change(_END, session=session, space=tx.namespace, now=tx.now, ended_as="closed", why=why) != 1:
+    mine: dict[str, Any] = {"session": session, "space": tx.namespace}
+    ended = tx.send("end_session", **mine, now=tx.now, as_what="closed", why=why)
+    held = tx.send("lock_held", **mine)
+    if ended.count != 1:
         return []
-    return _take_over(tx, session, why, crashed=False, careful=careful)
+    return _take_over(tx, session, held.rows, why, crashed=False, careful=careful)
 
 
 class _Taken(NamedTuple):
@@ -312,16 +198,17 @@ class _Taken(NamedTuple):
     takeover: Takeover
 
 
-def _take_over(tx: Transaction, session: str, why: str, *, crashed: bool, careful: bool = False) -> list[Takeover]:
-    """Decide what becomes of the runs of a session that was just ended, and free its locks."""
-    held = tx.rows(_HELD, session=session, space=tx.namespace)
+def _take_over(
+    tx: Transaction, session: str, held: Sequence[AnyRow], why: str, *, crashed: bool, careful: bool
+) -> list[Takeover]:
+    """Decide what becomes of the runs, locked, of a session that was just ended, and free its locks."""
     # What was reserved may never have begun: that is no crash of its own. It is not reserved again.
     reserved = [row for row in held if row.reason == Reason.RESERVED]
     begun = [row for row in held if row.reason != Reason.RESERVED]
     taken = _cut_off(tx, begun, why, crashed=crashed, careful=careful)
     if reserved:
         taken += _cut_off(tx, reserved, why, crashed=False, careful=careful)
-    tx.change(_FREE_LOCKS, session=session, space=tx.namespace)
+    tx.send("free_locks_of", session=session, space=tx.namespace)
     return taken
 
 
@@ -331,7 +218,8 @@ def give_up(tx: Transaction, claims: Sequence[Claim], cut: Cut) -> list[State | 
     Safe when a takeover happens at the same instant: the rows are locked before token and session are compared, and the
     UPDATE asks for the token again.
     """
-    found = {row.id: row for row in tx.rows_in(_NAMED, "ids", sorted({one.id for one in claims}), space=tx.namespace)}
+    named = tx.send_in("lock_cut_off", "ids", sorted({one.id for one in claims}), space=tx.namespace)
+    found = {row.id: row for one in named for row in one.rows}
     mine = [found.pop(one.id) if _is_of(found.get(one.id), one) else None for one in claims]
     current = [row for row in mine if row is not None]
     became = {one.id: one.became for one in _cut_off(tx, current, CUT_WORDS[cut], crashed=cut == "crashed")}

@@ -166,35 +166,38 @@ class SqlStore(SqlHandle):
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    _open_session = writes(sessions.open_session)
+    _open_session = sends(sessions.open_session)
     _renew = sends(sessions.renew)
 
     @repeated
     def _close_session(self, session: str) -> list[Takeover]:
         def close(*, careful: bool) -> list[Takeover]:
-            with self._writing() as tx:
+            with self._writing(queued=True) as tx:
                 return sessions.close_session(tx, session, careful=careful)
 
         return self._carefully(close, f"session {session!r} cannot be ended")
 
+    @repeated
+    def _find_dead(self, presumed: Collection[str]) -> list[str]:
+        with self._glancing() as tx:
+            return sessions.find_dead(tx, presumed)
+
     def _reclaim(self, presumed_dead: Collection[str]) -> list[Takeover]:
         """End dead sessions, each in a transaction of its own; look for them without the write lock."""
-        with self._reading() as tx:
-            dead = sessions.find_dead(tx, presumed_dead)
         taken: list[Takeover] = []
-        for session in dead:
+        for session in self._find_dead(presumed_dead):
             taken += self._reclaim_one(session, presumed=session in presumed_dead)
         return taken
 
     @repeated
     def _reclaim_one(self, session: str, *, presumed: bool) -> list[Takeover]:
         def reclaim(*, careful: bool) -> list[Takeover]:
-            with self._writing() as tx:
+            with self._writing(queued=True) as tx:
                 return sessions.reclaim(tx, session, presumed=presumed, careful=careful, on_held_up=self._held_up.seen)
 
         return self._carefully(reclaim, f"session {session!r} cannot be ended")
 
-    _drain = writes(sessions.drain)
+    _drain = sends(sessions.drain)
 
     # --- locks --------------------------------------------------------------------------------------------------------
 

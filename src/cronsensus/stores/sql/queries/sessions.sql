@@ -1,3 +1,16 @@
+-- part: run_and_job
+o.id, o.job_id, o."key", o.state, o.attempt, o.token, o.session, o.node, o.due_at, o.started_at, o.crashes,
+o.reason, o.cancel_reason,
+(SELECT j.name FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS name,
+(SELECT j.revision FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS revision,
+(SELECT j.digest FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS digest,
+(SELECT j.defined_at FROM cronsensus_jobs AS j WHERE j.id = o.job_id) AS defined_at
+
+-- part: held
+FROM cronsensus_occurrences AS o {index: running}
+WHERE o.namespace = :space AND o.session = :session AND o.state = 'running' {listed}
+ORDER BY o.id
+
 -- name: lock_session
 -- Lock the row of a session. Race: a claim of the same session, or its end by another node; each comes before the lock or after the commit.
 SELECT s.id
@@ -32,6 +45,82 @@ SELECT c.value FROM cronsensus_counters AS c WHERE c.name = 'identity';
 UPDATE cronsensus_sessions
 SET lease_until = :until, renewed_at = :now, beats = :beat
 WHERE id = :session AND namespace = :space AND ended_at IS NULL;
+
+-- name: known_release
+-- Read the number of a release. Race: none, it never changes.
+SELECT r.id FROM cronsensus_releases AS r WHERE r.namespace = :space AND r."release" = :wanted;
+
+-- name: insert_release
+-- rows: space text, name text, moment bigint
+-- Note a release. Race: another node notes it too; the unique name lets one in.
+INSERT INTO cronsensus_releases (namespace, "release", first_seen_at)
+{values: given.space, given.name, given.moment}
+{absent: namespace, "release"};
+
+-- name: lock_oldest_release
+-- Lock the oldest release. Race: another session begins, or jobs are defined; one waits for the other.
+SELECT r.id FROM cronsensus_releases AS r WHERE r.namespace = :space ORDER BY r.id LIMIT 1 {for_update};
+
+-- name: insert_session
+-- rows: whose text, space text, node text, host text, pid bigint, pid_started bigint, release text, version text, concurrency integer, functions integer, now bigint, until bigint, boot text
+-- Begin a session. Race: it is begun twice; the unique id lets one in.
+INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "release", version, concurrency, functions,
+    started_at, renewed_at, beats, lease_until, epoch, draining)
+{values: given.whose, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.now, given.now, 0, given.until, given.boot, 0}
+{absent: namespace, id};
+
+-- name: drain
+-- Ask a session to take nothing new. Race: its end; the condition asks whether it lives.
+UPDATE cronsensus_sessions SET draining = 1
+WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot AND lease_until > :moment;
+
+-- name: find_dead
+-- Read open sessions whose lease ran out, or that are presumed dead. Race: none is kept out; each is looked at again once it is locked.
+SELECT s.id FROM cronsensus_sessions AS s
+WHERE s.namespace = :space AND s.ended_at IS NULL
+    AND (s.epoch <> :boot OR s.lease_until <= :moment OR s.id IN :presumed)
+ORDER BY s.number;
+
+-- name: lock_session_at_hand
+-- Lock an open session, unless it is locked, and read whether its lease has run out. Race: its renewal; then it is locked, or has been renewed before.
+SELECT CASE WHEN s.epoch <> :boot OR s.lease_until <= :moment THEN 1 ELSE 0 END AS overdue
+FROM cronsensus_sessions AS s
+WHERE s.id = :session AND s.namespace = :space AND s.ended_at IS NULL
+{for_update} {skip_locked};
+
+-- name: lock_held_at_hand
+-- Lock those runs of a session that are not locked, and read them. Race: their end; then they are locked, or over.
+SELECT {part: run_and_job}
+{part: held}
+{for_update} {skip_locked};
+
+-- name: held_runs
+-- Read what a session runs. Race: none, the session is locked, so it begins nothing.
+SELECT o.id
+{part: held};
+
+-- name: lock_held
+-- Lock what a session runs, and read it. Race: its end; it comes before the lock, or finds another token.
+SELECT {part: run_and_job}
+{part: held}
+{for_update};
+
+-- name: lock_cut_off
+-- Lock occurrences that are given up, and read them. Race: a takeover; token and session are compared after the lock.
+SELECT {part: run_and_job}
+FROM cronsensus_occurrences AS o {by_id}
+WHERE o.id IN :ids AND o.namespace = :space
+ORDER BY o.id
+{for_update};
+
+-- name: end_session
+-- End a session. Race: its end by another node; the condition asks whether it is open.
+UPDATE cronsensus_sessions SET ended_at = :now, ended_as = :as_what, ended_why = :why
+WHERE id = :session AND namespace = :space AND ended_at IS NULL;
+
+-- name: free_locks_of
+-- Free the locks of a session that ended. Race: none, nobody grants a lock to it any more.
+DELETE FROM cronsensus_locks WHERE session = :session AND namespace = :space;
 
 -- name: note_sign
 -- Write down whether a session shows a sign of life. Race: its end by another node; then nothing is written.
