@@ -116,7 +116,7 @@ CASES = [
     Case("alive", "session_alive", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case("prolong", "prolong", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case("note sign", "note_sign", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
-    Case("signs", "signs", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("signs", "signs", _s, [SESSION, OVERDUE], NOT_MINE),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
     Case("drain", "drain", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),

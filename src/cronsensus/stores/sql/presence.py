@@ -87,7 +87,7 @@ class PresentStore(SqlStore):
             missing = {
                 row.id: Noted(row.number, None if row.shown is None else row.shown == 1)
                 for row in noted.rows
-                if row.id not in present
+                if row.id not in present and row.ended_at is None
             }
             age = view.age + tx.dialect.monotonic() - asked_at
             return replace(view, absent=eyes.note(present, missing, newest.rows[0].number), age=age)

@@ -127,10 +127,19 @@ DELETE FROM cronsensus_locks WHERE session = :session AND namespace = :space;
 UPDATE cronsensus_sessions SET shown = :shown WHERE id = :session AND namespace = :space AND ended_at IS NULL;
 
 -- name: signs
--- Read what open sessions say of their signs of life. Race: one that is opened meanwhile is asked for by the next look.
-SELECT s.id, s.number, s.shown
+-- Read what sessions say of their signs of life, by their keys: that they are open would be another way to them, along all that are. Race: none is kept out, evidence is no proof.
+SELECT s.id, s.number, s.shown, s.ended_at
 FROM cronsensus_sessions AS s
-WHERE s.namespace = :space AND s.id IN :sessions AND s.ended_at IS NULL;
+WHERE s.namespace = :space AND s.id IN :sessions;
+
+-- name: signs [postgres]
+-- types: sessions text[]
+-- Read the same, one lookup for each session, whatever the planner knows. Race: as above.
+SELECT s.id, s.number, s.shown, s.ended_at
+FROM unnest(:sessions) AS asked (id)
+JOIN LATERAL (
+    SELECT one.* FROM cronsensus_sessions AS one WHERE one.namespace = :space AND one.id = asked.id LIMIT 1
+) AS s ON TRUE;
 
 -- name: newest_session
 -- Read the number of the newest session. Race: one that is committed later, and has a lower number, counts as older.
