@@ -318,6 +318,17 @@ def test_a_node_whose_connections_are_all_cut_keeps_its_runs(place: Place) -> No
         assert (session.state, session.holds) == ("alive", 1)
 
 
+def test_a_node_that_dies_as_soon_as_it_runs_something_is_missed_by_one_that_never_saw_it(place: Place) -> None:
+    watcher = place.open()
+    watcher.migrate()
+    watcher.look()
+    place.nodes.append(Node(place.url, "", SCHEDULER, "runs"))
+    place.nodes[0].kill()
+    [session] = watcher.sessions()
+    until(lambda: place.signs(session.id) == 0)
+    assert watcher.look().absent == (session.id,)
+
+
 @pytest.mark.parametrize("kind", SERVERS)
 def test_after_a_restart_of_the_server_nothing_is_missed_and_then_the_dead_are(kind: str) -> None:
     with SERVERS[kind](durable=True) as server:

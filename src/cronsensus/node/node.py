@@ -38,6 +38,8 @@ _log = Logger("cronsensus.node")
 AFTER_A_BUG = 1.0
 LONG = 3600.0
 """Seconds, where there is nothing to watch."""
+FIRST_RENEWAL = 1.0
+"""Most seconds that a node of a server's store waits for the first renewal of its session before it takes anything."""
 STUCK_LOOK = 10.0
 """Seconds between two looks whether the rounds go on."""
 STUCK_LOOKS = 12
@@ -116,6 +118,7 @@ class Node:
             on_renewal=self._on_renewal,
             wake=self._heartbeat.wake,
         )
+        self._renewed = Event()
         self._listener = Listener(store.sibling(), self._on_hint)
         self._threads: list[threading.Thread] = []
         self._leaving_until = 0.0
@@ -266,6 +269,9 @@ class Node:
             self._fail(f"its rounds were ended by {type(error).__name__}", stuck=False)
 
     def _turn_until_stopped(self) -> None:
+        # What dies before its session says that it shows a sign of life keeps its runs until its lease ends.
+        if self._store.capabilities.hosts == "many":
+            self._renewed.wait(FIRST_RENEWAL)
         while not self._stopping.is_set():
             self._wake_event.clear()
             self._rounds += 1
@@ -368,6 +374,7 @@ class Node:
         self._renewer.hint()
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
+        self._renewed.set()
         self.round.watch.renewed(lease.session, renewal)
         if not renewal.alive:
             self.round.active_runs.lose_session(lease)
