@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from cronsensus.errors import InvalidOption
 from cronsensus.model.job import JobSpec
@@ -85,9 +85,8 @@ def test_what_a_column_has_no_room_for_is_not_cut_off_where_a_key_may_stand_alre
     """MySQL's INSERT IGNORE would keep the first 200 characters, and say nothing."""
     if not isinstance(store, SqlStore) or store.capabilities.name == "sqlite":
         pytest.skip("only servers with columns of a length")
-    row = {"namespace": store.namespace, "release": "r" * 201, "first_seen_at": 1}
     with pytest.raises(InvalidOption), store._writing() as tx:
-        tx.change_many(tx.dialect.insert_absent(releases, ("namespace", "release")), [row])
+        tx.send_rows("insert_release", [(store.namespace, "r" * 201, 1)])
     assert store.look().jobs == ()
 
 
@@ -96,6 +95,7 @@ def test_a_key_that_stands_already_is_still_passed_over(mysql_url: str) -> None:
     store.migrate()
     with store._writing() as tx:
         tx.connection.execute(insert(releases).values(namespace=store.namespace, release="r", first_seen_at=1))
-        row = {"namespace": store.namespace, "release": "r", "first_seen_at": 2}
-        assert tx.change_many(tx.dialect.insert_absent(releases, ("namespace", "release")), [row]) == 0
+        tx.send_rows("insert_release", [(store.namespace, "r", 2)])
+        [(seen,)] = tx.connection.execute(select(releases.c.first_seen_at))
+        assert seen == 1
     store.close()

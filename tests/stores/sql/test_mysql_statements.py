@@ -4,25 +4,17 @@ It needs no server. So it also says what MySQL would get, which runs nowhere her
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import Any
 
 import pymysql
 import pytest
-from sqlalchemy import Delete, Insert, Select, Update, bindparam, delete, insert, select, update
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.schema import CreateIndex, CreateTable
-from sqlalchemy.sql.base import Executable
 
-from cronsensus.stores import sql
-from cronsensus.stores.sql.mysql import statements
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, settings
-from cronsensus.stores.sql.mysql.statements import ManyRows, Statements, literal
+from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.queries import blocks, queries_of
-from cronsensus.stores.sql.schema import jobs, metadata, occurrences
+from cronsensus.stores.sql.schema import metadata
 
 BOTH = pytest.mark.parametrize("is_mariadb", [True, False], ids=["mariadb", "mysql"])
 NOT_EVERYWHERE = re.compile(
@@ -37,40 +29,18 @@ def driver() -> BoundedConnection:
     return made
 
 
-def constants() -> Iterator[tuple[str, Executable]]:
-    """Every statement that the modules of verbs keep."""
-    for found in iter_modules(sql.__path__):
-        if found.ispkg:
-            continue
-        module = import_module(f"{sql.__name__}.{found.name}")
-        for name, value in vars(module).items():
-            several: Iterable[Any]
-            several = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
-            for number, one in enumerate(several):
-                if isinstance(one, (Select, Insert, Update, Delete)):
-                    yield f"{found.name}.{name}[{number}]", one
+def texts() -> dict[str, str]:
+    """Every statement by name."""
+    return {name: queries_of("mysql")[name].text for name in blocks("mysql")}
 
 
-def compiled(is_mariadb: bool) -> dict[str, str]:
-    mine = Statements(is_mariadb=is_mariadb)
-    return {
-        name: mine.single(one, dict.fromkeys(one.table.c.keys() if isinstance(one, Insert) else ())).text
-        for name, one in constants()
-    }
+def test_no_statement_needs_what_one_of_the_two_servers_lacks():
+    assert {name: text for name, text in texts().items() if NOT_EVERYWHERE.search(text)} == {}
 
 
-@BOTH
-def test_no_statement_needs_what_one_of_the_two_servers_lacks(is_mariadb):
-    texts = compiled(is_mariadb) | {name: queries_of("mysql")[name].text for name in blocks("mysql")}
-    assert len(texts) > 100, "they were not found"
-    assert {name: text for name, text in texts.items() if NOT_EVERYWHERE.search(text)} == {}
-
-
-@BOTH
-def test_no_statement_locks_a_join(is_mariadb):
+def test_no_statement_locks_a_join():
     """MariaDB cannot be told which table of a join to lock, and locks all."""
-    texts = [*compiled(is_mariadb).values(), *(queries_of("mysql")[name].text for name in blocks("mysql"))]
-    locking = [outermost for outermost in map(_outermost, texts) if "FOR UPDATE" in outermost]
+    locking = [outermost for outermost in map(_outermost, texts().values()) if "FOR UPDATE" in outermost]
     assert len(locking) > 10
     for text in locking:
         assert len(set(re.findall(r"(?:FROM|JOIN) (cronsensus_\w+)", text))) == 1, text
@@ -158,68 +128,3 @@ def test_values_become_literals(driver, value, text):
 def test_where_a_backslash_is_a_letter_it_stays_one(driver):
     driver.server_status = pymysql.constants.SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
     assert literal(driver, "it's a \\") == "'it''s a \\'"
-
-
-def test_a_list_may_have_any_length(driver):
-    query = select(jobs.c.id).where(
-        jobs.c.id.not_in(bindparam("ids", expanding=True)), jobs.c.name == bindparam("name")
-    )
-    mine = Statements(is_mariadb=True)
-    template = mine.single(query, {"ids": [], "name": ""})
-    assert template is mine.single(query, {"ids": [1, 2, 3], "name": "x"})
-    assert "NOT IN (1,2,3)" in template.filled(driver, {"ids": [1, 2, 3], "name": "100 %"})
-    assert "'100 %'" in template.filled(driver, {"ids": [1], "name": "100 %"})
-
-
-# --- many rows --------------------------------------------------------------------------------------------------------
-
-
-def texts(form: ManyRows, driver: BoundedConnection, rows: list[Any]) -> list[tuple[str, int]]:
-    return list(form.texts(driver, rows))
-
-
-def test_an_insert_takes_many_rows(driver):
-    form = Statements(is_mariadb=True).many(insert(jobs), ("id", "name"))
-    [(text, count)] = texts(form, driver, [(1, "%s"), (2, "%(name)s")])
-    assert count == 2
-    assert text.endswith("(id, name) VALUES (1, '%s'), (2, '%(name)s')")
-
-
-def test_an_update_is_joined_to_its_rows_and_begins_with_them(driver):
-    change = (
-        update(jobs).where(jobs.c.id == bindparam("job")).values(revision=jobs.c.revision + 1, digest=bindparam("of"))
-    )
-    form = Statements(is_mariadb=False).many(change, ("job", "of"))
-    [(text, _)] = texts(form, driver, [(1, "a"), (2, None)])
-    assert text == (
-        "UPDATE (SELECT 1 AS `job`, 'a' AS `of` UNION ALL SELECT 2 AS `job`, NULL AS `of`) AS given "
-        "STRAIGHT_JOIN cronsensus_jobs FORCE INDEX (PRIMARY) SET cronsensus_jobs.digest=given.`of`, "
-        "cronsensus_jobs.revision=(cronsensus_jobs.revision + 1) WHERE cronsensus_jobs.id = given.job"
-    )
-
-
-def test_what_has_no_form_for_many_rows_is_refused():
-    mine = Statements(is_mariadb=True)
-    with pytest.raises(TypeError, match="there is no form"):
-        mine.many(delete(jobs).where(jobs.c.id == bindparam("job")), ("job",))
-    with pytest.raises(TypeError, match="there is no form"):
-        mine.many(update(jobs).where(jobs.c.name == bindparam("job")).values(revision=1), ("job",))
-
-
-def test_rows_are_cut_into_statements_that_a_server_takes(driver, monkeypatch):
-    form = Statements(is_mariadb=True).many(insert(jobs), ("id", "name"))
-    rows = [(number, "x" * 30) for number in range(10)]
-    monkeypatch.setattr(statements, "MOST_ROWS", 4)
-    assert [count for _, count in texts(form, driver, rows)] == [4, 4, 2]
-    monkeypatch.setattr(statements, "MOST_CHARACTERS", 100)
-    cut = texts(form, driver, rows)
-    assert [count for _, count in cut] == [2, 2, 2, 2, 2]
-    assert all(len(text) < 200 for text, _ in cut)
-    assert [count for _, count in texts(form, driver, [(1, "x" * 500), (2, "y" * 500)])] == [1, 1]
-
-
-def test_what_is_locked_by_its_id_is_found_by_its_id():
-    mine = Statements(is_mariadb=True)
-    found = select(occurrences.c.id).where(occurrences.c.id.in_(bindparam("ids", expanding=True)))
-    assert "FORCE INDEX (PRIMARY)" in mine.single(found.with_for_update(), {"ids": 1}).text
-    assert "FORCE INDEX" not in mine.single(found, {"ids": 1}).text

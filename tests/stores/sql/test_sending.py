@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.model.job import JobSpec
@@ -12,7 +11,6 @@ from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import dialect
-from cronsensus.stores.sql.schema import occurrences
 from cronsensus.stores.sql.transaction import batches
 from cronsensus.testing.conformance.scene import LEASE, a_session
 from cronsensus.testing.conformance.steps import settle, take
@@ -62,12 +60,12 @@ def test_a_write_that_finds_another_number_of_rows_commits_nothing_and_leaves_th
     assert len(store._connections._idle) == 1
 
 
-def test_statements_that_wait_are_sent_before_one_that_does_not_and_with_the_end(store: Any) -> None:
+def test_statements_that_wait_are_sent_with_one_whose_answer_is_wanted_and_with_the_end(store: Any) -> None:
     mine, other = claims(store, 2)
     with store._writing(queued=True) as tx:
         closing = tx.send("lock_runs", ids=[mine.id, other.id], space=tx.namespace)
         tx.send_rows("close_runs", [row(mine, mine.token)], one_each=True)
-        assert tx.value(select(occurrences.c.state).where(occurrences.c.id == mine.id)) == "succeeded"
+        assert tx.send("read_run", occurrence=mine.id, space=tx.namespace).rows[0].state == "succeeded"
         assert [found.state for found in closing.rows] == ["running", "running"]
         tx.send_rows("close_runs", [row(other, other.token)], one_each=True)
     assert closing.count == 2

@@ -304,7 +304,7 @@ def test_no_space_left(tight):
 HOLD = """
 store = SqliteStore(url)
 with store._writing() as tx:
-    tx.change(__import__("sqlalchemy").text("INSERT INTO cronsensus_counters VALUES ('unfinished', 1)"))
+    tx.connection.exec_driver_sql("INSERT INTO cronsensus_counters VALUES ('unfinished', 1)")
     say("holding")
     hear()
 say("done")
@@ -355,7 +355,7 @@ def test_a_lock_whose_holder_is_killed_is_free_at_once_and_its_work_undone(open_
     holder.process.wait()
     queue(store)
     with store._reading() as tx:
-        assert tx.rows(text("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'")) == []
+        assert not tx.connection.exec_driver_sql("SELECT 1 FROM cronsensus_counters WHERE name = 'unfinished'").all()
 
 
 def test_a_lock_whose_holder_is_frozen(open_sqlite, run_child):

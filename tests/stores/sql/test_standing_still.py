@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Literal
 
 import pytest
-from sqlalchemy import NullPool, create_engine, make_url, select
+from sqlalchemy import NullPool, create_engine, make_url
 
 from cronsensus.clock import ManualClock
 from cronsensus.errors import LeaseLost, StoreBusy
@@ -27,7 +27,6 @@ from cronsensus.stores import open_store
 from cronsensus.stores.sql import claiming, sessions, stepping
 from cronsensus.stores.sql import handle as trying
 from cronsensus.stores.sql import held_up as telling
-from cronsensus.stores.sql.schema import sessions as table
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.scene import a_session
 from cronsensus.testing.conformance.steps import give_back, take
@@ -185,7 +184,7 @@ def test_a_cancellation_gives_up_on_a_run_that_an_open_transaction_of_the_user_h
 def held_up(still: SqlStore, session: str) -> Iterator[None]:
     """Keep a session's row locked meanwhile, as whoever looks whether it lives does for a moment."""
     with still._writing() as tx:
-        assert tx.row(select(table.c.id).where(table.c.id == session).with_for_update())
+        assert tx.send("lock_session", session=session, space=tx.namespace).rows
         yield
 
 

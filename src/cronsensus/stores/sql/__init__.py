@@ -1,8 +1,8 @@
-"""Stores on SQL databases, through SQLAlchemy Core.
+"""Stores on SQL databases. What they say is in ``queries/*.sql``; SQLAlchemy holds connections and makes tables.
 
 One question per file: ``schema`` which tables, ``migrations`` how a store comes to have them, ``handle`` connections
 and transactions, ``store`` which verb runs in what transaction, ``transaction`` what a verb works with, ``dialect``
-what differs between databases.
+what differs between databases, ``queries`` and ``sending`` how a statement by name comes to its database.
 
 The verbs: ``looking``, ``firing``, ``choosing`` and ``claiming``, ``acquiring``, ``finishing``, ``sessions``,
 ``locks``, ``defining``, ``retiring``, ``pausing``, ``operating``, ``pruning``, ``reading`` and ``reading_jobs``. Rows

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from sqlalchemy import Connection, Engine, Insert, PoolProxiedConnection, Table, bindparam, text
-from sqlalchemy.sql.base import Executable
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, bindparam, text
 from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.errors import CronsensusError, StoreBusy, UnsupportedTransaction
@@ -109,11 +108,9 @@ class Borrowed(Dialect):
 
     def __init__(self, own: Dialect, reading: Reading) -> None:
         """Take the clocks as they were read a moment ago, on a connection of the store's own."""
-        super().__init__()
         self._own = own
         self._reading = reading
         self.most_parameters = own.most_parameters
-        self.execution_options = own.execution_options
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -163,17 +160,6 @@ class Borrowed(Dialect):
                 found = connection.execute(statement, dict(one.values))
                 one.answer(found.all() if found.returns_rows else NONE, found.rowcount)
             one.require()
-
-    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
-        """Return the dialect's own."""
-        return self._own.insert_absent(table, unique)
-
-    def execute_many(
-        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
-    ) -> int:
-        """Run a statement for each row; prepared texts are those of the store's driver, and so not used."""
-        values = [dict(zip(names, row, strict=True)) for row in rows]
-        return sum(self.change(connection, statement, one) for one in values)
 
     def translate(self, error: Exception) -> CronsensusError | None:
         """Return what an error means."""

@@ -1,21 +1,16 @@
 """What differs between SQL databases, as questions that a small class per database answers.
 
-The verbs are written once, in SQLAlchemy Core; where databases differ they ask here. Row locks need no question:
-statements say ``FOR UPDATE [SKIP LOCKED]`` and SQLAlchemy leaves it out where the database has only one writer.
+The verbs are written once, and send the statements of ``queries/*.sql``; where databases differ they ask here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Row, Table
-from sqlalchemy.engine import Dialect as EngineDialect
-from sqlalchemy.sql.base import Executable
+from sqlalchemy import Connection
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError, StoreBusy
@@ -23,8 +18,8 @@ from cronsensus.stores.sql.queries import Query
 from cronsensus.stores.sql.sending import Begin, Pending
 from cronsensus.stores.values import StoreCapabilities
 
-Arrange = Callable[[Sequence[Any]], Any]
-AnyRow = Row[Any]
+AnyRow = Any
+"""A row with its columns by name and by place."""
 
 _HOST = SystemClock()
 
@@ -65,11 +60,6 @@ class Dialect(ABC):
     """Whether statements by name wait for each other, because it costs a trip to send them."""
     server_epoch: str = ""
     """The epoch of the lease clock, where it is always the same."""
-    execution_options: Mapping[str, Any] = MappingProxyType({})
-    """What SQLAlchemy is told with every statement that it runs, on whatever connection."""
-
-    def __init__(self) -> None:
-        self._prepared: dict[tuple[Executable, tuple[str, ...]], tuple[str, Arrange]] = {}
 
     @property
     @abstractmethod
@@ -164,41 +154,9 @@ class Dialect(ABC):
         """Return what the statement that takes tokens is told of the clock, below which it gives none."""
         return now - 1
 
-    # --- statements ---------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
-        """Return an INSERT that leaves alone what is there already under the columns ``unique``."""
-
     def glances(self, connection: Connection) -> bool:  # noqa: ARG002 - a transaction costs a file nothing
         """Whether a query may go without a transaction around it, where that saves journeys to a server."""
         return False
-
-    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
-        """Run a query and return its rows."""
-        return connection.execute(statement, parameters, execution_options=self.execution_options).all()
-
-    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
-        """Run a statement that writes; return how many rows it touched."""
-        return connection.execute(statement, parameters, execution_options=self.execution_options).rowcount
-
-    def execute_many(
-        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
-    ) -> int:
-        """Run a constant statement for each of ``rows``, whose values are ``names``; return how many rows it touched.
-
-        The statement is compiled once, from the same tables as every other, and goes to the driver as text. Measured:
-        SQLAlchemy's handling of a row's parameters costs 3 µs, where SQLite needs 1 and this 0.2.
-        """
-        found = self._prepared.get((statement, names))
-        if found is None:
-            found = self._prepared[statement, names] = _prepare(connection.dialect, statement, names)
-        sql, arrange = found
-        return self.run_many(connection, sql, [arrange(row) for row in rows])
-
-    def run_many(self, connection: Connection, text: str, rows: list[Any]) -> int:
-        """Run a text of the driver's own for each row; return how many rows it touched."""
-        return connection.exec_driver_sql(text, rows).rowcount
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 
@@ -209,19 +167,3 @@ class Dialect(ABC):
     @abstractmethod
     def describe(self, connection: Connection) -> dict[str, Any]:
         """Return the database's settings that matter."""
-
-
-def _prepare(dialect: EngineDialect, statement: Executable, names: tuple[str, ...]) -> tuple[str, Arrange]:
-    """Return a statement's text, and what arranges values in the order of ``names`` as the driver wants them."""
-    compiled = statement.compile(dialect=dialect, column_keys=list(names))  # type: ignore[attr-defined]
-    constants = {name: value for name, value in compiled.params.items() if name not in names}
-    wanted = compiled.positiontup
-    if wanted is None:
-        return str(compiled), lambda row: {**constants, **dict(zip(names, row, strict=True))}
-    everything = (*names, *constants)
-    fixed = tuple(constants.values())
-    places = [everything.index(name) for name in wanted]
-    if len(places) == 1:
-        return str(compiled), lambda row: ((*row, *fixed)[places[0]],)
-    pick = itemgetter(*places)
-    return str(compiled), (lambda row: pick((*row, *fixed))) if fixed else pick

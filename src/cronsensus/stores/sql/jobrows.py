@@ -10,15 +10,10 @@ from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.sql.definitions import read_spec
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, instant_of, is_of_values, sound, whole
 from cronsensus.triggers import trigger_from_json
-
-_j = jobs.c
-NAMES_OF_DEFINITION = (_j.revision, _j.digest, _j.defined_at)
-"""What ``definition_of`` wants to see in a row."""
 
 
 def ask_locked(tx: Transaction, name: str) -> Pending:
@@ -46,7 +41,7 @@ def living(name: str, row: AnyRow | None) -> AnyRow:
 
 
 def definition_of(row: AnyRow) -> str:
-    """Return the text that names a definition, and when it began; ``row`` has ``NAMES_OF_DEFINITION``."""
+    """Return the text that names a definition, and when it began; ``row`` has digest, revision, and when it began."""
     return f"{row.digest}:{row.revision}:{row.defined_at or 0}"
 
 
@@ -76,7 +71,7 @@ def eras_after(tx: Transaction, rows: Sequence[AnyRow]) -> dict[int, tuple[Era, 
     """Return, by job id, the eras that still matter: the one that holds at the watermark, and those after it.
 
     The eras up to a definition never change, so they are kept; only the watermark moves on. ``rows`` are jobs, with
-    ``id``, ``NAMES_OF_DEFINITION`` and ``watermark``.
+    ``id``, what names a definition, and ``watermark``.
     """
     known = {row.id: tx.definitions.eras.get(row.id, definition_of(row)) for row in rows}
     read: dict[int, list[Era]] = {job: [] for job, found in known.items() if found is None}

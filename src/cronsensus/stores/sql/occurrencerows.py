@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple, TypeVar
-
-from sqlalchemy import Column, ColumnElement, Label, and_, literal_column, select
+from typing import NamedTuple
 
 from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, State
-from cronsensus.stores.sql.schema import jobs, listed, occurrences
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 
-Value = TypeVar("Value")
 Key = tuple[int, str]
 """A job's id, and the key of an occurrence of it."""
-
-_o = occurrences.c
-
-# Written into the text of a statement, not bound: a database uses a partial index only where it sees the condition.
-RUNNING: ColumnElement[bool] = _o.state == literal_column("'running'")
-# Of all that a namespace has, along the index that lists it.
-LISTED_RUNNING: ColumnElement[bool] = and_(RUNNING, listed(_o.id))
-
-
-def of_job(column: Column[Value]) -> Label[Value]:
-    """Return a column of an occurrence's job, for a query that locks the occurrence alone.
-
-    No join: MariaDB cannot be told which of two tables to lock, and would lock the job, too.
-    """
-    return select(column).where(jobs.c.id == _o.job_id).correlate(occurrences).scalar_subquery().label(column.name)
 
 
 class New(NamedTuple):

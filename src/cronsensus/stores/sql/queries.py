@@ -17,7 +17,7 @@ database.
 ``{by_name}``          the same of jobs, along the names
 ``{index: name}``      along an index of occurrences, where others begin alike
 ``{along: table_name}`` along an index of another table
-``{listed}``           along the index that lists the condition before it (``schema.listed``)
+``{listed}``           along the index that lists the condition before it (``schema``)
 ``{job: page.job_id}`` the job of that id as ``j``, looked up for each row, whatever the planner knows
 ``{last_token}``       the last token that this transaction took
 ``{sequence}``         where PostgreSQL takes tokens from

@@ -20,7 +20,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -37,7 +36,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
 from cronsensus.model.states import Origin, State
@@ -80,29 +78,13 @@ def _words(table: str, column: str, words: type[State | Origin]) -> CheckConstra
     return CheckConstraint(f"{column} IN ({known})", name=f"cronsensus_{table}_known_{column}")
 
 
-class listed(FunctionElement[bool]):  # noqa: N801 - written like a function of SQL
-    """Say that a query goes along one of the indexes that list every ``listed(id)`` of a condition.
-
-    PostgreSQL chooses by statistics. Where there are none yet, or those of a quiet hour, it finds the index of what is
-    pending better than the primary key for a single row; and it keeps its plan. So there some indexes are only for
-    those who say this, which is true of every row. Elsewhere it says nothing.
-    """
-
-    type = Boolean()
-    inherit_cache = True
-
-
-@compiles(listed)
-def _nothing(element: listed, compiler: Any, **_: Any) -> str:  # noqa: ARG001
-    return "1 = 1"
-
-
-@compiles(listed, "postgresql")
-def _not_for_everybody(element: listed, compiler: Any, **more: Any) -> str:
-    return f"{compiler.process(element.clauses, **more)} > 0"
-
-
 _LISTED = "id > 0"
+"""Said, though it is true of every row, by a query along an index of all that meets a condition: ``{listed}``.
+
+PostgreSQL chooses by statistics. Where there are none yet, or those of a quiet hour, it finds the index of what is
+pending better than the primary key for a single row; and it keeps its plan. So there some indexes are only for those
+who say this.
+"""
 
 NAMESPACE_OF_TURNING = "(CASE WHEN ended_at IS NULL AND concurrency > 0 THEN namespace END)"
 """On PostgreSQL: the namespace of a session that is open and a node. Words that fit one index alone: by statistics of
@@ -332,15 +314,6 @@ _partial(
     where="state = 'failed'",
     mysql=(_of.namespace, _of.state, _of.id),
 )
-
-
-def along(index: str) -> tuple[Table, str, str]:
-    """Return what ``with_hint`` wants to hear: for MySQL, along which index of ``occurrences`` a query must go.
-
-    Elsewhere partial indexes leave no choice. There several begin alike, its statistics may lead it along a wrong one,
-    and a query that locks what it finds locks whatever it passes.
-    """
-    return occurrences, f"FORCE INDEX (cronsensus_occurrences_{index})", "mysql"
 
 
 runs = Table(

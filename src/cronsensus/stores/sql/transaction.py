@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
-from sqlalchemy.sql.base import Executable
 
 from cronsensus.errors import CronsensusError
 from cronsensus.stores.sql.definitions import Definitions
-from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.queries import with_pieces
 from cronsensus.stores.sql.sending import Begin, Moment, Pending
 from cronsensus.stores.unreadable import Unreadable
@@ -183,11 +182,6 @@ class Transaction:
         if act is not None:
             act()
 
-    def _catch_up_with_queue(self) -> None:
-        """Send what waits, before a statement that does not wait."""
-        if self._queue or self._begin:
-            self.flush()
-
     @property
     def moment(self) -> Any:
         """Return the lease clock as a statement by name will find it: a value, or the server's clock itself."""
@@ -229,11 +223,6 @@ class Transaction:
         return self.dialect.server_epoch or self.reading.epoch
 
     @property
-    def clocks(self) -> dict[str, Any]:
-        """Return the parameters of "is this session alive", by the names that statements use."""
-        return {"lease_now": self.lease_now, "boot": self.epoch}
-
-    @property
     def passed(self) -> int:
         """Return the microseconds since the clocks were read, or a little more."""
         return self.dialect.lease_now(self.reading) - self.lease_now
@@ -252,51 +241,6 @@ class Transaction:
         ``now`` is not: another transaction may have read the clock after this one, and be over already.
         """
         return self.now + self.passed
-
-    # --- statements of SQLAlchemy, each for itself --------------------------------------------------------------------
-
-    def rows(self, statement: Executable, **parameters: Any) -> Sequence[AnyRow]:
-        """Return all rows of a query."""
-        self._catch_up_with_queue()
-        return self.dialect.rows(self.connection, statement, parameters)
-
-    def row(self, statement: Executable, **parameters: Any) -> AnyRow | None:
-        """Return the first row of a query, or ``None``."""
-        self._catch_up_with_queue()
-        rows = self.dialect.rows(self.connection, statement, parameters)
-        return rows[0] if rows else None
-
-    def value(self, statement: Executable, **parameters: Any) -> Any:
-        """Return the first column of the first row of a query, or ``None``."""
-        row = self.row(statement, **parameters)
-        return None if row is None else row[0]
-
-    def change(self, statement: Executable, **parameters: Any) -> int:
-        """Run a statement that writes; return how many rows it touched."""
-        self._catch_up_with_queue()
-        return self.dialect.change(self.connection, statement, parameters)
-
-    def change_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Run a constant statement for each of ``rows``, which have the same keys; return how many rows it touched."""
-        if not rows:
-            return 0
-        self._catch_up_with_queue()
-        values = [tuple(row.values()) for row in rows]
-        return self.dialect.execute_many(self.connection, statement, tuple(rows[0]), values)
-
-    def rows_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> list[AnyRow]:
-        """Return the rows of a query with ``… IN (:name)``, asked in pieces that the database accepts."""
-        found: list[AnyRow] = []
-        for piece in pieces(list(values), self.dialect.most_parameters):
-            found += self.rows(statement, **{name: piece}, **parameters)
-        return found
-
-    def change_in(self, statement: Executable, name: str, values: Iterable[Any], **parameters: Any) -> int:
-        """Run a statement with ``… IN (:name)``, in pieces; return how many rows it touched."""
-        return sum(
-            self.change(statement, **{name: piece}, **parameters)
-            for piece in pieces(list(values), self.dialect.most_parameters)
-        )
 
 
 def pieces(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:

@@ -8,17 +8,15 @@ from typing import Any, cast
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
-from sqlalchemy import Connection, Insert, Table, insert
-from sqlalchemy.sql.base import Executable
+from sqlalchemy import Connection
 
 from cronsensus.clock import Clock
-from cronsensus.errors import CronsensusError, StoreUnavailable
+from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
-from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.mysql import errors, packets, presence
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
-from cronsensus.stores.sql.mysql.packets import CLOCK, OUT_OF_RANGE, Part
-from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, MOST_ROWS, Statements, statements_of
+from cronsensus.stores.sql.mysql.packets import CLOCK, MOST_CHARACTERS, OUT_OF_RANGE, Part
 from cronsensus.stores.sql.mysql.url import MysqlUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Moment, Pending, wrong_count
@@ -31,8 +29,6 @@ _READ = (
 )
 _WRITE = "START TRANSACTION"
 _SERVER, _INJECTED = "server", "injected"
-_DUPLICATE = 1062
-_IGNORE = "IGNORE"
 
 
 class MysqlDialect(Dialect):
@@ -40,19 +36,16 @@ class MysqlDialect(Dialect):
 
     groups_by_seeking = True
     most_parameters = 1000
-    most_rows = MOST_ROWS
     most_characters = MOST_CHARACTERS
     sends_later = True
 
     def __init__(self, url: MysqlUrl, clock: Clock | None) -> None:
         """Make a dialect for one database."""
-        super().__init__()
         self.url = url
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
         asks = "" if clock is not None else f"; SELECT {_NOW}"
         self._read, self._write = _READ + asks, _WRITE + asks
-        self._inserts: dict[str, Insert] = {}
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -203,66 +196,6 @@ class MysqlDialect(Dialect):
                 part.pending.require()
         return rows
 
-    # --- statements ---------------------------------------------------------------------------------------------------
-
-    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:  # noqa: ARG002 - MySQL takes any key
-        """Return INSERT IGNORE; ``execute_many`` sees to it that nothing but a key that stands already is ignored.
-
-        IGNORE also cuts off what is too long and clips what is out of range. The answer counts the warnings, so that is
-        found out without a question, and undone.
-
-        ON DUPLICATE KEY UPDATE would say of a single row only that it is there now, not whether it was there before:
-        with FOUND_ROWS both count one.
-        """
-        found = self._inserts.get(table.name)
-        if found is None:
-            found = self._inserts[table.name] = insert(table).prefix_with(_IGNORE)
-        return found
-
-    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
-        """Run a query, straight to the driver."""
-        driver = driver_of(connection)
-        template = self._statements(driver).single(statement, parameters)
-        with driver.cursor() as cursor:
-            self._send(cursor, template.filled(driver, parameters))
-            return template.rows(cursor)
-
-    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
-        """Run a statement that writes, straight to the driver."""
-        return self._run(connection, statement, parameters).rowcount
-
-    def execute_many(
-        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
-    ) -> int:
-        """Run a statement for each of ``rows``, as many of them at once as fit into one."""
-        ignoring = isinstance(statement, Insert) and statement in self._inserts.values()
-        if len(rows) == 1 and not isinstance(statement, Insert):
-            return self.change(connection, statement, dict(zip(names, rows[0], strict=True)))
-        driver = driver_of(connection)
-        touched = 0
-        for text, count in self._statements(driver).many(statement, names).texts(driver, rows):
-            with driver.cursor() as cursor:
-                self._send(cursor, text)
-                if ignoring and (cursor.rowcount != count or cursor.warning_count):
-                    self._require_duplicates(driver)
-                touched += cursor.rowcount
-        return touched
-
-    def _require_duplicates(self, driver: BoundedConnection) -> None:
-        """Raise if something else was ignored than keys that stand already."""
-        others = [row for row in run(driver, "SHOW WARNINGS") if row[1] != _DUPLICATE]
-        if others and errors.is_about_a_value(others[0][1]):
-            raise errors.cannot_keep(others[0][2], self.url)
-        if others:
-            raise StoreUnavailable(f"{self.url.where} ignored more than it should ({others[0][2]}); please report this")
-
-    def _run(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Cursor:
-        driver = driver_of(connection)
-        template = self._statements(driver).single(statement, parameters)
-        with driver.cursor() as cursor:
-            self._send(cursor, template.filled(driver, parameters))
-            return cursor
-
     def _send(self, cursor: Cursor, text: str) -> None:
         """Run a text. What InnoDB undid in favour of another is our own "no": the connection is as good as before."""
         try:
@@ -272,9 +205,6 @@ class MysqlDialect(Dialect):
             if again is None:
                 raise
             raise again from error
-
-    def _statements(self, driver: BoundedConnection) -> Statements:
-        return statements_of(is_mariadb=driver.is_mariadb)
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 

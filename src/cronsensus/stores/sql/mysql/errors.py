@@ -103,18 +103,8 @@ def translate(error: BaseException, url: MysqlUrl) -> CronsensusError | None:
             f"{url.where}: the connection was lost ({said or 'it is closed'}); it is tried again. Look: {url.client}"
         )
     if code in _NO_VALUE:
-        return cannot_keep(said, url)
+        return InvalidOption(f"{url.where} cannot keep this value: {said}")
     return _of_access(code, said, url) or _of_state(code, said, url) or _of_settings(code, said, url)
-
-
-def cannot_keep(said: str, url: MysqlUrl) -> InvalidOption:
-    """Return the error for a value that no column has room for."""
-    return InvalidOption(f"{url.where} cannot keep this value: {said}")
-
-
-def is_about_a_value(code: int) -> bool:
-    """Whether an error or a warning with this number says that a value did not fit as it was."""
-    return code in _NO_VALUE
 
 
 def _not_reached(said: str, url: MysqlUrl) -> StoreUnavailable:

@@ -9,13 +9,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from cronsensus.stores.sql.mysql.driver import BoundedConnection
-from cronsensus.stores.sql.mysql.statements import MOST_CHARACTERS, literal
+from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.queries import ROWS, VALUE, Query
 from cronsensus.stores.sql.sending import NONE, Moment, Pending
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """The server's time in UTC, whatever its zone and the session's: that of this statement, which waits for nothing."""
 OUT_OF_RANGE = 1690
+MOST_CHARACTERS = 500_000
+"""Most of a packet; the server refuses those that are too large (the least common limit is 16 MB)."""
 _LARGEST = 18446744073709551615
 
 

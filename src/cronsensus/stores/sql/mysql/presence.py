@@ -22,7 +22,7 @@ from cronsensus.errors import CronsensusError
 from cronsensus.stores.bell import Bell
 from cronsensus.stores.presence import hollow
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
-from cronsensus.stores.sql.mysql.statements import literal
+from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.transaction import Transaction
 
 SIGNS = 4

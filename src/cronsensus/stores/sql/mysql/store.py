@@ -20,8 +20,8 @@ from cronsensus.stores.sql.connections import each_for_itself
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect, driver_of
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connection, open_for_jobs, run
+from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.mysql.presence import Sign, present, show
-from cronsensus.stores.sql.mysql.statements import literal
 from cronsensus.stores.sql.mysql.url import read_url
 from cronsensus.stores.sql.presence import PresentStore
 from cronsensus.stores.sql.transaction import Transaction

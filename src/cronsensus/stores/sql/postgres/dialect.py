@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any, cast
 
-from sqlalchemy import Connection, Insert, Table
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.sql.base import Executable
+from sqlalchemy import Connection
 
 from cronsensus.clock import Clock
 from cronsensus.errors import CronsensusError
 from cronsensus.instants import to_micros
 from cronsensus.stores.sql.bounds import MOST_IDLE
-from cronsensus.stores.sql.dialect import AnyRow, Dialect, Reading
+from cronsensus.stores.sql.dialect import Dialect, Reading
 from cronsensus.stores.sql.postgres import errors
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection, NoAnswer, NotSent, patience, settings
 from cronsensus.stores.sql.postgres.pipeline import (
@@ -27,12 +24,10 @@ from cronsensus.stores.sql.postgres.pipeline import (
     run_one_by_one,
 )
 from cronsensus.stores.sql.postgres.pipeline import run as run_together
-from cronsensus.stores.sql.postgres.prepared import MOST_AT_ONCE, columns_of, statements_of
 from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.stores.sql.postgres.url import PostgresUrl
 from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import Begin, Moment, Pending
-from cronsensus.stores.sql.transaction import pieces
 from cronsensus.stores.values import StoreCapabilities
 
 _CLOCK = f"SELECT {CLOCK}"
@@ -54,19 +49,15 @@ class PostgresDialect(Dialect):
     """What is particular about PostgreSQL."""
 
     most_parameters = 10_000
-    most_rows = MOST_AT_ONCE
+    most_rows = 5000
     sends_later = True
 
     def __init__(self, url: PostgresUrl, clock: Clock | None) -> None:
         """Make a dialect for the tables of one schema."""
-        super().__init__()
         self.url, self._where = url, url.where
-        self.execution_options = MappingProxyType({"schema_translate_map": {None: url.schema}})
         self._clock = clock
         self.server_epoch = _SERVER if clock is None else _INJECTED
-        self._statements = statements_of(url.schema)
         self._queries = queries_of("postgres", schema=url.schema)
-        self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         asks = "" if clock is not None else f"; {_CLOCK}"
         local = "".join(f"; {one}" for one in settings(url, local=True))
         self._begin = {
@@ -236,33 +227,6 @@ class PostgresDialect(Dialect):
             return self.read_clocks(connection)
         now = found[len(ahead) - 1][0][0]
         return Reading(now, now, _SERVER, asked_at)
-
-    # --- statements ---------------------------------------------------------------------------------------------------
-
-    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
-        """Return INSERT … ON CONFLICT (…) DO NOTHING."""
-        key = (table.name, tuple(unique))
-        found = self._inserts.get(key)
-        if found is None:
-            found = self._inserts[key] = postgres_insert(table).on_conflict_do_nothing(index_elements=list(unique))
-        return found
-
-    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
-        """Run a query, straight to the driver."""
-        return self._statements.single(statement, parameters).run(driver_of(connection), parameters).fetchall()
-
-    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
-        """Run a statement that writes, straight to the driver."""
-        return self._statements.single(statement, parameters).run(driver_of(connection), parameters).rowcount
-
-    def execute_many(
-        self, connection: Connection, statement: Executable, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
-    ) -> int:
-        """Run a statement for each of ``rows``: all of them as one statement, a single one as it is."""
-        if len(rows) == 1:
-            return self.change(connection, statement, dict(zip(names, rows[0], strict=True)))
-        prepared, driver = self._statements.many(statement, names), driver_of(connection)
-        return sum(prepared.run_columns(driver, columns_of(names, some)) for some in pieces(rows, MOST_AT_ONCE))
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 

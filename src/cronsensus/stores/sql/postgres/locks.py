@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import psycopg
 
-from cronsensus.stores.sql.postgres.prepared import as_text
 from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.stores.sql.postgres.tokens import expression
+from cronsensus.stores.sql.postgres.values import as_text
 
 _SERVER_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 

@@ -217,7 +217,7 @@ class PostgresStore(PresentStore):
 
     def _open_with(self, opened: Callable[[], BoundedConnection]) -> Connection:
         if self._engine is None:
-            self._engine = _shared_engine().execution_options(**self._postgres.execution_options)
+            self._engine = _shared_engine().execution_options(schema_translate_map={None: self._url.schema})
         opening = _opening.set(opened)
         try:
             return self._engine.connect()

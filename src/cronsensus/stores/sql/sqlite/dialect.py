@@ -7,12 +7,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Insert, Table
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.sql.base import Executable
+from sqlalchemy import Connection
 
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.errors import StoreError
@@ -25,7 +21,7 @@ from cronsensus.stores.sql.sending import NONE, Begin, Pending
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
 from cronsensus.stores.sql.sqlite.handover import Handover
-from cronsensus.stores.sql.sqlite.prepared import Prepared, Shape, prepare, prepare_query, prepare_rows, shape_of
+from cronsensus.stores.sql.sqlite.prepared import prepare_query, prepare_rows
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
 from cronsensus.stores.values import StoreCapabilities
 
@@ -33,8 +29,6 @@ PATIENCE = SystemClock()
 """What patience is measured by: the host's own clock, also where a test moves the store's by hand."""
 BETWEEN_TRIES = 0.003
 """Most seconds between two tries for the write lock. Transactions are short; SQLite's own pauses grow to 100 ms."""
-_PREPARED: WeakKeyDictionary[Executable, dict[Shape, Prepared | None]] = WeakKeyDictionary()
-"""By statement, for all handles of the process; most statements are constants of their modules and stay."""
 _INJECTED = "injected"
 _NOT_TEXT = "Could not decode to UTF-8"
 
@@ -44,7 +38,6 @@ class SqliteDialect(Dialect):
 
     def __init__(self, url: SqliteUrl, clock: Clock | None, pause: Callable[[float], object]) -> None:
         """Make a dialect; ``pause(seconds)`` waits, and ends early when the store is closed."""
-        super().__init__()
         self.url = url
         given: Clock = SystemClock() if clock is None else clock
         self._clock_is_a = type(given).__name__
@@ -52,7 +45,6 @@ class SqliteDialect(Dialect):
         if isinstance(given, SystemClock):
             self._clock, self.epoch = HostClock(given), Epoch(url.path, may_be_remote=url.allow_network_fs)
         self._handover = Handover(url.path, pause)
-        self._inserts: dict[tuple[str, tuple[str, ...]], Insert] = {}
         self.wakes = True
 
     @property
@@ -132,14 +124,6 @@ class SqliteDialect(Dialect):
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def insert_absent(self, table: Table, unique: Sequence[str]) -> Insert:
-        """Return INSERT … ON CONFLICT (…) DO NOTHING."""
-        key = (table.name, tuple(unique))
-        found = self._inserts.get(key)
-        if found is None:
-            found = self._inserts[key] = sqlite_insert(table).on_conflict_do_nothing(index_elements=list(unique))
-        return found
-
     def query(self, name: str) -> Query:
         """Return a statement by its name."""
         return queries_of("sqlite")[name]
@@ -167,14 +151,10 @@ class SqliteDialect(Dialect):
                 one.answer(NONE, prepare_query(one.query, one.values).run(driver, one.values).rowcount)
             one.require()
 
-    def rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
-        """Run a query, straight to the driver."""
-        return self._readable(_driver(connection), lambda: self._rows(connection, statement, parameters))
-
     def _readable(self, driver: sqlite3.Connection, read: Callable[[], Sequence[AnyRow]]) -> Sequence[AnyRow]:
         try:
             return read()
-        except (sqlite3.OperationalError, OperationalError) as error:
+        except sqlite3.OperationalError as error:
             if _NOT_TEXT not in str(error):
                 raise
         # Rare, and slower: with half characters shown as escapes, so that what stands beside them can be read.
@@ -184,35 +164,11 @@ class SqliteDialect(Dialect):
         finally:
             driver.text_factory = str
 
-    def _rows(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Sequence[AnyRow]:
-        prepared = self._prepare(connection, statement, parameters)
-        if prepared is None:
-            return super().rows(connection, statement, parameters)
-        return prepared.rows(_driver(connection), parameters)
-
-    def change(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> int:
-        """Run a statement that writes, straight to the driver."""
-        prepared = self._prepare(connection, statement, parameters)
-        if prepared is None:
-            return super().change(connection, statement, parameters)
-        return prepared.run(_driver(connection), parameters).rowcount
-
     def run_many(self, connection: Connection, text: str, rows: list[Any]) -> int:
         """Run a text for each row, straight to the driver; a single row is no batch."""
         driver = _driver(connection)
         cursor = driver.execute(text, rows[0]) if len(rows) == 1 else driver.executemany(text, rows)
         return cursor.rowcount
-
-    def _prepare(self, connection: Connection, statement: Executable, parameters: dict[str, Any]) -> Prepared | None:
-        shape = shape_of(parameters)
-        if shape is None:
-            return None
-        texts = _PREPARED.get(statement)
-        if texts is None:
-            texts = _PREPARED[statement] = {}
-        if shape not in texts:
-            texts[shape] = prepare(connection.dialect, statement, parameters)
-        return texts[shape]
 
     # --- trouble and looks --------------------------------------------------------------------------------------------
 

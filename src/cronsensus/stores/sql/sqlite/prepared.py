@@ -1,10 +1,7 @@
-"""Statements as text that goes straight to the driver.
+"""Statements by name as text that goes straight to the driver, with the order of their values.
 
 A node that has slept for a second has a due time to meet, and nothing of its code is in the processor's caches any
-more. What SQLAlchemy does around each statement then costs several times what SQLite does inside. So a statement is
-compiled once, by SQLAlchemy from the same tables as every other, and kept as text with the order of its parameters;
-from then on the driver gets it directly. A statement for which SQLAlchemy would convert a value on the way is left to
-SQLAlchemy.
+more. So as little as possible is done around a statement: its text is made once for lists of each length.
 """
 
 from __future__ import annotations
@@ -17,10 +14,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Boolean
-from sqlalchemy.engine import Dialect as EngineDialect
-from sqlalchemy.sql.base import Executable
-
 from cronsensus.stores.sql.queries import LIST, VALUE, Query
 
 LONGEST_LIST = 4
@@ -29,26 +22,22 @@ difference."""
 
 _PLACED = re.compile(r"(?<![:\w]):([a-z_]+\d*)")
 
-Shape = tuple[tuple[str, int], ...]
-
 
 @dataclass(slots=True)
 class Prepared:
-    """A compiled statement.
+    """A statement for lists of some lengths.
 
     Attributes:
         order: names of the parameters as the text wants them.
-        constants: parameters that the statement brings itself.
     """
 
     text: str
     order: tuple[str, ...]
-    constants: Mapping[str, Any]
     _make: Callable[[tuple[Any, ...]], Any] | None = field(default=None)
 
     def values(self, parameters: Mapping[str, Any]) -> list[Any]:
         """Return the values as the text wants them."""
-        flat = {**self.constants, **parameters}
+        flat = dict(parameters)
         for name, value in parameters.items():
             if type(value) is list:
                 flat.update((f"{name}_{number}", one) for number, one in enumerate(value, 1))
@@ -68,35 +57,6 @@ class Prepared:
             names = [column[0] for column in cursor.description]
             self._make = getattr(namedtuple("Row", names, rename=True), "_make")  # noqa: B009, PYI024
         return list(map(self._make, found))
-
-
-def shape_of(parameters: Mapping[str, Any]) -> Shape | None:
-    """Return what a statement's text depends on: the names, and how long lists are; ``None``: a list is too long."""
-    shape = []
-    for name, value in parameters.items():
-        length = len(value) if type(value) is list else -1
-        if length > LONGEST_LIST or length == 0:
-            return None
-        shape.append((name, length))
-    return tuple(shape)
-
-
-def prepare(dialect: EngineDialect, statement: Executable, parameters: Mapping[str, Any]) -> Prepared | None:
-    """Compile a statement for parameters of this shape; ``None``: it is one for SQLAlchemy."""
-    compiled = statement.compile(dialect=dialect, column_keys=list(parameters))  # type: ignore[attr-defined]
-    expanded = compiled.construct_expanded_state(parameters)
-    columns = getattr(compiled, "_result_columns", ())
-    if expanded.processors or expanded.positiontup is None:
-        return None
-    # A condition among the columns comes back as 0 or 1, which is as good as False or True to who asks for its truth.
-    converted = (column.type for column in columns if not isinstance(column.type, Boolean))
-    if any(kind.dialect_impl(dialect).result_processor(dialect, None) for kind in converted):
-        return None
-    given = set(parameters)
-    for name in parameters:
-        given.update(expanded.parameter_expansion.get(name, ()))
-    constants = {name: value for name, value in expanded.parameters.items() if name not in given}
-    return Prepared(expanded.statement, tuple(expanded.positiontup), constants)
 
 
 @cache
@@ -125,7 +85,7 @@ def _compile(query: Query, lengths: tuple[int, ...]) -> Prepared:
         return "IN (" + ", ".join(f":{match[1]}_{number}" for number in range(1, next(left) + 1)) + ")"
 
     text = LIST.sub(listed, query.text)
-    return Prepared(_PLACED.sub("?", text), tuple(_PLACED.findall(text)), {})
+    return Prepared(_PLACED.sub("?", text), tuple(_PLACED.findall(text)))
 
 
 _prepare_query = cache(_compile)

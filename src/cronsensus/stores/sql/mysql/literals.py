@@ -1,0 +1,21 @@
+"""Values as they stand in the text of a statement: PyMySQL prepares nothing, and escapes by its own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cronsensus.stores.sql.mysql.driver import BoundedConnection
+
+_NOTHING = "(SELECT 1 FROM DUAL WHERE FALSE)"
+"""A list without elements, for IN and NOT IN; with NULL in it, NOT IN would be true for nothing."""
+
+
+def literal(driver: BoundedConnection, value: Any) -> str:
+    """Return a value as it stands in the text of a statement."""
+    if value is None:
+        return "NULL"
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return "(" + ",".join([literal(driver, one) for one in value]) + ")" if value else _NOTHING
+    return driver.escape(value)
