@@ -19,6 +19,14 @@ def test_a_session_that_is_younger_than_the_connection_and_showed_its_sign_is_mi
     assert eyes.note([], {"young": Noted(8, SHOWN), "other": Noted(9, SHOWN)}, 9) == ("other", "young")
 
 
+def test_an_older_one_that_said_nothing_before_and_showed_its_sign_since_is_missed() -> None:
+    eyes = Eyes()
+    assert eyes.note([], {"s": Noted(7, SILENT)}, 7) == ()
+    assert eyes.note([], {"s": Noted(7, SHOWN)}, 7) == ("s",)
+    assert eyes.note([], {"s": Noted(7, SHOWN)}, 7) == ("s",)
+    assert eyes.note([], {"s": Noted(7, HIDDEN)}, 7) == ()
+
+
 @pytest.mark.parametrize("noted", [Noted(7, SHOWN), Noted(8, SILENT), Noted(8, HIDDEN)])
 def test_one_that_is_older_or_never_said_or_took_it_back_is_not(noted: Noted) -> None:
     eyes = Eyes()

@@ -47,12 +47,14 @@ class Eyes:
         since: the number of the newest session when signs were first asked for; ``None``: they never were.
         asked: how often the sign of each session was asked for; one that has just begun shows it a moment later.
         seen: sessions whose sign was there when last asked for, or before.
+        silent: sessions whose row did not yet say, when last read, that they showed their sign.
         blind: signs mean nothing here.
     """
 
     since: int | None = None
     asked: Mapping[str, int] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     blind: bool = False
 
     def worth_asking(self, holding: frozenset[str], every: frozenset[str]) -> bool:
@@ -78,9 +80,14 @@ class Eyes:
         gone = (
             session
             for session, noted in missing.items()
-            if noted.shown is not False and (session in self.seen or (noted.shown and noted.number > since))
+            if noted.shown is not False
+            and (session in self.seen or (noted.shown and (noted.number > since or session in self.silent)))
         )
-        return tuple(sorted(gone))
+        missed = tuple(sorted(gone))
+        # What said nothing through this connection and says something later has shown its sign in between.
+        still = (self.silent & every).difference(present)
+        self.silent = still.union(session for session, noted in missing.items() if noted.shown is None)
+        return missed
 
 
 def hollow(file: int) -> None:
