@@ -62,17 +62,6 @@ def reads(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Conca
 
 
 def writes(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
-    """Make a verb of a function that writes, in one transaction."""
-
-    @repeated
-    def whole(self: SqlHandle, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        with self._writing() as tx:
-            return verb(tx, *args, **kwargs)
-
-    return whole
-
-
-def sends(verb: Callable[Concatenate[Transaction, P], Answer]) -> Callable[Concatenate[SqlHandle, P], Answer]:
     """Make a verb of a function that writes, in one transaction that begins with what it sends first."""
 
     @repeated
@@ -102,9 +91,9 @@ class SqlStore(SqlHandle):
         with self._writing(queued=True) as tx:
             return defining.put(tx, declared)
 
-    _retire = sends(retiring.retire)
-    _pause = sends(pausing.pause)
-    _resume = sends(pausing.resume)
+    _retire = writes(retiring.retire)
+    _pause = writes(pausing.pause)
+    _resume = writes(pausing.resume)
 
     # --- the scheduling round -----------------------------------------------------------------------------------------
 
@@ -141,7 +130,7 @@ class SqlStore(SqlHandle):
         with self._writing(queued=True) as tx:
             return stepping.take(tx, session, step)
 
-    _acquire = sends(acquiring.acquire)
+    _acquire = writes(acquiring.acquire)
 
     def _transaction(self, claim: Claim) -> AbstractContextManager[RunTransaction]:
         """Lend a connection (SQLAlchemy's ``Connection``) for one transaction."""
@@ -166,8 +155,8 @@ class SqlStore(SqlHandle):
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    _open_session = sends(sessions.open_session)
-    _renew = sends(sessions.renew)
+    _open_session = writes(sessions.open_session)
+    _renew = writes(sessions.renew)
 
     @repeated
     def _close_session(self, session: str) -> list[Takeover]:
@@ -197,7 +186,7 @@ class SqlStore(SqlHandle):
 
         return self._carefully(reclaim, f"session {session!r} cannot be ended")
 
-    _drain = sends(sessions.drain)
+    _drain = writes(sessions.drain)
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -211,8 +200,8 @@ class SqlStore(SqlHandle):
         with self._writing(queued=True) as tx:
             return locks.lock(tx, wanted)
 
-    _extend = sends(locks.extend)
-    _unlock_only = sends(locks.unlock)
+    _extend = writes(locks.extend)
+    _unlock_only = writes(locks.unlock)
     _break_only = writes(locks.break_lock)
 
     def _unlock(self, grant: LockGrant) -> bool:
@@ -231,12 +220,12 @@ class SqlStore(SqlHandle):
 
     # --- people and programs ------------------------------------------------------------------------------------------
 
-    _enqueue = sends(operating.enqueue)
-    _trigger = sends(operating.trigger)
-    _cancel = sends(operating.cancel)
-    _retry = sends(operating.retry)
-    _forget = sends(operating.forget)
-    _backfill = sends(operating.backfill)
+    _enqueue = writes(operating.enqueue)
+    _trigger = writes(operating.trigger)
+    _cancel = writes(operating.cancel)
+    _retry = writes(operating.retry)
+    _forget = writes(operating.forget)
+    _backfill = writes(operating.backfill)
 
     # --- care ---------------------------------------------------------------------------------------------------------
 
