@@ -9,9 +9,10 @@ from cronsensus.errors import InvalidOption, StoreUnavailable
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
+from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import dialect
-from cronsensus.stores.sql.transaction import batches
+from cronsensus.stores.sql.transaction import Transaction, batches
 from cronsensus.testing.conformance.scene import LEASE, a_session
 from cronsensus.testing.conformance.steps import settle, take
 
@@ -70,6 +71,21 @@ def test_statements_that_wait_are_sent_with_one_whose_answer_is_wanted_and_with_
         tx.send_rows("close_runs", [row(other, other.token)], one_each=True)
     assert closing.count == 2
     assert {store.occurrence(one.id).state for one in (mine, other)} == {State.SUCCEEDED}
+
+
+def test_step_that_only_wants_work_is_sent_in_two_parts(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.enqueue([Item(job="job")])
+    sent: list[list[str]] = []
+    send = Transaction._send
+
+    def noted(tx: Transaction, *, commit: bool) -> None:
+        sent.append([one.query.name for one in tx._queue])
+        send(tx, commit=commit)
+
+    monkeypatch.setattr(Transaction, "_send", noted)
+    assert len(store.step("s1", Step(want=Want(limit=5, functions=("f",), lease=LEASE))).claims) == 1
+    assert [] not in sent, "a transaction that begins by itself costs a trip"
+    assert len(sent) == 2 or all(len(names) == 1 for names in sent), sent
 
 
 def test_more_rows_than_one_statement_takes_are_sent(store: Any) -> None:

@@ -40,7 +40,7 @@ class Ends:
 
     def __init__(self, tx: Transaction, outcomes: Sequence[Outcome], found: Mapping[int, AnyRow]) -> None:
         """Record; ``found``: the occurrences, locked."""
-        now = tx.now
+        now = tx.now if outcomes else 0  # not asked for where nothing ended: the first to ask sends what waits
         self.became: dict[int, tuple[int, State]] = {}
         self._answers: list[Settled | None] = []
         self._refused: list[tuple[Outcome, State | None]] = []
