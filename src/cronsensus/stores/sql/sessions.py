@@ -87,7 +87,7 @@ def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> dat
     mine: dict[str, Any] = {"session": session.id, "space": tx.namespace}
     tx.send("lock_session", **mine)
     tx.send(
-        "prolong", **mine, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
+        "open_again", **mine, until=until, now=tx.now, boot=tx.epoch, moment=tx.moment, expect=1,
         otherwise=LeaseLost(f"session {session.id} is dead for good; open one with a new id"),
     )  # fmt: skip
     return from_micros(tx.now)
@@ -164,9 +164,10 @@ def reclaim(
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     at_hand = tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment)
-    locked, held = tx.send("lock_held_at_hand", **mine), tx.send("held_runs", **mine)
     if not at_hand.rows:
+        # Before any run is locked: two that reclaim at the same instant would each keep runs from the other.
         return []
+    locked, held = tx.send("lock_held_at_hand", **mine), tx.send("held_runs", **mine)
     found = {row.id for row in locked.rows}
     if held_up := [row.id for row in held.rows if row.id not in found]:
         on_held_up(session, held_up)

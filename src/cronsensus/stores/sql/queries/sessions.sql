@@ -69,6 +69,13 @@ INSERT INTO cronsensus_sessions (id, namespace, node, host, pid, pid_started, "r
 {values: given.whose, given.space, given.node, given.host, given.pid, given.pid_started, given.release, given.version, given.concurrency, given.functions, given.now, given.now, 0, given.until, given.boot, 0}
 {absent: namespace, id};
 
+-- name: open_again
+-- Set the lease of a session that was begun a moment ago, or before. Race: its end; the row is locked, and the condition asks whether it lives. One begun in this transaction counts as living, though its lease may be shorter than the transaction.
+UPDATE cronsensus_sessions
+SET lease_until = :until, renewed_at = :now
+WHERE id = :session AND namespace = :space AND ended_at IS NULL AND epoch = :boot
+    AND (lease_until > :moment OR lease_until = :until);
+
 -- name: drain
 -- Ask a session to take nothing new. Race: its end; the condition asks whether it lives.
 UPDATE cronsensus_sessions SET draining = 1
