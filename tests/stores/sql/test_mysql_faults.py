@@ -1,6 +1,7 @@
 """What goes wrong with MySQL: each has a cause and the next thing to type, and nothing hangs for ever."""
 
 import os
+import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -558,6 +559,26 @@ def test_arguments_and_results_of_the_greatest_size_fit(open_mysql):
     result = f'"{great}"'
     settle(store, [Outcome(id=one.id, token=one.token, state=State.SUCCEEDED, result=result) for one in claims])
     assert {found.result for found in store.occurrences(OccurrenceFilter())} == {result}
+
+
+def test_a_verb_whose_connection_is_closed_before_all_is_sent_is_done_again(open_mysql, monkeypatch):
+    """As by a server that did not wait until a busy machine had written what goes into the packet."""
+    store, other = open_mysql(), open_mysql()
+    work_with(store)
+    query, closed = driver.BoundedConnection.query, []
+
+    def close_once(connection, text, *more):
+        if len(text) > 200_000 and not closed:
+            closed.append(connection)
+            with other._reading() as tx:
+                tx.connection.exec_driver_sql(f"KILL {connection.thread_id()}")
+            select.select([connection._sock], [], [], 30)
+        return query(connection, text, *more)
+
+    monkeypatch.setattr(driver.BoundedConnection, "query", close_once)
+    created = store.enqueue([Item(job="job", args=("x" * 250_000,)) for _ in range(40)])
+    assert closed
+    assert len({one.id for one in created}) == len(store.occurrences(OccurrenceFilter())) == 40
 
 
 ERRORS = [

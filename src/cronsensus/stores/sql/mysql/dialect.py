@@ -30,6 +30,9 @@ _READ = (
 _WRITE = "START TRANSACTION"
 _SERVER, _INJECTED = "server", "injected"
 
+BEFORE_COMMIT = "before_commit"
+"""The attribute of a driver's error that says that the COMMIT had not been sent when it was met."""
+
 
 class MysqlDialect(Dialect):
     """What is particular about MySQL and MariaDB."""
@@ -128,6 +131,10 @@ class MysqlDialect(Dialect):
         cause = errors.cause_of(error)
         return errors.is_cut(cause) and not isinstance(cause.__cause__ or cause.__context__, TimeoutError)
 
+    def is_unsent(self, error: Exception) -> bool:
+        """Whether the connection was closed before the packet with the COMMIT was begun."""
+        return self.is_closed(error) and getattr(errors.cause_of(error), BEFORE_COMMIT, False)
+
     # --- statements by name -------------------------------------------------------------------------------------------
 
     def query(self, name: str) -> Query:
@@ -156,8 +163,13 @@ class MysqlDialect(Dialect):
         if commit:
             parts += [Part(one) for one in driver.ending("COMMIT")]
         asked_at, now = self.monotonic(), 0
-        for packet in packets.packets(parts, together=together):
-            answers = self._packet(driver, packet)
+        sent = list(packets.packets(parts, together=together))
+        for number, packet in enumerate(sent, 1):
+            try:
+                answers = self._packet(driver, packet)
+            except MySQLError as error:
+                setattr(error, BEFORE_COMMIT, not commit or number < len(sent))
+                raise
             if asks is not None:
                 now, asks = answers[asks][0][0], None
         if commit:
