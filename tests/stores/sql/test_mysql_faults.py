@@ -565,7 +565,8 @@ def test_a_verb_whose_connection_is_closed_before_all_is_sent_is_done_again(open
     """As by a server that did not wait until a busy machine had written what goes into the packet."""
     store, other = open_mysql(), open_mysql()
     work_with(store)
-    query, closed = driver.BoundedConnection.query, []
+    query = driver.BoundedConnection.query
+    closed: list[object] = []
 
     def close_once(connection, text, *more):
         if len(text) > 200_000 and not closed:
