@@ -12,39 +12,16 @@ from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.membership.lease import IDLE_LEASE, Asked, SessionLease
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
-from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Claim, Item, LogLine, OccurrenceFilter
-from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.model.session import Renewal
 from cronsensus.node.progress import ProgressBuffer
 from cronsensus.node.round import Round
 from cronsensus.node.settings import WATCH, NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.steps import say
+from tests.node.recording_executor import RecordingExecutor, new_session, registered
 
 LEASE = timedelta(seconds=10)
-
-
-class Hands(Executor):
-    """Keeps calls until the test ends them."""
-
-    abandoned = 0
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.stopped: list[Call] = []
-        self.refuse: Exception | None = None
-
-    def start(self, call: Call) -> None:
-        if self.refuse is not None:
-            raise self.refuse
-        self.calls.append(call)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
-        call.run.stop(reason, lease_lost=lease_lost)
-        self.stopped.append(call)
-
-    def close(self) -> None: ...
 
 
 class Bench:
@@ -55,7 +32,7 @@ class Bench:
     ) -> None:
         self.clock = ManualClock()
         self.store = store(clock=self.clock)
-        self.hands = Hands()
+        self.hands = RecordingExecutor()
         self.specs = list(specs)
         self.keeper = SessionRenewer(
             self.clock,
@@ -67,17 +44,12 @@ class Bench:
             self.store,
             self.clock,
             NodeSettings(name="a", lease=LEASE, concurrency=concurrency, stop_on_store_loss=stop),
-            registry={spec.function: Registered(spec.function, lambda: None, "thread") for spec in specs},
+            registry=registered(*(spec.function for spec in specs)),
             executors={"thread": self.hands},
-            new_session=self._session,
+            new_session=new_session(concurrency=20),
             declare=lambda store: bool(store.put_jobs(self.specs, release="1").superseded),
             on_session=self.keeper.keep,
             ask_again=self.keeper.ask,
-        )
-
-    def _session(self) -> SessionSpec:
-        return SessionSpec(
-            id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=20, version="0"
         )
 
     def _on_renewal(self, lease: SessionLease, renewal: Renewal, asked: Asked) -> None:
@@ -156,7 +128,7 @@ def test_jobs_that_only_leave_verdicts_do_not_hide_the_jobs_behind_them():
 def test_a_call_that_cannot_be_started_fails_and_is_not_forgotten():
     bench = Bench(job())
     bench.round.step()
-    bench.hands.refuse = RuntimeError("can't start new thread")
+    bench.hands.error = RuntimeError("can't start new thread")
     (item,) = bench.store.enqueue([Item(job="work")])
     bench.round.step()
     bench.round.step()
@@ -316,7 +288,7 @@ def test_a_hint_makes_a_working_node_ask_soon_whether_to_cancel():
     assert not bench.hands.stopped
     bench.clock.advance(wait)
     bench.keeper.renew(bench.store)
-    assert [call.run.cancel_reason for call in bench.hands.stopped] == ["operator: enough"]
+    assert [reason for _, reason, _ in bench.hands.stopped] == ["operator: enough"]
 
 
 # --- notes -----------------------------------------------------------------------------------------------------------

@@ -16,37 +16,9 @@ from cronsensus.model.occurrence import Claim, Outcome, Settled
 from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.base import Call, Registered
 from cronsensus.testing.conformance.scene import LEASE, START
-
-
-class Hands(Executor):
-    """Notes what it is to start and to stop."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.stopped: list[tuple[int, str, bool]] = []
-        self.can = True
-        self.error: Exception | None = None
-
-    @property
-    def able(self) -> bool:
-        return self.can
-
-    @property
-    def abandoned(self) -> int:
-        return 1
-
-    def start(self, call: Call) -> None:
-        if self.error is not None:
-            raise self.error
-        self.calls.append(call)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
-        self.stopped.append((call.claim.id, reason, lease_lost))
-        call.run.stop(reason, lease_lost=lease_lost)
-
-    def close(self) -> None: ...
+from tests.node.recording_executor import RecordingExecutor
 
 
 class Noted:
@@ -94,7 +66,8 @@ class Scene:
     def __init__(self) -> None:
         self.clock = ManualClock(START)
         self.store = Answers()
-        self.thread, self.process = Hands(), Hands()
+        self.thread, self.process = RecordingExecutor(), RecordingExecutor()
+        self.thread.abandoned = self.process.abandoned = 1
         self.run_log = Noted()
         self.events: list[str] = []
         self.active_runs = ActiveRuns(
@@ -218,11 +191,11 @@ def test_only_what_is_no_thread_can_be_stopped(scene):
 
 def test_an_executor_that_can_run_nothing_is_told_once(scene, caplog):
     assert scene.active_runs.unable() == set()
-    scene.thread.can = False
+    scene.thread.able = False
     assert scene.active_runs.unable() == {"thread"}
     assert scene.active_runs.unable() == {"thread"}
     assert len(caplog.records) == 1
-    scene.thread.can = True
+    scene.thread.able = True
     assert scene.active_runs.unable() == set()
     assert len(caplog.records) == 1
 
@@ -257,7 +230,7 @@ def test_a_session_must_hold_what_runs_or_waits_and_was_not_given_up(scene):
 def test_what_cannot_be_started_here_goes_back_as_never_begun(scene, why):
     if why == "not trusted":
         scene.lease.lose()
-    scene.thread.can = why != "unable"
+    scene.thread.able = why != "unable"
     scene.active_runs.begin(scene.claim(function="nobody has it" if why == "unknown" else "work"), scene.lease)
     assert scene.thread.calls == []
     assert scene.events == ["work"]

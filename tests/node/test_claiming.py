@@ -21,7 +21,7 @@ from cronsensus.node.situation import Todo
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import take
-from tests.node.test_active_runs import Hands, Scene
+from tests.node.test_active_runs import Scene
 
 SOON = timedelta(milliseconds=50)
 
@@ -64,6 +64,7 @@ class Claims:
 class Bench(Scene):
     def __init__(self) -> None:
         super().__init__()
+        self.thread.abandoned = self.process.abandoned = 0
         self.claims = Claims(self)
         self.claiming = Claiming(
             self.claims,  # type: ignore[arg-type]
@@ -87,14 +88,13 @@ class Bench(Scene):
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(Hands, "abandoned", 0)
+def bench() -> Bench:
     return Bench()
 
 
 def test_a_node_asks_for_functions_that_it_can_run(bench):
     bench.takes()
-    bench.thread.can = False
+    bench.thread.able = False
     bench.takes(2)
     assert bench.claims.asked == [(4, ["apart", "work"]), (2, ["apart"])]
 

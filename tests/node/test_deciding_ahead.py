@@ -11,35 +11,17 @@ import pytest
 from cronsensus.audit import audit
 from cronsensus.clock import ManualClock
 from cronsensus.model.ending import Ending
-from cronsensus.model.ids import new_id
 from cronsensus.model.job import JobSpec, Overlap, Policies
 from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
-from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.lead_time import FIRST_LEAD, LEADS, LONGEST, LOOKS, RESERVE, SLACK, TRIPS, LeadTime
-from cronsensus.node.round import Round
-from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import MOST_AHEAD
 from cronsensus.triggers import every
+from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(minutes=5)
 LEAD = FIRST_LEAD
-
-
-class Hands(Executor):
-    """Keeps calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def start(self, call: Call) -> None:
-        self.calls.append(call)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Bench:
@@ -49,29 +31,15 @@ class Bench:
         self.overlap = overlap
         self.clock = ManualClock()
         self.store = MemoryStore(clock=self.clock)
-        self.hands = Hands()
+        self.hands = RecordingExecutor()
         self.verbs: list[str] = []
         self.define("30s")
-        self.round = Round(
-            self.store,
-            self.clock,
-            NodeSettings(name="a", lease=LEASE, concurrency=concurrency),
-            registry={"work": Registered("work", lambda: None, "thread")},
-            executors={"thread": self.hands},
-            new_session=self._session,
-            declare=lambda _: False,
-        )
+        self.round = node_by_hand(self.store, self.clock, self.hands, lease=LEASE, concurrency=concurrency)
         self.round.step()
 
     def define(self, interval: str) -> None:
         spec = JobSpec(name="work", function="work", trigger=every(interval), policies=Policies(overlap=self.overlap))
         self.store.put_jobs([spec], release="1")
-
-    @staticmethod
-    def _session() -> SessionSpec:
-        return SessionSpec(
-            id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=5, version="0"
-        )
 
     def step_at(self, seconds: float) -> float:
         """Let time pass until ``seconds`` before the due time, and turn the crank."""

@@ -13,32 +13,28 @@ from cronsensus import JobSpec, Policies, every
 from cronsensus.clock import ManualClock
 from cronsensus.membership.renewer import SessionRenewer
 from cronsensus.model.ending import Ending
-from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Item, Occurrence, OccurrenceFilter
-from cronsensus.model.session import SessionSpec
 from cronsensus.node.decide import HINTED
-from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.executors.base import Call
 from cronsensus.node.round import Round
-from cronsensus.node.settings import NodeSettings
 from cronsensus.node.turn_order import ACTIVE, LAST_PLACE, STAGGER, TERM, idle_until, is_active, turn
 from cronsensus.stores.memory import MemoryStore
+from tests.node.recording_executor import RecordingExecutor, new_session, node_by_hand
 
 LEASE = timedelta(seconds=10)
 SECOND = timedelta(seconds=1)
 RUNS = timedelta(milliseconds=1)
 
 
-class Hands(Executor):
+class Hands(RecordingExecutor):
     """Ends each call after ``lasts``."""
 
-    abandoned = 0
-
     def __init__(self, crowd: "Crowd", number: int) -> None:
+        super().__init__()
         self.crowd, self.number = crowd, number
-        self.calls: list[Call] = []
 
     def start(self, call: Call) -> None:
-        self.calls.append(call)
+        super().start(call)
         self.crowd.after(self.crowd.lasts.total_seconds(), partial(self.end, call))
 
     def end(self, call: Call) -> None:
@@ -46,10 +42,6 @@ class Hands(Executor):
             self.calls.remove(call)
             self.crowd.nodes[self.number].active_runs.ended(call, Ending(kind="returned"))
             self.crowd.turn(self.number)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Counted(MemoryStore):
@@ -95,17 +87,18 @@ class Crowd:
             self.after(0.001 * number, partial(self.turn, number))
 
     def _node(self, number: int) -> Round:
-        return Round(
+        host = f"host-{number % self.hosts}"
+        return node_by_hand(
             self.store,
             self.clock,
-            NodeSettings(name=str(number), lease=LEASE, concurrency=self.concurrency),
-            registry={"work": Registered("work", lambda: None, "thread")},
-            executors={"thread": self.hands[number]},
-            new_session=partial(self._session, number),
-            declare=lambda _: False,
+            self.hands[number],
+            lease=LEASE,
+            name=str(number),
+            concurrency=self.concurrency,
+            new_session=new_session(str(number), host=host, pid=1 + number, concurrency=self.concurrency),
             on_session=self.keepers[number].keep,
             on_work=partial(self.keep, number),
-            evidence=lambda view: view.host == f"host-{number % self.hosts}" and int(view.node) in self.dead,
+            evidence=lambda view: view.host == host and int(view.node) in self.dead,
         )
 
     def _keeper(self, number: int) -> SessionRenewer:
@@ -115,12 +108,6 @@ class Crowd:
             holds=lambda: bool(self.nodes[number].active_runs),
             on_renewal=lambda *_: None,
         )
-
-    def _session(self, number: int) -> SessionSpec:
-        return SessionSpec(
-            id=new_id(), node=str(number), host=f"host-{number % self.hosts}", pid=1 + number, pid_started=1,
-            release="1", version="0", concurrency=self.concurrency,
-        )  # fmt: skip
 
     @property
     def living(self) -> list[int]:

@@ -11,27 +11,10 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.ending import Ending
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item
-from cronsensus.model.session import SessionSpec
-from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.round import Round
-from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
+from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(minutes=5)
-
-
-class Started(Executor):
-    """Keeps what was started."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def start(self, call: Call) -> None:
-        self.calls.append(call)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Scene:
@@ -42,18 +25,8 @@ class Scene:
         spec = JobSpec(name="work", function="work", policies=Policies.read({"concurrency": 1} | policies))
         self.store.put_jobs([spec], release="1")
         self.store.enqueue([Item(job="work", key=str(number)) for number in range(waiting)])
-        self.started = Started()
-        self.round = Round(
-            self.store,
-            ManualClock(),
-            NodeSettings(name="a", lease=LEASE, concurrency=5),
-            registry={"work": Registered("work", lambda: None, "thread")},
-            executors={"thread": self.started},
-            new_session=lambda: SessionSpec(
-                id="s", node="a", host="h", pid=1, pid_started=1, release="1", concurrency=5, version="0"
-            ),
-            declare=lambda _: False,
-        )
+        self.started = RecordingExecutor()
+        self.round = node_by_hand(self.store, ManualClock(), self.started, lease=LEASE)
         self.round.step()
         self.round.step()
         assert len(self.started.calls) == 1

@@ -2,23 +2,19 @@
 
 from collections import Counter
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
 from cronsensus import JobSpec, at
 from cronsensus.clock import ManualClock
 from cronsensus.model.ending import Ending
-from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import OccurrenceFilter
-from cronsensus.model.session import SessionSpec
 from cronsensus.node.decide import MOST_DUE
-from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.round import Round
-from cronsensus.node.settings import NodeSettings
 from cronsensus.node.turn_order import ACTIVE
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import Partition, View
+from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(seconds=10)
 LEAD = timedelta(milliseconds=10)
@@ -27,22 +23,6 @@ MIDNIGHT = timedelta(seconds=60)
 SECOND = timedelta(seconds=1)
 HERD = 6 * MOST_DUE
 MANY_ROUNDS = 400
-
-
-class Hands(Executor):
-    """Begins calls, and ends them when the test says so."""
-
-    abandoned = 0
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def start(self, call: Call) -> None:
-        self.calls.append(call)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Watched(MemoryStore):
@@ -67,28 +47,22 @@ class Nodes:
         self.store = Watched(clock=self.clock)
         self.store.partitions = []
         self.concurrency = concurrency
-        self.hands = [Hands() for _ in range(count)]
+        self.hands = [RecordingExecutor() for _ in range(count)]
         self.nodes = [self._node(number, hands) for number, hands in enumerate(self.hands)]
         self.midnight = self.clock.now() + MIDNIGHT
 
-    def _node(self, number: int, hands: Hands) -> Round:
-        node = Round(
+    def _node(self, number: int, hands: RecordingExecutor) -> Round:
+        node = node_by_hand(
             self.store,
             self.clock,
-            NodeSettings(name=str(number), lease=LEASE, concurrency=self.concurrency),
-            registry={"noop": Registered("noop", lambda: None, "thread")},
-            executors={"thread": hands},
-            new_session=partial(self._session, number),
-            declare=lambda _: False,
+            hands,
+            lease=LEASE,
+            name=str(number),
+            concurrency=self.concurrency,
+            functions=["noop"],
         )
         node.begin()
         return node
-
-    def _session(self, number: int) -> SessionSpec:
-        return SessionSpec(
-            id=new_id(), node=str(number), host="h", pid=1 + number, pid_started=1, release="1", version="0",
-            concurrency=self.concurrency,
-        )  # fmt: skip
 
     def put(self, name: str, count: int, after: timedelta = MIDNIGHT) -> None:
         due = self.clock.now() + after

@@ -4,47 +4,26 @@ from datetime import timedelta
 
 from cronsensus import JobSpec
 from cronsensus.clock import ManualClock
-from cronsensus.model.ids import new_id
 from cronsensus.model.occurrence import Item
-from cronsensus.model.session import SessionSpec
-from cronsensus.node.executors.base import Call, Executor, Registered
-from cronsensus.node.round import Round
-from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.memory import MemoryStore
+from tests.node.recording_executor import RecordingExecutor, node_by_hand
 
 LEASE = timedelta(seconds=10)
-
-
-class Deaf(Executor):
-    """Runs what never ends, not even when it is asked to: a thread."""
-
-    def start(self, call: Call) -> None: ...
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
-        call.run.stop(reason, lease_lost=lease_lost)
-
-    def close(self) -> None: ...
 
 
 def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
     told: list[float] = []
 
-    def session() -> SessionSpec:
-        return SessionSpec(
-            id=new_id(), node="a", host="h", pid=1, pid_started=1, release="1", concurrency=2, version="0"
-        )
-
     def left() -> float:
         assert round_.lease is not None
         return round_.lease.trusted_for
 
-    round_ = Round(
+    round_ = node_by_hand(
         store := MemoryStore(clock=(clock := ManualClock())),
         clock,
-        NodeSettings(name="a", lease=LEASE, concurrency=2),
-        registry={"work": Registered("work", lambda: None, "thread")},
-        executors={"thread": Deaf()},
-        new_session=session,
+        RecordingExecutor(),  # what it runs never ends, not even when it is asked to: a thread
+        lease=LEASE,
+        concurrency=2,
         declare=lambda store: bool(store.put_jobs([JobSpec(name="work", function="work")], release="1").superseded),
         on_work=lambda: told.append(left()),
     )

@@ -24,13 +24,13 @@ from cronsensus.model.occurrence import Item, LogLine, Note, OccurrenceFilter, O
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
 from cronsensus.testing.conformance.scene import a_session, state_of
 from cronsensus.testing.conformance.steps import carry_out, say, settle, take
+from tests.node.recording_executor import RecordingExecutor, registered
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -111,28 +111,13 @@ def _run(store: Store, job: str, key: str, outcome: Outcome) -> None:
 # --- a node ---------------------------------------------------------------------------------------------------------
 
 
-class _Hands(Executor):
-    abandoned = 0
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def start(self, call: Call) -> None:
-        self.calls.append(call)
-
-    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
-        call.run.stop(reason, lease_lost=lease_lost)
-
-    def close(self) -> None: ...
-
-
 class Node:
     """A node that is turned by hand, and whose runs end as soon as they have begun."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
         self.ran: Counter[tuple[str, str]] = Counter()
-        self._hands = _Hands()
+        self._hands = RecordingExecutor()
         settings = NodeSettings(name="node", lease=LEASE, concurrency=20)
         self._keeper = SessionRenewer(
             clock,
@@ -144,7 +129,7 @@ class Node:
             store,
             clock,
             settings,
-            registry={spec.function: Registered(spec.function, lambda: None, "thread") for spec in JOBS},
+            registry=registered(*(spec.function for spec in JOBS)),
             executors={"thread": self._hands},
             new_session=self._session,
             declare=lambda store: False,

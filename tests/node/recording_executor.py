@@ -1,0 +1,85 @@
+"""A node without threads: an executor that only notes, and rounds that a test turns by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from cronsensus.clock import Clock
+from cronsensus.model.ids import new_id
+from cronsensus.model.session import SessionSpec
+from cronsensus.node.executors.base import Call, Executor, Registered
+from cronsensus.node.round import Round
+from cronsensus.node.settings import NodeSettings
+from cronsensus.stores.base import Store
+from cronsensus.testing.conformance.scene import a_session
+
+
+class RecordingExecutor(Executor):
+    """Notes what it is to start and to stop; a test ends each call.
+
+    Attributes:
+        able: whether it can run anything.
+        abandoned: how many attempts it says are over and run on.
+        calls: what it was to start.
+        stopped: what it was to stop: the occurrence, the reason, and whether the lease was lost.
+        error: what ``start`` raises, if anything.
+    """
+
+    able = True
+    abandoned = 0
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.stopped: list[tuple[int, str, bool]] = []
+        self.error: Exception | None = None
+
+    def start(self, call: Call) -> None:
+        if self.error is not None:
+            raise self.error
+        self.calls.append(call)
+
+    def stop(self, call: Call, reason: str, *, lease_lost: bool = False) -> None:
+        self.stopped.append((call.claim.id, reason, lease_lost))
+        call.run.stop(reason, lease_lost=lease_lost)
+
+    def close(self) -> None: ...
+
+
+def registered(*functions: str) -> dict[str, Registered]:
+    """Return functions that run in threads, by their names."""
+    return {name: Registered(name, lambda: None, "thread") for name in functions}
+
+
+def new_session(node: str = "a", *, concurrency: int = 5, **more: Any) -> Callable[[], SessionSpec]:
+    """Return what describes a session with a new id each time."""
+    return lambda: replace(a_session(new_id(), release="1"), node=node, concurrency=concurrency, **more)
+
+
+def node_by_hand(
+    store: Store,
+    clock: Clock,
+    executor: Executor,
+    *,
+    lease: timedelta,
+    name: str = "a",
+    concurrency: int = 5,
+    functions: Collection[str] = ("work",),
+    **more: Any,
+) -> Round:
+    """Return the rounds of a node that runs ``functions`` and declares no job of its own."""
+    how: dict[str, Any] = {
+        "new_session": new_session(name, concurrency=concurrency),
+        "declare": lambda _: False,
+        **more,
+    }
+    return Round(
+        store,
+        clock,
+        NodeSettings(name=name, lease=lease, concurrency=concurrency),
+        registry=registered(*functions),
+        executors={"thread": executor},
+        **how,
+    )
