@@ -4,7 +4,9 @@ What a verb has read and compared before it writes may be other by then, so the 
 one of two conditions would do, and the other one might be lost unnoticed; here each of them stands alone.
 """
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,7 +14,7 @@ from sqlalchemy import Connection, CursorResult, Table, TextClause, bindparam, c
 from sqlalchemy.sql.elements import BindParameter
 
 from cronsensus.stores.sql import schema as tables
-from cronsensus.stores.sql.queries import LIST, queries_of, with_pieces
+from cronsensus.stores.sql.queries import LIST, blocks, queries_of, with_pieces
 
 NOW = 1000
 Row = dict[str, Any]
@@ -35,6 +37,7 @@ SESSION: Row = {
     "lease_until": NOW + 1, "epoch": "epoch", "draining": 0,
 }  # fmt: skip
 OVERDUE: Row = {**SESSION, "lease_until": NOW}
+LONG_OVERDUE: Row = {"lease_until": NOW - 1}
 PENDING: Row = {
     "id": 1, "namespace": "ours", "job_id": 5, "key": "name", "origin": "schedule", "state": "pending", "serial": 1,
     "priority": 4, "due_at": NOW, "expires_at": None, "attempt": 0, "crashes": 0, "failures": 0, "token": 7,
@@ -48,8 +51,10 @@ JOB: Row = {
     "id": 5, "namespace": "ours", "name": "name", "function": "f", "source": "code", "digest": "", "spec": "",
     "revision": 3, "overlap": "skip", "keep": 1, "watermark": 10, "created_at": 1,
 }  # fmt: skip
+DUE: Row = {**JOB, "wake_at": NOW}
 PAUSED: Row = {**JOB, "paused_at": 1}
 PAUSE: Row = {"id": 4, "job_id": 5, "start": 1}
+ENDED_PAUSE: Row = {**PAUSE, "end": 2}
 LINE: Row = {"occurrence_id": 1, "sequence": 1, "attempt": 1, "at": 1, "level": "INFO", "text": ""}
 ERA: Row = {"job_id": 5, "since": NOW - 1, "revision": 1}
 RELEASE: Row = {"id": 1, "namespace": "ours", "release": "name", "first_seen_at": 1}
@@ -70,6 +75,7 @@ ENTRY: Row = {
 }  # fmt: skip
 OLD: Row = {**PENDING, "state": "succeeded", "finished_at": 1, "scheduled_for": 10}
 NOT_OLD: list[Row] = [{"job_id": 6}, {"finished_at": None}, {"finished_at": NOW}]
+NOT_OUR_JOB: list[Row] = [{"id": 6}, {"namespace": "theirs"}]
 NOT_OLD_RANGE: list[Row] = [{"job_id": 6}, {"last": NOW}]
 OPEN: Row = {"ended_at": None}
 RETIRED: Row = {**JOB, "retired_at": 1}
@@ -106,9 +112,25 @@ class Case(NamedTuple):
     asked: Row = {}  # noqa: RUF012 - nothing changes it
 
 
-_o, _s, _l, _j, _v = tables.occurrences, tables.sessions, tables.locks, tables.jobs, tables.verdicts
+_o, _s, _l, _j = tables.occurrences, tables.sessions, tables.locks, tables.jobs
+_v, _p = tables.verdicts, tables.pauses
 FOR_UPDATE = "FOR UPDATE"
 SKIPPING = "FOR UPDATE SKIP LOCKED"
+GONE = (_j, RETIRED)
+
+
+def _old(
+    name: str,
+    statement: str,
+    table: Table,
+    finds: list[Row],
+    not_if: list[Row],
+    *,
+    beside: tuple[Table, Row] = (_j, JOB),
+) -> Case:
+    """Return a case of what is old enough to be forgotten."""
+    return Case(name, statement, table, finds, not_if, beside=[beside], asked=BEFORE)
+
 
 CASES = [
     Case("alive", "session_alive", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
@@ -116,6 +138,7 @@ CASES = [
     Case("note sign", "note_sign", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
     Case("signs", "signs", _s, [SESSION, OVERDUE], NOT_MINE),
     Case("renew", "renew", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED]),
+    Case("open again", "open_again", _s, [SESSION, OVERDUE], [*NOT_MINE, ENDED, {"epoch": "other"}, LONG_OVERDUE]),
     Case("session locked", "lock_session", _s, [SESSION, OVERDUE, {**SESSION, **ENDED}], NOT_MINE, FOR_UPDATE),
     Case("drain", "drain", _s, [SESSION], [*NOT_MINE, *NOT_ALIVE]),
     Case(
@@ -142,7 +165,9 @@ CASES = [
     Case("retry later", "retry_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give back", "give_back_runs", _o, [RUNNING], NOT_CURRENT),
     Case("give up", "give_up_runs", _o, [RUNNING], NOT_CURRENT),
+    Case("begin reserved", "begin_reserved", _o, [RUNNING], NOT_CURRENT),
     Case("progress", "note_progress", _o, [RUNNING], NOT_CURRENT),
+    Case("last lines", "last_lines", tables.logs, [LINE], [{"occurrence_id": 2}]),
     Case("complete", "read_run", _o, [RUNNING], [{"id": 2}, {"namespace": "theirs"}]),
     Case(
         "expired",
@@ -212,6 +237,11 @@ CASES = [
         ],
         SKIPPING,
     ),
+    *(
+        Case(name, name, _j, [DUE], [{"namespace": "theirs"}, {"wake_at": NOW + 1}, {"id": 6}], asked={"of": 5})
+        for name in ("due_jobs", "newest_due_jobs")
+    ),
+    Case("later pauses", "pauses_after", _p, [ENDED_PAUSE], [{"job_id": 6}, {"end": 1}], asked={"watermark": 1}),
     Case("jobs", "lock_jobs", _j, [JOB], [{"id": 6}, {"namespace": "theirs"}], FOR_UPDATE, asked=IDS),
     Case(
         "active",
@@ -316,63 +346,21 @@ CASES = [
     ),
     Case("pause", "pause_job", _j, [JOB], [{"id": 6}, {"paused_at": 1}]),
     Case("resume", "resume_job", _j, [PAUSED], [{"id": 6}, {"paused_at": None}]),
-    Case(
-        "open pause", "open_pause", tables.pauses, [PAUSE], [{"job_id": 6}, {"end": 2}], beside=[(_j, JOB)], asked=NAMED
-    ),
-    Case("end pause", "end_pause", tables.pauses, [PAUSE], [{"id": 5}]),
+    Case("open pause", "open_pause", _p, [PAUSE], [{"job_id": 6}, {"end": 2}], beside=[(_j, JOB)], asked=NAMED),
+    Case("end pause", "end_pause", _p, [PAUSE], [{"id": 5}]),
     Case("forget lines", "delete_logs", tables.logs, [LINE], [{"occurrence_id": 2}]),
     Case("forget runs", "delete_runs", tables.runs, [ENDED_RUN], [{"occurrence_id": 2}]),
     Case("forget occurrences", "delete_occurrences", _o, [PENDING, RUNNING], [{"id": 2}]),
-    Case(
-        "old",
-        "old_occurrences",
-        _o,
-        [OLD, {**OLD, "scheduled_for": None}],
-        [*NOT_OLD, {"scheduled_for": 11}],
-        beside=[(_j, JOB)],
-        asked=BEFORE,
-    ),
+    _old("old", "old_occurrences", _o, [OLD, {**OLD, "scheduled_for": None}], [*NOT_OLD, {"scheduled_for": 11}]),
     Case("old of a job", "old_of_job", _o, [OLD], [*NOT_OLD, {"scheduled_for": NOW + 1}]),
-    Case("jobs with old", "jobs_with_old", _o, [OLD], NOT_OLD, beside=[(_j, JOB)], asked=BEFORE),
-    Case(
-        "old of our jobs",
-        "old_occurrences",
-        _j,
-        [JOB],
-        [{"id": 6}, {"namespace": "theirs"}],
-        beside=[(_o, OLD)],
-        asked=BEFORE,
-    ),
-    Case(
-        "our jobs with old",
-        "jobs_with_old",
-        _j,
-        [JOB],
-        [{"id": 6}, {"namespace": "theirs"}],
-        beside=[(_o, OLD)],
-        asked=BEFORE,
-    ),
-    Case("old ranges", "old_ranges", _v, [RANGE], NOT_OLD_RANGE, beside=[(_j, JOB)], asked=BEFORE),
+    _old("jobs with old", "jobs_with_old", _o, [OLD], NOT_OLD),
+    _old("old of our jobs", "old_occurrences", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
+    _old("our jobs with old", "jobs_with_old", _j, [JOB], NOT_OUR_JOB, beside=(_o, OLD)),
+    _old("old ranges", "old_ranges", _v, [RANGE], NOT_OLD_RANGE),
     Case("old ranges of a job", "old_ranges_of_job", _v, [RANGE], NOT_OLD_RANGE),
-    Case("jobs with old ranges", "jobs_with_old_ranges", _v, [RANGE], NOT_OLD_RANGE, beside=[(_j, JOB)], asked=BEFORE),
-    Case(
-        "old ranges of our jobs",
-        "old_ranges",
-        _j,
-        [JOB],
-        [{"id": 6}, {"namespace": "theirs"}],
-        beside=[(_v, RANGE)],
-        asked=BEFORE,
-    ),
-    Case(
-        "our jobs with old ranges",
-        "jobs_with_old_ranges",
-        _j,
-        [JOB],
-        [{"id": 6}, {"namespace": "theirs"}],
-        beside=[(_v, RANGE)],
-        asked=BEFORE,
-    ),
+    _old("jobs with old ranges", "jobs_with_old_ranges", _v, [RANGE], NOT_OLD_RANGE),
+    _old("old ranges of our jobs", "old_ranges", _j, [JOB], NOT_OUR_JOB, beside=(_v, RANGE)),
+    _old("our jobs with old ranges", "jobs_with_old_ranges", _j, [JOB], NOT_OUR_JOB, beside=(_v, RANGE)),
     Case(
         "old sessions", "old_sessions", _s, [{**SESSION, **ENDED}], [{"namespace": "theirs"}, {"ended_at": NOW}, OPEN]
     ),
@@ -398,23 +386,14 @@ CASES = [
         beside=[(tables.eras, {**ERA, "since": 1}), (tables.eras, {**ERA, "since": 10})],
         asked=BEFORE,
     ),
-    Case(
-        "old pauses",
-        "old_pauses",
-        tables.pauses,
-        [{**PAUSE, "end": 2}],
-        [{"end": None}, {"end": NOW}, {"job_id": 6}],
-        beside=[(_j, JOB)],
-        asked=BEFORE,
-    ),
-    Case(
+    _old("old pauses", "old_pauses", _p, [ENDED_PAUSE], [{"end": None}, {"end": NOW}, {"job_id": 6}]),
+    _old(
         "old pauses of our jobs",
         "old_pauses",
         _j,
         [JOB, {**JOB, "watermark": 1, "next_due": None}, {**JOB, "watermark": 1, "next_due": 3}],
         [{"namespace": "theirs"}, {"retired_at": 1}, {"watermark": 1, "next_due": 2}],
-        beside=[(tables.pauses, {**PAUSE, "end": 2})],
-        asked=BEFORE,
+        beside=(_p, ENDED_PAUSE),
     ),
     Case(
         "long retired",
@@ -423,21 +402,9 @@ CASES = [
         [RETIRED],
         [{"namespace": "theirs"}, {"retired_at": None}, {"retired_at": NOW}, {"waiting_until": 1}],
     ),
-    Case(
-        "long retired with work",
-        "long_retired",
-        _o,
-        [{**PENDING, "job_id": 6}],
-        [{"job_id": 5}],
-        beside=[(_j, RETIRED)],
-    ),
-    Case(
-        "long retired with ranges",
-        "long_retired",
-        _v,
-        [{**RANGE, "job_id": 6}],
-        [{"job_id": 5}],
-        beside=[(_j, RETIRED)],
+    *(
+        Case(f"long retired with {what}", "long_retired", table, [{**row, "job_id": 6}], [{"job_id": 5}], beside=[GONE])
+        for what, table, row in (("work", _o, PENDING), ("ranges", _v, RANGE))
     ),
     Case(
         "long retired, locked",
@@ -451,13 +418,13 @@ CASES = [
     Case("kept back by work", "kept_back", _o, [PENDING], [{"job_id": 6}], asked=IDS),
     Case("kept back by ranges", "kept_back", _v, [RANGE], [{"job_id": 6}], asked=IDS),
     Case("forget eras", "delete_eras", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
-    Case("forget pauses of", "delete_pauses_of", tables.pauses, [PAUSE], [{"job_id": 6}], asked=IDS),
+    Case("forget pauses of", "delete_pauses_of", _p, [PAUSE], [{"job_id": 6}], asked=IDS),
     Case("forget jobs", "delete_jobs", _j, [JOB], [{"id": 6}], asked=IDS),
     Case("with eras", "lock_with_eras", _j, [JOB], [{"id": 6}, {"retired_at": 1}], FOR_UPDATE, asked=IDS),
     Case("beginnings", "beginnings", tables.eras, [ERA], [{"job_id": 6}], asked=IDS),
     Case("pass eras", "pass_eras", _j, [JOB], [{"id": 6}]),
     Case("forget eras before", "delete_eras_before", tables.eras, [ERA], [{"job_id": 6}, {"since": NOW}]),
-    Case("forget pauses", "delete_pauses", tables.pauses, [PAUSE], [{"id": 5}], asked={"ids": [4]}),
+    Case("forget pauses", "delete_pauses", _p, [PAUSE], [{"id": 5}], asked={"ids": [4]}),
     Case(
         "replaced releases",
         "replaced_releases",
@@ -757,3 +724,43 @@ def test_a_look_at_a_lock_counts_who_holds_it_and_by_which_limit_and_asks_for_th
     assert look((_s, SESSION)) == (0, None, True)
     for differs in (*NOT_MINE, *NOT_ALIVE):
         assert look((_s, {**SESSION, **differs})) == (0, None, False)
+
+
+def test_a_definition_is_told_whether_its_release_is_known_and_which_others_have_living_nodes(
+    database: Connection,
+) -> None:
+    def told(*rows: tuple[Table, Row]) -> tuple[int | None, int, int]:
+        found = answered(database, "release_among_others", *rows)
+        return found["known"], found["later_lives"], found["other_lives"]
+
+    def release(number: int, name: str = "name", **differs: Any) -> tuple[Table, Row]:
+        return tables.releases, {**RELEASE, "id": number, "release": name, **differs}
+
+    def living(of: str, **differs: Any) -> tuple[Table, Row]:
+        return _s, {**SESSION, "release": of, **differs}
+
+    ours, later, earlier = release(2), release(3, "later"), release(1, "earlier")
+    assert told() == (None, 0, 0)
+    assert told(ours, living("name")) == (2, 0, 0)
+    assert told(ours, later, living("later")) == (2, 1, 1)
+    assert told(ours, earlier, living("earlier")) == (2, 0, 1)
+    for differs in (*NOT_ALIVE, {"namespace": "theirs"}, {"concurrency": 0}):
+        assert told(ours, later, living("later", **differs)) == (2, 0, 0)
+    assert told(ours, release(3, "later", namespace="theirs"), living("later")) == (2, 0, 1)
+    assert told(release(2, namespace="theirs"), later, living("later")) == (None, 0, 1)
+
+
+READS = {
+    "attempted", "attempts", "count_pending", "counts", "eras", "eras_after", "job", "job_ids", "jobs", "living_nodes",
+    "log_lines", "needs_a_node", "newest_occurrences", "occurrence", "oldest_occurrences", "pauses", "specs", "trail",
+    "verdicts",
+}  # fmt: skip
+"""Statements that only tell what is there; the suite of stores asks for what they tell."""
+OF_ONE_ROW = {"identity", "insert_eras", "take_tokens", "touch", "which_store"}
+
+
+def test_each_statement_with_a_condition_has_a_case() -> None:
+    answers = re.findall(r'(?:answered|ran)\(database, "(\w+)"', Path(__file__).read_text(encoding="utf-8"))
+    asked = {case.statement for case in CASES}.union(answers)
+    conditional = {name for name, block in blocks("sqlite").items() if " WHERE " in block.text}
+    assert conditional - asked == READS | OF_ONE_ROW
