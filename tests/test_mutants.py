@@ -19,13 +19,27 @@ def claim(tx, row, wanted):
     log.info("claiming")
     if row.token != wanted.token and not row.gone:
         tx.require_alive()
-    return select(a).where(MINE, ALIVE).with_for_update()
+    return max(row.since, wanted.since)
 """
 LUA = """
 -- a note: x == y
 if row.state == 'running' and row.token == token then
   call('HSET', key, 'a', 1)
 end -- and not again
+"""
+SQL = """
+-- part: due
+o.due_at <= :until
+
+-- name: page
+-- Lock what is due AND pending.
+SELECT o.id, CASE WHEN o.late > 1 THEN 1 END AS late FROM occurrences AS o
+WHERE o.id IN :ids AND {part: due} AND (o.state = 'pending' OR o.held IS NULL) {listed}
+    AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = o.job_id)
+ORDER BY o.id {for_update};
+
+-- name: close
+UPDATE occurrences SET state = 'missed', due_at = :now WHERE id = :id;
 """
 
 
@@ -40,13 +54,12 @@ def mutants() -> ModuleType:
     return module
 
 
-def test_python_loses_conditions_locks_and_calls_one_at_a_time(mutants: ModuleType):
+def test_python_loses_conditions_bounds_and_calls_one_at_a_time(mutants: ModuleType):
     found = {(one.was, one.now) for one in mutants.mutants_of("x.py", CODE)}
     assert ("row.token != wanted.token", "row.token == wanted.token") in found
     assert ("row.token != wanted.token and not row.gone", "(row.token != wanted.token)") in found
     assert ("tx.require_alive()", "pass") in found
-    assert ("select(a).where(MINE, ALIVE)", "select(a).where(ALIVE)") in found
-    assert ("select(a).where(MINE, ALIVE).with_for_update()", "select(a).where(MINE, ALIVE)") in found
+    assert ("max(row.since, wanted.since)", "row.since") in found
     assert not any("claiming" in was for was, _ in found)
 
 
@@ -54,6 +67,24 @@ def test_lua_loses_conditions_and_writes_but_not_comments(mutants: ModuleType):
     found = mutants.mutants_of("x.lua", LUA)
     assert sorted({one.line for one in found}) == [3, 4]
     assert {one.now for one in found} == {" ~= ", " or ", ""}
+
+
+def test_sql_loses_conditions_alternatives_bounds_and_locks_but_sets_what_it_sets(mutants: ModuleType):
+    found = mutants.mutants_of("x.sql", SQL)
+    assert {one.place for one in found} == {"due", "page", "close"}
+    either, none = (
+        "(o.state = 'pending' OR o.held IS NULL)",
+        "NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = o.job_id)",
+    )
+    asked = ["o.due_at <= :until", "o.late > 1", "o.id IN :ids", either, none, "j.id = o.job_id", "id = :id"]
+    alternatives = ["o.state = 'pending'", "o.held IS NULL"]
+    assert {(one.was, one.now) for one in found} == {
+        ("<=", "<"),
+        (">", ">="),
+        ("{for_update}", ""),
+        *((one, f"({one} OR 1 = 1)") for one in asked + alternatives),
+        *((one, f"({one} AND 1 = 0)") for one in alternatives),
+    }
 
 
 def test_each_mutant_of_the_safety_code_is_a_program_that_differs(mutants: ModuleType):

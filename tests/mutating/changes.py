@@ -19,7 +19,7 @@ class Mutant:
     now: str
     line: int
     place: str = ""
-    """The function in which it stands, or of Lua its line."""
+    """The function in which it stands; of SQL the block, of Lua the line."""
 
     @property
     def name(self) -> str:
@@ -40,14 +40,12 @@ _COMPARED: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
     ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
 }  # fmt: skip
-_CONJOINED = {"where", "and_", "or_"}
-_UNSAFE = {"with_for_update"}
 _TALK = re.compile(r"^(_log|log|message)\b")
 
 
 def mutants_of(file: str, text: str) -> list[Mutant]:
     """Return the mutants of a file, in the order of its lines."""
-    make = _of_lua if file.endswith(".lua") else _of_python
+    make = {".lua": _of_lua, ".sql": _of_sql}.get(file[-4:], _of_python)
     return sorted(set(make(file, text)), key=lambda one: (one.start, one.end, one.now))
 
 
@@ -109,14 +107,8 @@ def _of_condition(node: ast.AST, source: Callable[[ast.expr], str]) -> Iterator[
 
 
 def _of_call(node: ast.AST, source: Callable[[ast.expr], str]) -> Iterator[str]:
-    """Return what may stand in the place of a call: without one of its conditions, without its lock, or nothing."""
+    """Return what may stand in the place of a call: one of two bounds, or nothing."""
     match node:
-        case ast.Call(func=func, args=args) if len(args) > 1 and _name(func) in _CONJOINED:
-            for index in range(len(args)):
-                rest = ", ".join(source(one) for place, one in enumerate(args) if place != index)
-                yield f"{source(func)}({rest})"
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _UNSAFE:
-            yield source(value)
         case ast.Call(func=ast.Name(id="max" | "min"), args=[first, *others], keywords=[]) if others:
             yield source(first)
             yield source(others[-1])
@@ -124,10 +116,6 @@ def _of_call(node: ast.AST, source: Callable[[ast.expr], str]) -> Iterator[str]:
             yield "pass"
         case _:
             pass
-
-
-def _name(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 _LUA = (
@@ -156,3 +144,57 @@ def _of_lua(file: str, text: str) -> Iterator[Mutant]:
                 yield Mutant(
                     file, found.start(), found.end(), found[0], now, line, f"{place[:column]}⟨⟩{place[column:]}".strip()
                 )
+
+
+_SQL_BLOCK = re.compile(r"^-- (?:name|part): (.+)$", re.MULTILINE)
+_SQL_CONDITION = re.compile(r"\b(?:WHERE|ON|WHEN)\b|\((?!\s*(?:SELECT|WITH)\b)")
+_SQL_STOP = re.compile(r"\b(?:ORDER|GROUP|LIMIT|UNION|THEN|LEFT|JOIN|WHERE|AND|OR)\b|[(){};]|$")
+_SQL_ASKS = re.compile(r" [=<>]+ (?!\d\d)|\b(?:IS|IN|EXISTS)\b")
+_SQL_NONE = re.compile(r"^\s*(?:\{[^}]*\}\s*)*(?:SELECT|UPDATE|DELETE|INSERT|WITH|FROM)\b|\bCASE\b")
+_SQL_TAIL = re.compile(r"(?:\s*\{[^{}]*\})*\s*$")
+_SQL_BOUND = re.compile(r" (<=|<|>=|>) ")
+_SQL_LOCK = re.compile(r"\{(?:for_update|for_no_key_update|skip_locked)\}")
+_OTHER_BOUND = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+def _of_sql(file: str, text: str) -> Iterator[Mutant]:
+    """Return the statements without one of their conditions or locks, and with other bounds."""
+    plain = re.sub(r"^--.*", lambda at: " " * len(at[0]), text, flags=re.MULTILINE)
+    heads = [*_SQL_BLOCK.finditer(text)]
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        body = slice(head.end(), following.start() if following else len(text))
+
+        def mutant(start: int, end: int, now: str, block: str = head[1]) -> Mutant:
+            return Mutant(file, start, end, text[start:end], now, text.count("\n", 0, start) + 1, block)
+
+        for begin in [body.start, *(found.end() for found in _SQL_CONDITION.finditer(plain, body.start, body.stop))]:
+            any_of = _conditions(plain, begin, body.stop)
+            for all_of in any_of:
+                start, end = all_of[0][0], all_of[-1][1]
+                if len(any_of) > 1:
+                    yield mutant(start, end, f"({text[start:end]} AND 1 = 0)")
+                for start, end in all_of:
+                    yield mutant(start, end, f"({text[start:end]} OR 1 = 1)")
+        for bound in _SQL_BOUND.finditer(plain, body.start, body.stop):
+            yield mutant(*bound.span(1), _OTHER_BOUND[bound[1]])
+        for lock in _SQL_LOCK.finditer(plain, body.start, body.stop):
+            yield mutant(*lock.span(), "")
+
+
+def _conditions(text: str, begin: int, end: int) -> list[list[tuple[int, int]]]:
+    """Return where the conditions stand that begin here: some joined by OR, each of them by AND; none if it is none."""
+    any_of: list[list[tuple[int, int]]] = [[]]
+    depth, start = 0, begin
+    for stop in _SQL_STOP.finditer(text, begin, end):
+        depth += (stop[0] in {"(", "{"} and 1) - (stop[0] in {")", "}"} and depth >= 0 and 1)
+        if depth > 0 or stop[0] in {"(", "{", "}"} or (stop[0] == ")" and depth == 0):
+            continue
+        found = _SQL_TAIL.sub("", text[start : stop.start()])
+        if _SQL_ASKS.search(re.sub(r"\{[^}]*\}", "", found)) and not _SQL_NONE.search(found):
+            any_of[-1].append((start + len(found) - len(found.lstrip()), start + len(found)))
+        if stop[0] == "OR":
+            any_of.append([])
+        elif stop[0] != "AND":
+            break
+        start = stop.end()
+    return [all_of for all_of in any_of if all_of]

@@ -55,6 +55,14 @@ ONCE = [
     "tests/once/test_lost_answers.py",
     "tests/once/test_trouble_with_the_session.py",
 ]
+PRESENCE = [
+    "tests/stores/test_eyes.py",
+    "tests/stores/test_presence.py",
+    "tests/stores/redis/test_presence.py",
+    "tests/stores/sql/test_mysql_presence.py",
+]
+SENDING = ["tests/stores/sql/test_sending.py", "tests/stores/sql/test_queries.py"]
+MEMBERS = ["tests/membership/test_*", "tests/test_node_crank.py", "tests/node/test_short_leases.py"]
 NODE = [
     "tests/membership/test_*",
     "tests/node/test_*",
@@ -74,7 +82,28 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/stepping.py": STORES,
     "stores/sql/acquiring.py": STORES,
     "stores/sql/locks.py": STORES,
-    "stores/sql/transaction.py": STORES,
+    "stores/sql/transaction.py": [*STORES, *SENDING],
+    "stores/sql/sending.py": [*STORES, *SENDING],
+    **{
+        f"stores/sql/queries/{name}.sql": STORES
+        for name in (
+            "claims",
+            "definitions",
+            "ends",
+            "jobs",
+            "locks",
+            "looks",
+            "named",
+            "operators",
+            "pauses",
+            "plans",
+            "pruning",
+            "sessions",
+        )
+    },
+    "stores/presence.py": PRESENCE,
+    "stores/sql/presence.py": PRESENCE,
+    "stores/redis/presence.py": PRESENCE,
     **{
         f"stores/redis/lua/{name}.lua": REDIS
         for name in (
@@ -94,6 +123,7 @@ SAFETY: dict[str, list[str]] = {
             "verbs/enqueue",
             "verbs/extend",
             "verbs/lock",
+            "verbs/note_sign",
             "verbs/open_session",
             "verbs/prune",
             "verbs/reclaim",
@@ -109,9 +139,15 @@ SAFETY: dict[str, list[str]] = {
     "once/acquiring.py": ONCE,
     "membership/lease.py": NODE,
     "membership/liveness.py": NODE,
-    "node/decide.py": NODE,
-    "node/claiming.py": NODE,
-    "node/active_runs.py": NODE,
+    "membership/heartbeat.py": MEMBERS,
+    "membership/lease_monitor.py": MEMBERS,
+    "membership/renewer.py": MEMBERS,
+    "membership/session_host.py": [*MEMBERS, *LOCKS],
+    **{
+        f"node/{name}.py": NODE
+        for name in ("active_runs", "claiming", "decide", "pace", "reconciling", "reserved", "round", "said", "session")
+    },
+    "model/step.py": ["tests/model/test_*", "tests/stores/test_memory.py"],
     "planning.py": ["tests/test_planning.py", "tests/test_planning_retired.py"],
     "triggers/dst.py": ["tests/triggers/*"],
 }
