@@ -101,6 +101,8 @@ class ActiveRuns:
         self._known_since: dict[Key, float] = {}
         self.said = Said(clock)
         self._interrupted: set[Key] = set()
+        self._unwanted: dict[Key, str] = {}
+        """Claims that had not begun when their occurrences were cancelled, and why."""
         self.reserved = Reserved(clock, self._active)
         self.ends = 0
 
@@ -209,13 +211,22 @@ class ActiveRuns:
             self._wake()
 
     def cancel(self, reasons: Mapping[int, str], held: Collection[Key] | None = None) -> None:
-        """Ask runs to stop: occurrence id → reason; of an occurrence that was claimed anew, the run in ``held``."""
+        """Ask runs to stop: occurrence id → reason; of an occurrence that was claimed anew, the run in ``held``.
+
+        What has not begun goes back in the next round, and the store cancels it there.
+        """
         for key, call in list(self._active.items()):
             reason = reasons.get(call.claim.id)
             if reason is None or (held is not None and key not in held):
                 continue
             if not call.run.cancelled.is_set():
                 self._executors[call.registered.executor].stop(call, reason)
+        with self.reserved.lock:
+            waiting = [*self.reserved.keys(), *self._waiting]
+        unwanted = {key: reasons[key[0]] for key in waiting if key[0] in reasons and (held is None or key in held)}
+        if unwanted:
+            self._unwanted |= unwanted
+            self._wake()
 
     def lose_session(self, lease: SessionLease) -> int:
         """Stop everything that ``lease`` protected, which is lost or can no longer be trusted; return how many runs.
@@ -435,11 +446,7 @@ class ActiveRuns:
 
     def disown(self, key: Key, why: str) -> Claim | None:
         """Stop a run that the store does not know as this session's; return its claim, if it was not over yet."""
-        waiting = self._waiting.pop(key, None)
-        if waiting is not None:
-            self._known_since.pop(key, None)
-            return waiting.claim
-        if (claim := self.reserved.remove(key)) is not None:
+        if (claim := self._withdraw(key)) is not None:
             self._known_since.pop(key, None)
             return claim
         call = self._active.get(key)
@@ -448,20 +455,31 @@ class ActiveRuns:
         self._interrupt(call, f"{_LOST}: {why}", lease_lost=True)
         return call.claim
 
+    def _withdraw(self, key: Key) -> Claim | None:
+        """Let a claim wait no longer; ``None``: it does not wait."""
+        waiting = self._waiting.pop(key, None)
+        return self.reserved.remove(key) if waiting is None else waiting.claim
+
     def cut_off_all(self) -> None:
         """Decide what becomes of what still runs when the node ends."""
         self.collect()
         for waiting in self._waiting.values():
             self._give_back(waiting.claim, None)
         self._waiting.clear()
-        for claim in self.reserved.take_all(close=True):
-            self._give_back(claim, None)
+        self.reserved.close()
+        self.hand_back()
         for call in self._active.values():
             self._cut_off(call, lost=call.run.lease_lost.is_set())
         self._active.clear()
 
     def collect(self) -> None:
-        """Decide what follows the endings that came in."""
+        """Decide what follows the endings that came in, and what was cancelled before it began."""
+        while self._unwanted:
+            key, reason = self._unwanted.popitem()
+            if (claim := self._withdraw(key)) is not None:
+                self._give_back(claim, None)
+            else:  # it has begun meanwhile
+                self.cancel({key[0]: reason}, {key})
         while self._ended:
             call, ending, lease_lost = self._ended.popleft()
             key = (call.claim.id, call.claim.token)

@@ -191,7 +191,7 @@ class Node:
 
     def drain(self) -> None:
         """Take nothing new; what runs goes on. Returns at once."""
-        self.round.draining = True
+        self.round.drain()
         self.wake()
 
     def stop(self, drain: timedelta = timedelta(0)) -> bool:
@@ -325,7 +325,7 @@ class Node:
             if self.failed is not None or self._stopping.is_set():
                 return
             self.failed, self._stuck = why, stuck
-        self.round.draining = True
+        self.round.drain()
         self._renew_no_more()
         lease = self.round.lease
         if stuck and lease is not None:

@@ -126,10 +126,14 @@ class Reserved:
                     return one.call.claim
         return None
 
-    def take_all(self, *, close: bool = False) -> list[Claim]:
-        """Let none wait any longer, and return them; ``close``: begin nothing any more."""
+    def close(self) -> None:
+        """Begin nothing any more."""
         with self.lock:
-            self._closed = self._closed or close
+            self._closed = True
+
+    def take_all(self) -> list[Claim]:
+        """Let none wait any longer, and return them."""
+        with self.lock:
             claims = [one.call.claim for one in self._waiting]
             self._waiting.clear()
         return claims

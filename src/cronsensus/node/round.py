@@ -147,6 +147,11 @@ class Round:
         """Return the present session's lease; ``None`` before the start."""
         return self._session.lease
 
+    def drain(self) -> None:
+        """Take nothing new, and begin nothing that only waits here for a slot; what runs goes on."""
+        self.draining = True
+        self.active_runs.reserved.close()
+
     def begin(self) -> None:
         """Open the session and declare the jobs; raises what the store raises."""
         self._trusted_session()
