@@ -36,7 +36,7 @@ def bench(places: Places, options: Options) -> list[Row]:
         due += [("behind", midnight + timedelta(seconds=1))]
         specs = [JobSpec(name=name, function="report", trigger=at(when), source="runtime") for name, when in due]
         for start in range(0, len(specs), AT_ONCE):
-            nodes.store.put_jobs(specs[start : start + AT_ONCE], release="bench")
+            nodes.store.define_jobs(specs[start : start + AT_ONCE], release="bench")
         nodes.store.notify()
         if nodes.store.now() > ready:
             raise TimeoutError("storing the jobs took longer than planned: the first was due before all were there")

@@ -106,7 +106,9 @@ def _among(places: Places, jobs: int, seconds: int) -> Among:
         say(f"  {jobs:,} jobs stored in {found.stored:.1f} s")
         found.up["nothing declared"] = _start(nodes, places, "first", 0)
         first = nodes.store.now().replace(microsecond=0) + timedelta(seconds=SETTLED)
-        nodes.store.put_jobs([_due(f"due-{i}", first + timedelta(seconds=i)) for i in range(seconds)], release="bench")
+        nodes.store.define_jobs(
+            [_due(f"due-{i}", first + timedelta(seconds=i)) for i in range(seconds)], release="bench"
+        )
         nodes.store.notify()
         while nodes.store.now() < first - timedelta(seconds=0.5):
             time.sleep(0.05)
@@ -138,7 +140,7 @@ def _store(nodes: Cluster, places: Places, jobs: int) -> float:
     ]
     specs.append(JobSpec(name="up", function="report", source="runtime"))
     for start in range(0, len(specs), AT_ONCE):
-        nodes.store.put_jobs(specs[start : start + AT_ONCE], release="bench")
+        nodes.store.define_jobs(specs[start : start + AT_ONCE], release="bench")
     if copied:
         assert isinstance(places, Postgres)
         places.run(nodes.url, COPY.format(first=1, last=jobs - 1))

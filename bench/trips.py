@@ -40,7 +40,9 @@ def bench(places: Places, options: Options) -> list[Table]:
     beside = open_store(url)
     beside.migrate()
     triggers = {"queue": None, "tick": every("1s")}
-    beside.put_jobs([JobSpec(name=name, function="job", trigger=one) for name, one in triggers.items()], release="r1")
+    beside.define_jobs(
+        [JobSpec(name=name, function="job", trigger=one) for name, one in triggers.items()], release="r1"
+    )
     beside.open_session(a_session("node"), lease=LEASE)
     beside.enqueue([Item(job="queue") for _ in range(100 * times)])
     network = Network(url, AWAY)

@@ -45,7 +45,7 @@ class Ledger:
         self.session = "s1"
         self.sessions = 1
         self.open("s1")
-        self.store.put_jobs(specs, release="r1")
+        self.store.define_jobs(specs, release="r1")
 
     def open(self, session: str) -> None:
         self.store.open_session(
@@ -232,11 +232,11 @@ def test_audit_counts_a_pause_before_its_range_is_written():
 def test_changed_and_retired_and_revived_jobs_are_judged_by_the_trigger_that_held():
     ledger = Ledger(tick())
     ledger.pass_seconds(10)
-    ledger.store.put_jobs([tick(every("2s"))], release="r1")
+    ledger.store.define_jobs([tick(every("2s"))], release="r1")
     ledger.pass_seconds(10)
     ledger.store.retire("tick", by="me", why="test")
     ledger.pass_seconds(100)
-    ledger.store.put_jobs([tick(every("5s"))], release="r1")
+    ledger.store.define_jobs([tick(every("5s"))], release="r1")
     ledger.pass_seconds(10)
     report = ledger.audit()
     assert report.findings == []
@@ -548,7 +548,7 @@ def test_a_range_from_no_nominal_time_is_a_stray():
 def test_a_run_under_a_trigger_that_no_longer_held_is_a_stray():
     ledger = Ledger(tick())
     ledger.pass_seconds(10)
-    ledger.store.put_jobs([tick(every("2s"))], release="r1")
+    ledger.store.define_jobs([tick(every("2s"))], release="r1")
     ledger.pass_seconds(10)
     now = ledger.store.now()
     ledger.store._create(ledger.job(), "x", Origin.SCHEDULE, now, now, scheduled_for=START + 13 * SECOND)
@@ -628,7 +628,7 @@ def test_overlap_is_no_finding_where_it_is_allowed_or_was_under_an_earlier_defin
     ledger.pass_seconds(10)
     change_run(ledger.row(7), finished_at=START + timedelta(seconds=8.5))
     assert ledger.audit().ok
-    ledger.store.put_jobs([tick(overlap="skip")], release="r1")
+    ledger.store.define_jobs([tick(overlap="skip")], release="r1")
     ledger.pass_seconds(10)
     assert ledger.audit().ok
 
@@ -944,7 +944,7 @@ def test_the_planner_and_the_store_satisfy_the_auditor(steps, trigger, overlap, 
             case "resume" if ledger.job().retired_at is None:
                 ledger.store.resume("tick", by="me")
             case "change":
-                ledger.store.put_jobs([tick(TRIGGERS[size % len(TRIGGERS)], **policies)], release="r1")
+                ledger.store.define_jobs([tick(TRIGGERS[size % len(TRIGGERS)], **policies)], release="r1")
             case "retire":
                 ledger.store.retire("tick", by="me", why="test")
             case "trigger" if ledger.job().retired_at is None:

@@ -135,7 +135,7 @@ def test_the_memory_store_is_whole_after_an_interruption_anywhere():
 
     def scenario(cut: CutCall) -> None:
         store = MemoryStore()
-        store.put_jobs([JobSpec(name="a", function="f")], release="r1")
+        store.define_jobs([JobSpec(name="a", function="f")], release="r1")
         first, second = (f"s{next(numbers)}" for _ in range(2))
         store.open_session(a_session(first), lease=LEASE)
 

@@ -47,7 +47,7 @@ class Bench:
             registry=registered(*(spec.function for spec in specs)),
             executors={"thread": self.hands},
             new_session=new_session(concurrency=20),
-            declare=lambda store: bool(store.put_jobs(self.specs, release="1").superseded),
+            declare=lambda store: bool(store.define_jobs(self.specs, release="1").superseded),
             on_session=self.keeper.keep,
             ask_again=self.keeper.ask,
         )

@@ -191,7 +191,7 @@ def test_nominal_times_that_pass_while_the_store_is_away_are_caught_up_each_once
     assert every("50ms").count_between(seen[0], seen[-1], 10_000) == len(seen) - 1
 
 
-@pytest.mark.parametrize("verb", ["step", "open_session", "look", "put_jobs", "renew"])
+@pytest.mark.parametrize("verb", ["step", "open_session", "look", "define_jobs", "renew"])
 def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, weather, verb):
     store, healthy = stores
     seen: list[object] = []
@@ -205,14 +205,14 @@ def test_an_answer_that_is_lost_after_the_commit_costs_nothing(stores, nodes, we
         threading.Event().wait(0.5 if verb == "renew" else 0.02)
 
     weather.lose_answer_of[verb] = 5 if verb == "step" else 1
-    if verb in {"open_session", "put_jobs"}:
+    if verb in {"open_session", "define_jobs"}:
         with pytest.raises(StoreUnavailable):
             node.start()
         assert healthy.sessions() == []
         node.start()
     else:
         node.start()
-    if verb not in {"open_session", "put_jobs"}:
+    if verb not in {"open_session", "define_jobs"}:
         assert weather.struck.acquire(timeout=60)
     _await(lambda: len(seen) >= (2 if verb == "renew" else 5))
     node.stop("5s")

@@ -12,7 +12,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.stores.values import PutResult
+from cronsensus.stores.values import DefineResult
 from cronsensus.testing.conformance.scene import START
 
 HOUR = timedelta(hours=1)
@@ -87,19 +87,19 @@ def test_work_is_cancelled_at_once_with_retire_after_zero(store: MemoryStore):
 
 
 @pytest.mark.parametrize(
-    ("put", "warns"),
+    ("defined", "warns"),
     [
-        (PutResult(created=("a", "b"), retired=("x", "y", "z")), True),
-        (PutResult(created=("a", "b"), kept=("x", "y", "z")), True),
-        (PutResult(created=("a",), unchanged=("b", "c"), retired=("x",)), False),
-        (PutResult(created=("a", "b")), False),
-        (PutResult(unchanged=("a",), retired=("b", "c", "d", "e", "f", "g")), False),
+        (DefineResult(created=("a", "b"), retired=("x", "y", "z")), True),
+        (DefineResult(created=("a", "b"), kept=("x", "y", "z")), True),
+        (DefineResult(created=("a",), unchanged=("b", "c"), retired=("x",)), False),
+        (DefineResult(created=("a", "b")), False),
+        (DefineResult(unchanged=("a",), retired=("b", "c", "d", "e", "f", "g")), False),
     ],
 )
 def test_release_that_shares_no_job_with_the_one_before_is_called_another_application(
-    store: MemoryStore, caplog: pytest.LogCaptureFixture, put: PutResult, warns: bool
+    store: MemoryStore, caplog: pytest.LogCaptureFixture, defined: DefineResult, warns: bool
 ):
     from cronsensus.retirement import warn_of_strangers
 
-    warn_of_strangers("default", put)
+    warn_of_strangers("default", defined)
     assert [("give each a namespace of its own" in one.message) for one in caplog.records] == [True] * warns

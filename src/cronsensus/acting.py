@@ -68,7 +68,7 @@ class Acts:
     def define(self, specs: Sequence[JobSpec], by: str | None) -> None:
         """Define jobs in the store, and notify nodes."""
         store = self.opened.ready()
-        store.put_jobs(specs, release=self._setup.release, by=self.operator(by))
+        store.define_jobs(specs, release=self._setup.release, by=self.operator(by))
         store.notify()
 
     def operator(self, by: str | None) -> str:

@@ -227,27 +227,27 @@ class Lifecycle:
         specs = self._declared.specs()
         # A program that declares nothing, such as a console, does not mean that there is to be nothing.
         retire_after = self._setup.settings.retire_after
-        put = store.put_jobs(
+        defined = store.define_jobs(
             specs,
             release=self._setup.release,
             complete=bool(specs),
             by=self._setup.node_name,
             retire_after=retire_after,
         )
-        if put.superseded:
+        if defined.superseded:
             _log.warning(
                 "a newer release is running and defines %s otherwise; its definitions stand while it lives",
-                _some(put.superseded),
+                _some(defined.superseded),
             )
-        if put.created:
-            _log.info("new in the store: %s", _some(put.created))
-        if put.changed:
+        if defined.created:
+            _log.info("new in the store: %s", _some(defined.created))
+        if defined.changed:
             old = sum(one.release != self._setup.release and one.is_node for one in store.sessions())
             rest = "" if not old else f"; their code stays the old one on {old} node{'' if old == 1 else 's'}"
-            _log.info("changed for all nodes: %s%s", _some(put.changed), rest)
-        tell_of_retired(store, put, retire_after)
-        warn_of_strangers(store.namespace, put)
-        return bool(put.superseded or put.kept)
+            _log.info("changed for all nodes: %s%s", _some(defined.changed), rest)
+        tell_of_retired(store, defined, retire_after)
+        warn_of_strangers(store.namespace, defined)
+        return bool(defined.superseded or defined.kept)
 
 
 def _some(names: tuple[str, ...]) -> str:

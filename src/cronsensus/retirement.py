@@ -1,6 +1,6 @@
 """Report jobs that a release no longer declares: what is pending, and whether they are another application's.
 
-Logs, and reads of the store. What becomes of such jobs the store decides (``put_jobs``).
+Logs, and reads of the store. What becomes of such jobs the store decides (``define_jobs``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import timedelta
 from cronsensus.durations import format_duration
 from cronsensus.logger import Logger
 from cronsensus.stores.base import Store
-from cronsensus.stores.values import PutResult
+from cronsensus.stores.values import DefineResult
 
 _log = Logger("cronsensus.scheduler")
 
@@ -19,13 +19,13 @@ _COMMON = 0.2
 """Two releases of one application have more of their jobs in common than this share."""
 
 
-def tell_of_retired(store: Store, put: PutResult, retire_after: timedelta) -> None:
+def tell_of_retired(store: Store, defined: DefineResult, retire_after: timedelta) -> None:
     """Log the jobs that were just retired; as a warning, with the number of runs, where some of their work waits."""
-    if not put.retired:
+    if not defined.retired:
         return
-    waiting = store.pending_of(put.retired)
+    waiting = store.pending_of(defined.retired)
     quiet = []
-    for name in put.retired:
+    for name in defined.retired:
         if name not in waiting:
             quiet.append(name)
             continue
@@ -44,11 +44,11 @@ def _in_words(count: int) -> str:
     return "1 run of it is waiting" if count == 1 else f"{count:,} runs of it are waiting"
 
 
-def warn_of_strangers(namespace: str, put: PutResult) -> None:
+def warn_of_strangers(namespace: str, defined: DefineResult) -> None:
     """Warn where a release replaces nearly all jobs of the one before: that is another application, most likely."""
-    others = len(put.retired) + len(put.kept)
-    ours = len(put.created)
-    common = len(put.unchanged) + len(put.changed) + len(put.superseded)
+    others = len(defined.retired) + len(defined.kept)
+    ours = len(defined.created)
+    common = len(defined.unchanged) + len(defined.changed) + len(defined.superseded)
     if others and ours and common <= _COMMON * min(others + common, ours + common):
         _log.warning(
             "this release declares %d job(s), and of the %d that namespace %r had before it declares %d: if another "

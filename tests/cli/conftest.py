@@ -66,7 +66,7 @@ class Cluster:
     def declare(self, name: str = "tick", trigger: Trigger | None = None, **policies: Any) -> None:
         specs = [view.spec for view in self.store.jobs()]
         spec = JobSpec(name=name, function=name, trigger=trigger, policies=Policies.read(policies))
-        self.store.put_jobs([*(one for one in specs if one.name != name), spec], release="r1")
+        self.store.define_jobs([*(one for one in specs if one.name != name), spec], release="r1")
 
     def every(self, name: str = "tick", interval: str = "1m", **policies: Any) -> None:
         self.declare(name, every(interval), **policies)

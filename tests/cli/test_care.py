@@ -24,7 +24,7 @@ def url(empty_folder: Path) -> str:
     url = f"sqlite:///{empty_folder}/jobs.db"
     store = open_store(url)
     store.migrate()
-    store.put_jobs([JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r")
+    store.define_jobs([JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r")
     store.close()
     return url
 

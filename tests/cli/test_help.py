@@ -89,7 +89,7 @@ def test_every_command_that_prints_data_prints_one_json_document(
     cluster.advance(60)
     cluster.fire()
     guarded = JobSpec(name="once:charge", function="once:charge", source="runtime")
-    cluster.store.put_jobs([guarded], release="r1")
+    cluster.store.define_jobs([guarded], release="r1")
     cluster.store.enqueue([Item(job=guarded.name, key="k")])
     cluster.store.lock("reindex", "web-1", ttl=timedelta(hours=1))
     answer = cluster(*path, *ARGUMENTS.get(" ".join(path), []), "-o", "json")
@@ -196,7 +196,7 @@ def test_a_shell_completes_the_names_of_jobs(empty_folder: Path) -> None:
     url = f"sqlite:///{empty_folder}/jobs.db"
     store = open_store(url)
     store.migrate()
-    store.put_jobs([JobSpec(name=name, function=name) for name in ("send_digest", "send_mail", "tidy")], release="r")
+    store.define_jobs([JobSpec(name=name, function=name) for name in ("send_digest", "send_mail", "tidy")], release="r")
     store.close()
     assert complete("cronsensus jobs pause send", CRONSENSUS_URL=url) == ["send_digest", "send_mail"]
     assert complete(f"cronsensus --url {url} runs list --job ti") == ["tidy"]

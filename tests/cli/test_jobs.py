@@ -95,7 +95,7 @@ scheduler = Scheduler("sqlite:///jobs.db")
 @scheduler.job()
 def send_invoice(order: int): ...
 scheduler.store.migrate()
-scheduler.store.put_jobs([send_invoice.spec], release="r")
+scheduler.store.define_jobs([send_invoice.spec], release="r")
 """
 
 
@@ -372,7 +372,7 @@ def test_work_that_waits_of_a_retired_job_is_named_by_doctor_jobs_and_runs(clust
     cluster.declare("idle")
     cluster.join(release="r2")
     made = cluster("jobs", "enqueue", "mail", "-o", "json").data
-    cluster.store.put_jobs([], release="r2", complete=True, retire_after=timedelta(days=1))
+    cluster.store.define_jobs([], release="r2", complete=True, retire_after=timedelta(days=1))
     assert "retired; what waits is kept until 2026-11-21 12:00:00Z" in cluster("jobs", "list", "--retired").text
     told = cluster("doctor").text
     assert "no running release declares mail, and 1 run of it waiting; kept until 2026-11-21 12:00:00Z" in told

@@ -109,7 +109,7 @@ def url(empty_folder: Path) -> str:
     url = f"sqlite:///{empty_folder}/jobs.db"
     store = open_store(url)
     store.migrate()
-    store.put_jobs([JobSpec(name="[red]tick[/red] :bomb:", function="f", trigger=every("1m"))], release="r")
+    store.define_jobs([JobSpec(name="[red]tick[/red] :bomb:", function="f", trigger=every("1m"))], release="r")
     store.close()
     return url
 

@@ -31,7 +31,7 @@ def poisoned(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
     store = open_store(url)
     store.migrate()
-    store.put_jobs(
+    store.define_jobs(
         [JobSpec(name="bad", function="f", trigger=every("1m")), JobSpec(name="good", function="f")], release="1"
     )
     store.open_session(a_session("s1"), lease=HOUR)
@@ -91,6 +91,6 @@ def test_the_one_thing_that_was_asked_for_is_an_error_that_names_it(poisoned):
 
 def test_a_definition_is_mended_by_defining_the_job_again(poisoned):
     store, _, _ = poisoned
-    store.put_jobs([JobSpec(name="bad", function="f", trigger=every("2m"))], release="r1")
+    store.define_jobs([JobSpec(name="bad", function="f", trigger=every("2m"))], release="r1")
     assert store.job("bad").spec.trigger == every("2m")
     assert state_of(store, "bad")

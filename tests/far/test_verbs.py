@@ -30,7 +30,7 @@ def far(request: pytest.FixtureRequest, network: Proxy, round_trip: float) -> It
     """Return a handle on a store with a job, from far away, in each weather."""
     store = open_store(network.url)
     store.migrate()
-    store.put_jobs([JobSpec(name="job", function="job", trigger=None)], release="r1")
+    store.define_jobs([JobSpec(name="job", function="job", trigger=None)], release="r1")
     WEATHER[request.param](network, round_trip)
     yield store
     network.pass_on()

@@ -85,7 +85,7 @@ class Nodes:
         spec = JobSpec(
             name=name, function=function, trigger=trigger, args=args, kwargs={}, policies=policies, source="runtime"
         )
-        store.put_jobs([spec], release="r1")
+        store.define_jobs([spec], release="r1")
 
     def enqueue(self, key: str, store: Store | None = None, job: str = "queue") -> Enqueued:
         """Enqueue work under a key."""

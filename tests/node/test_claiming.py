@@ -192,7 +192,7 @@ def test_what_the_store_gives_again_that_was_over_is_a_sign(bench):
 def running() -> Occurrence:
     """Return an occurrence that runs, due at the start."""
     store = MemoryStore("memory://", clock=ManualClock(START))
-    store.put_jobs([JobSpec(name="work", function="work")], release="r1")
+    store.define_jobs([JobSpec(name="work", function="work")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="work")])
     assert take(store, "s1", 1, ["work"], lease=LEASE)

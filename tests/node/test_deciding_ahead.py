@@ -39,7 +39,7 @@ class Bench:
 
     def define(self, interval: str) -> None:
         spec = JobSpec(name="work", function="work", trigger=every(interval), policies=Policies(overlap=self.overlap))
-        self.store.put_jobs([spec], release="1")
+        self.store.define_jobs([spec], release="1")
 
     def step_at(self, seconds: float) -> float:
         """Let time pass until ``seconds`` before the due time, and turn the crank."""

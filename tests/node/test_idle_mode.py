@@ -115,7 +115,7 @@ class Crowd:
 
     def put(self, name: str, period: str, **policies: object) -> None:
         trigger = every(period, start=self.clock.now())
-        self.store.put_jobs(
+        self.store.define_jobs(
             [JobSpec(name=name, function="work", trigger=trigger, policies=Policies.read(policies))], release="1"
         )
         self.store.notify()
@@ -204,7 +204,7 @@ def test_long_runs_spread_to_those_who_rest(nodes):
 def test_a_herd_of_long_runs_takes_the_slots_of_all():
     crowd = Crowd(30, concurrency=10, lasts=timedelta(hours=1))
     start = crowd.clock.now()
-    crowd.store.put_jobs(
+    crowd.store.define_jobs(
         [JobSpec(name=f"j{i}", function="work", trigger=every("1d", start=start + 20 * SECOND)) for i in range(300)],
         release="1",
     )
@@ -233,7 +233,7 @@ def test_a_dead_process_is_noticed_by_its_own_host(hosts):
 @pytest.mark.parametrize("trigger", [None, every("100s", start=ManualClock().now())])
 def test_a_run_of_a_dead_active_set_is_taken_over_soon_after_its_lease(trigger):
     crowd = Crowd(30, hosts=30, lasts=timedelta(hours=1))
-    crowd.store.put_jobs([JobSpec(name="job", function="work", trigger=trigger)], release="1")
+    crowd.store.define_jobs([JobSpec(name="job", function="work", trigger=trigger)], release="1")
     crowd.run(1)
     crowd.store.enqueue([Item(job="job")])
     crowd.store.notify()
@@ -249,7 +249,7 @@ def test_a_run_of_a_dead_active_set_is_taken_over_soon_after_its_lease(trigger):
 
 def test_an_idle_node_with_a_free_slot_fills_it_at_once():
     crowd = Crowd(6, concurrency=1, lasts=timedelta(hours=1))
-    crowd.store.put_jobs([JobSpec(name="job", function="work")], release="1")
+    crowd.store.define_jobs([JobSpec(name="job", function="work")], release="1")
     crowd.run(1)
     crowd.store.enqueue([Item(job="job")] * 12)
     crowd.store.notify()

@@ -23,7 +23,7 @@ class Scene:
     def __init__(self, waiting: int, **policies: Any) -> None:
         self.store = MemoryStore(clock=ManualClock())
         spec = JobSpec(name="work", function="work", policies=Policies.read({"concurrency": 1} | policies))
-        self.store.put_jobs([spec], release="1")
+        self.store.define_jobs([spec], release="1")
         self.store.enqueue([Item(job="work", key=str(number)) for number in range(waiting)])
         self.started = RecordingExecutor()
         self.round = node_by_hand(self.store, ManualClock(), self.started, lease=LEASE)

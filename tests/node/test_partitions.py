@@ -67,7 +67,7 @@ class Nodes:
     def put(self, name: str, count: int, after: timedelta = MIDNIGHT) -> None:
         due = self.clock.now() + after
         specs = [JobSpec(name=f"{name}-{i}", function="noop", trigger=at(due), source="runtime") for i in range(count)]
-        self.store.put_jobs(specs, release="1")
+        self.store.define_jobs(specs, release="1")
 
     def turn(self, *, only: range | None = None, ending: bool = True) -> None:
         for number in only or range(len(self.nodes)):

@@ -310,7 +310,7 @@ def test_a_claim_made_ahead_whose_answer_was_lost_is_adopted_and_begins_when_it_
 
 def test_a_session_that_the_store_forgot_is_followed_by_a_new_one():
     bench = Bench(job())
-    bench.store.put_jobs(bench.specs, release="1")
+    bench.store.define_jobs(bench.specs, release="1")
     before = take(bench.store)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
@@ -328,7 +328,7 @@ def test_a_session_that_the_store_forgot_is_followed_by_a_new_one():
 
 def test_an_idle_node_notices_at_its_next_look_that_its_session_is_forgotten():
     bench = Bench(job(trigger=every("10s")))
-    bench.store.put_jobs(bench.specs, release="1")
+    bench.store.define_jobs(bench.specs, release="1")
     before = take(bench.store)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
@@ -373,14 +373,14 @@ def test_a_note_that_the_store_forgot_changes_nothing_about_the_run():
 
 def test_definitions_that_the_store_forgot_are_declared_again(monkeypatch):
     bench = Bench(job(trigger=every("2s")))
-    put: Callable[..., Any] = bench.store.put_jobs
+    put: Callable[..., Any] = bench.store.define_jobs
     before: list[Any] = []
 
     def with_a_look_before(*args: Any, **kwargs: Any) -> Any:
         before.append(take(bench.store))
         return put(*args, **kwargs)
 
-    monkeypatch.setattr(bench.store, "put_jobs", with_a_look_before)
+    monkeypatch.setattr(bench.store, "define_jobs", with_a_look_before)
     node = Forgetful.__new__(Forgetful)
     node.__dict__.update(bench.__dict__, begun=[])
     node.step()

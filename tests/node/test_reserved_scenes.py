@@ -86,7 +86,7 @@ class Scene:
     def __init__(self, store: Store, clock: ManualClock, *, waiting: int = WAITING, **item: Any) -> None:
         self.store, self.clock = store, clock
         store.migrate()
-        store.put_jobs([JobSpec(name="work", function="work")], release="1")
+        store.define_jobs([JobSpec(name="work", function="work")], release="1")
         self.ids = [one.id for one in store.enqueue([Item(job="work", **item) for _ in range(waiting)])]
         self.a = Node(store.sibling(), clock, "a")
         self.nodes = [self.a]
@@ -373,7 +373,7 @@ def test_plan_that_fails_each_time_keeps_no_result_and_no_reserved_run_from_goin
         return step(session, said)
 
     monkeypatch.setattr(scene.a.store, "step", poisoned)
-    scene.store.put_jobs([JobSpec(name="broken", function="broken", trigger=every("1s"))], release="1")
+    scene.store.define_jobs([JobSpec(name="broken", function="broken", trigger=every("1s"))], release="1")
     scene.clock.advance(1)
     scene.go_on()
     scene.each_ran_once()

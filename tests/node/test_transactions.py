@@ -725,7 +725,7 @@ def in_a_process(run: Run) -> None:
 
 
 def test_a_block_whose_task_is_dropped_is_rolled_back(shop, store):
-    store.put_jobs([JobSpec(name="book", function="book")], release="r1")
+    store.define_jobs([JobSpec(name="book", function="book")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     [made] = store.enqueue([Item(job="book", key="one")])
     [claim] = take(store, "s1", 1, ["book"], lease=LEASE)

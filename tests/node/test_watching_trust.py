@@ -24,7 +24,7 @@ def test_a_claim_is_told_also_where_a_run_of_the_session_before_is_still_held():
         RecordingExecutor(),  # what it runs never ends, not even when it is asked to: a thread
         lease=LEASE,
         concurrency=2,
-        declare=lambda store: bool(store.put_jobs([JobSpec(name="work", function="work")], release="1").superseded),
+        declare=lambda store: bool(store.define_jobs([JobSpec(name="work", function="work")], release="1").superseded),
         on_work=lambda: told.append(left()),
     )
     round_.begin()

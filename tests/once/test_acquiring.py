@@ -102,7 +102,7 @@ def claims() -> Fake:
 def running() -> Occurrence:
     """Return an occurrence that the session s1 runs."""
     store = MemoryStore("memory://", clock=ManualClock(START))
-    store.put_jobs([SPEC], release="r1")
+    store.define_jobs([SPEC], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     assert store.acquire("s1", SPEC.name, key="k", lease=LEASE)
     return store.occurrences(OccurrenceFilter(), limit=1)[0]

@@ -123,7 +123,7 @@ def away(monkeypatch: pytest.MonkeyPatch, verb: str, error: Exception, times: in
 def another(store: MemoryStore, key: str = "k", session: str = "theirs", *, fingerprint: str | None = None) -> Any:
     """Let another process win a key."""
     other = store.sibling()
-    other.put_jobs([SPEC], release="r1")
+    other.define_jobs([SPEC], release="r1")
     other.open_session(a_session(session), lease=LEASE)
     claim = other.acquire(session, SPEC.name, key=key, lease=LEASE, fingerprint=fingerprint)
     assert claim is not None
@@ -186,7 +186,7 @@ def test_the_session_stays_while_a_call_needs_it_and_no_longer(claims):
 
 
 def test_a_definition_is_put_once(claims, monkeypatch):
-    calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
+    calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
     held, _ = taken(claims)
     claims.settle(held, outcome(held))
     claims.take(WANTED, Ticket())
@@ -198,7 +198,7 @@ def test_a_definition_is_put_once(claims, monkeypatch):
 def test_a_job_that_the_store_forgot_is_defined_again(claims, monkeypatch):
     held, _ = taken(claims)
     claims.settle(held, outcome(held))
-    calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
+    calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
     away(monkeypatch, "acquire", UnknownJob("no job is called so"), times=1)
     taken(claims, replace(WANTED, key="another"))
     assert len(calls) == 1
@@ -209,7 +209,7 @@ def test_into_a_store_that_was_emptied_nothing_is_written(claims, monkeypatch):
         raise StoreEmptied("it was emptied")
 
     monkeypatch.setattr(SessionHost, "refuse_if_emptied", refuse)
-    calls = away(monkeypatch, "put_jobs", StoreUnavailable("no"), times=0)
+    calls = away(monkeypatch, "define_jobs", StoreUnavailable("no"), times=0)
     with pytest.raises(StoreEmptied):
         claims.take(WANTED, Ticket())
     assert calls == []
@@ -297,7 +297,7 @@ def test_a_key_that_comes_and_goes_is_an_error_after_ten_looks(claims, monkeypat
 
 @pytest.mark.parametrize("paused", [True, False])
 def test_paused_job_refuses_a_nominal_time_and_grants_a_key(claims, store, monkeypatch, paused):
-    store.put_jobs([SPEC], release="r1")
+    store.define_jobs([SPEC], release="r1")
     if paused:
         store.pause(SPEC.name, by="ann", why="")
     assert claims._is_paused(SPEC) is paused

@@ -258,7 +258,7 @@ def test_failed_key_that_is_not_asked_for_again_is_closed(local):
     assert (seen.state, seen.reason) == (State.CANCELLED, "failed or cut off, and never asked for again")
     spec = local.store.job("once:bad").spec
     policies = replace(spec.policies, keep=timedelta(hours=1))  # or a slow process finds that it was kept long enough
-    local.store.put_jobs([replace(spec, policies=policies)], release="r", by="test")
+    local.store.define_jobs([replace(spec, policies=policies)], release="r", by="test")
     with pytest.raises(ValueError, match=r"^no$"):
         bad()
     assert local.store.trail(target="once:bad", limit=1)[0].why == "asked for again"

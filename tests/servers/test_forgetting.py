@@ -24,7 +24,7 @@ def define(place: Forgetful, name: str) -> None:
     store = open_store(place.url)
     try:
         store.migrate()
-        store.put_jobs([JobSpec(name=name, function=name)], release="r1")
+        store.define_jobs([JobSpec(name=name, function=name)], release="r1")
     finally:
         store.close()
 

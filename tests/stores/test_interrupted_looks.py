@@ -32,7 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = {"memory": f"memory://looks-{next(_names)}", "sqlite": f"sqlite:///{tmp_path}/looks.db?synchronous=normal"}
     store = open_store(url[kind] if kind in url else request.getfixturevalue(f"{kind}_url"))
     store.migrate()
-    store.put_jobs([JobSpec(name=f"job-{number}", function="f") for number in range(3)], release="r")
+    store.define_jobs([JobSpec(name=f"job-{number}", function="f") for number in range(3)], release="r")
     yield store
     store.close()
 

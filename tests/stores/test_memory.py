@@ -38,14 +38,14 @@ def a_job(name: str = "job") -> JobSpec:
 
 def test_a_store_without_a_name_is_private():
     first, second = open_store("memory://"), open_store("memory://")
-    first.put_jobs([a_job()], release="r1")
+    first.define_jobs([a_job()], release="r1")
     assert second.job("job") is None
     assert first.sibling().job("job") is not None
 
 
 def test_handles_of_one_name_share_their_state():
     url = next(names)
-    open_store(url).put_jobs([a_job()], release="r1")
+    open_store(url).define_jobs([a_job()], release="r1")
     assert open_store(url).job("job") is not None
     assert open_store(next(names)).job("job") is None
     assert open_store(url, namespace="other").job("job") is None
@@ -54,7 +54,7 @@ def test_handles_of_one_name_share_their_state():
 def test_a_named_store_outlives_its_handles():
     url = next(names)
     store = open_store(url)
-    store.put_jobs([a_job()], release="r1")
+    store.define_jobs([a_job()], release="r1")
     store.close()
     del store
     assert open_store(url).job("job") is not None
@@ -127,7 +127,7 @@ def test_a_closed_handle_hears_nothing():
 def test_the_same_calls_give_the_same_answers():
     def tell() -> list[object]:
         store = MemoryStore(clock=ManualClock(START))
-        store.put_jobs([a_job()], release="r1")
+        store.define_jobs([a_job()], release="r1")
         store.open_session(a_session("s1"), lease=LEASE)
         made = store.enqueue([Item(job="job") for _ in range(5)])
         claims = take(store, "s1", 3, ["job"], lease=LEASE)
@@ -143,7 +143,7 @@ def calls_of_a_round(jobs: int, waiting: int) -> int:
     """Return how many Python calls it takes to look and to claim one occurrence."""
     clock = ManualClock(START)
     store = MemoryStore(clock=clock)
-    store.put_jobs([a_job(str(number)) for number in range(jobs)], release="r1")
+    store.define_jobs([a_job(str(number)) for number in range(jobs)], release="r1")
     store.enqueue([Item(job="0", delay=timedelta(hours=1)) for _ in range(waiting)])
     store.enqueue([Item(job="1") for _ in range(waiting)])
     store.open_session(a_session("s1"), lease=LEASE)

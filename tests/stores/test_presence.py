@@ -127,7 +127,7 @@ class Place:
     def watcher(self) -> Any:
         store = self.open()
         store.migrate()
-        store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+        store.define_jobs([JobSpec(name="job", function="f")], release="r1")
         store.enqueue([Item(job="job") for _ in range(4)])
         store.open_session(a_session("watcher"), lease=LEASE)
         return store

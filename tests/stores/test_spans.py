@@ -60,7 +60,7 @@ def entered(store: Store) -> list[str]:
 
 def calls_on(store: Store) -> Calls:
     """Calls of every verb, each with something to do."""
-    store.put_jobs([SPEC], release="r1")
+    store.define_jobs([SPEC], release="r1")
     store.open_session(a_session("s"), lease=LEASE)
     store.enqueue([Item(job="job")])
     [claim] = take(store, "s", 1, ["f"], lease=LEASE)
@@ -105,7 +105,7 @@ def calls_on(store: Store) -> Calls:
         "pause": lambda: store.pause("job", **WHO),
         "pending_of": lambda: store.pending_of(["job"]),
         "prune": store.prune,
-        "put_jobs": lambda: store.put_jobs([SPEC], release="r1"),
+        "define_jobs": lambda: store.define_jobs([SPEC], release="r1"),
         "ranges": lambda: store.ranges("job"),
         "reclaim": store.reclaim,
         "renew": lambda: store.renew("s", lease=LEASE),
@@ -157,7 +157,7 @@ def test_a_verb_with_nothing_to_do_enters_no_span(store, entered):
 
 def test_an_argument_that_is_refused_enters_no_span(store, entered):
     refused: list[tuple[Callable[[], Any], type[Exception]]] = [
-        (lambda: store.put_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
+        (lambda: store.define_jobs([SPEC, SPEC], release="r1"), DuplicateJob),
         (lambda: store.step("s", Step(want=TOO_FAR)), InvalidOption),
         (lambda: store.step("s", Step(outcomes=(MISSED,))), InvalidTransition),
         (lambda: store.acquire("s", "job", lease=LEASE), InvalidOption),

@@ -211,7 +211,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
         spec = JobSpec(
             name=job, function=f"f{job}", trigger=trigger, args=(job,), policies=Policies.read(policies), source=source
         )
-        self.both(lambda store, _: store.put_jobs([spec], release=release, complete=complete, by=by))
+        self.both(lambda store, _: store.define_jobs([spec], release=release, complete=complete, by=by))
 
     @rule(policies=st.lists(POLICIES, min_size=3, max_size=3), trigger=TRIGGERS)
     def put_all(self, policies, trigger):
@@ -219,7 +219,7 @@ class AgainstTheOracle(RuleBasedStateMachine):
             JobSpec(name=name, function=f"f{name}", trigger=trigger, args=(name,), policies=Policies.read(chosen))
             for name, chosen in zip("abc", policies, strict=True)
         ]
-        self.both(lambda store, _: store.put_jobs(specs, release="r1"))
+        self.both(lambda store, _: store.define_jobs(specs, release="r1"))
 
     @rule(job=JOBS, verb=st.sampled_from(["retire", "pause", "pause", "resume", "resume", "trigger", "trigger"]))
     def operate(self, job, verb):

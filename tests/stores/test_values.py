@@ -29,7 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     urls = {"memory": "memory://test-values", "sqlite": f"sqlite:///{tmp_path}/values.db"}
     made = open_store(urls.get(request.param) or request.getfixturevalue(f"{request.param}_url"))
     made.migrate()
-    made.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    made.define_jobs([JobSpec(name="job", function="f")], release="r1")
     yield made
     made.close()
 

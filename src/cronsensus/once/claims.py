@@ -375,7 +375,7 @@ class Claims:
 
     def _define(self, spec: JobSpec) -> None:
         if self._defined.get(spec.name) != spec:
-            self.store.put_jobs([spec], release=self._release(), by=self.name)
+            self.store.define_jobs([spec], release=self._release(), by=self.name)
             self._defined[spec.name] = spec
 
     # --- how it ended -------------------------------------------------------------------------------------------------

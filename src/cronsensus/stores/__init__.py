@@ -9,9 +9,9 @@ from cronsensus.clock import Clock
 from cronsensus.errors import MissingExtra, UnknownStore
 from cronsensus.stores.base import Store
 from cronsensus.stores.credentials import check_credentials
-from cronsensus.stores.values import PutResult, StoreCapabilities, View
+from cronsensus.stores.values import DefineResult, StoreCapabilities, View
 
-__all__ = ["PutResult", "Store", "StoreCapabilities", "View", "open_store"]
+__all__ = ["DefineResult", "Store", "StoreCapabilities", "View", "open_store"]
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb", "redis", "rediss", "memory")
 

@@ -29,7 +29,7 @@ from cronsensus.model.session import LockGrant, LockView, Renewal, SessionSpec, 
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.transacting import RunTransaction, no_transactions
-from cronsensus.stores.values import Partition, PutResult, StoreCapabilities, View
+from cronsensus.stores.values import DefineResult, Partition, StoreCapabilities, View
 from cronsensus.stores.wait_queues import WaitQueues
 
 
@@ -59,9 +59,9 @@ class Backend(ABC):
     # --- jobs ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _put_jobs(
+    def _define_jobs(
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
-    ) -> PutResult: ...
+    ) -> DefineResult: ...
     @abstractmethod
     def _retire(self, job: str, *, by: str, why: str) -> bool: ...
 

@@ -41,7 +41,7 @@ from cronsensus.model.states import State, require_transition
 from cronsensus.model.step import Done, Step
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.transacting import RunTransaction
-from cronsensus.stores.values import AT_ONCE, Partition, PutResult, View, check_ahead
+from cronsensus.stores.values import AT_ONCE, DefineResult, Partition, View, check_ahead
 from cronsensus.stores.wait_queues import WaitQueues
 
 P = ParamSpec("P")
@@ -117,7 +117,7 @@ class Store(Backend):
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
-    def put_jobs(
+    def define_jobs(
         self,
         specs: Sequence[JobSpec],
         *,
@@ -125,7 +125,7 @@ class Store(Backend):
         complete: bool = False,
         by: str = "",
         retire_after: timedelta = AT_ONCE,
-    ) -> PutResult:
+    ) -> DefineResult:
         """Define jobs by name, as the application's ``release`` declares them.
 
         A new job's watermark is the store's now, so it starts after its registration and not in the past; for a
@@ -135,7 +135,7 @@ class Store(Backend):
         the first nominal time after the watermark, under the eras that hold. A retired job that is defined again
         comes back; its watermark moves to now, so that the time away is nobody's debt.
 
-        A ``release`` is known from its first ``put_jobs`` or ``open_session``. While a session of a release that was
+        A ``release`` is known from its first ``define_jobs`` or ``open_session``. While a session of a release that was
         first known *later* is alive, definitions of the earlier release that differ are left alone (``superseded``),
         so a node of the old version that restarts during a rolling deploy changes nothing; once no such session
         lives, they win again (a rollback). Jobs with ``source="runtime"`` follow no release: the last writer wins.
@@ -155,7 +155,13 @@ class Store(Backend):
         """
         check_different(specs)
         return self._within(
-            "put_jobs", self._put_jobs, specs, release=release, complete=complete, by=by, retire_after=retire_after
+            "define_jobs",
+            self._define_jobs,
+            specs,
+            release=release,
+            complete=complete,
+            by=by,
+            retire_after=retire_after,
         )
 
     def retire(self, job: str, *, by: str, why: str) -> bool:

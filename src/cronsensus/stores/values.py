@@ -53,8 +53,8 @@ class StoreCapabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutResult:
-    """What ``put_jobs`` did, by job name.
+class DefineResult:
+    """What ``define_jobs`` did, by job name.
 
     Attributes:
         superseded: a newer release that is alive defines it otherwise; left alone.

@@ -180,10 +180,10 @@ class SimulatedNode(Node):
         )
 
     def _declare(self, store: Store) -> bool:
-        put = store.put_jobs(
+        defined = store.define_jobs(
             self.stage.scenario.releases[self.release], release=f"release {self.release}", complete=True
         )
-        return bool(put.superseded or put.kept)
+        return bool(defined.superseded or defined.kept)
 
 
 class Watchdog:

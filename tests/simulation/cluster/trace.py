@@ -23,7 +23,7 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.step import Done, Step
-from cronsensus.stores.values import PutResult, View
+from cronsensus.stores.values import DefineResult, View
 from tests.simulation.cluster.clocks import SECOND, START
 
 
@@ -84,8 +84,8 @@ def _plan(plan: Plan) -> str:
     return f"{plan.job} after {seen}: run[{created}] {ranges} up to {_instant(plan.watermark)}"
 
 
-def _put(put: PutResult) -> str:
-    done = {field.name: getattr(put, field.name) for field in dataclasses.fields(put)}
+def _defined(defined: DefineResult) -> str:
+    done = {field.name: getattr(defined, field.name) for field in dataclasses.fields(defined)}
     return " ".join(f"{name}: {','.join(jobs)}" for name, jobs in done.items() if jobs)
 
 
@@ -113,7 +113,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     Plan: _plan,
     Step: _step,
     Done: _done,
-    PutResult: _put,
+    DefineResult: _defined,
     JobSpec: lambda one: str(one.name),
     SessionSpec: lambda one: str(one.id),
     Claim: lambda one: f"#{one.id} {one.job} attempt {one.attempt} token {one.token}",

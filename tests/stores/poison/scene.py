@@ -59,8 +59,8 @@ JOBS = [
 def furnish(store: Store, clock: ManualClock) -> None:
     """Fill an empty store, two days long; at the end the clock stands just before a full minute."""
     store.migrate()
-    store.put_jobs([_job("old")], release="r0")
-    store.put_jobs(JOBS, release="r1")
+    store.define_jobs([_job("old")], release="r0")
+    store.define_jobs(JOBS, release="r1")
     long = 30 * DAY
     for name in ("holder", "gone", "worker"):
         store.open_session(a_session(name), lease=long)
@@ -230,13 +230,13 @@ def _step(store: Store, *outcomes: Outcome) -> Done:
 
 def _defines(store: Store) -> None:
     """Define all jobs as before, then anew: that is also how a job is mended."""
-    store.put_jobs(JOBS, release="r1", complete=True)
-    store.put_jobs([replace(spec, args=("anew",)) for spec in JOBS], release="r1", complete=True)
+    store.define_jobs(JOBS, release="r1", complete=True)
+    store.define_jobs([replace(spec, args=("anew",)) for spec in JOBS], release="r1", complete=True)
     for job in ("good", "queue"):
         view = store.job(job)
         assert view is not None
         assert view.spec.args == ("anew",)
-    store.put_jobs([spec for spec in JOBS if spec.name not in DOOMED], release="r1", complete=True)
+    store.define_jobs([spec for spec in JOBS if spec.name not in DOOMED], release="r1", complete=True)
 
 
 def _reads(store: Store) -> None:

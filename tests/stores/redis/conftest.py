@@ -53,7 +53,7 @@ def own_server() -> Iterator[RedisServer]:
 def queue(store: RedisStore, name: str = "queue", **policies: object) -> str:
     """Define a job that runs what is enqueued."""
     spec = JobSpec(name=name, function=name, policies=Policies.read(policies))
-    store.put_jobs([spec], release="r1")
+    store.define_jobs([spec], release="r1")
     return name
 
 

@@ -56,7 +56,7 @@ def test_one_prune_forgets_all_sessions_that_ended_a_day_ago(store, raw, clock):
 
 def test_a_prune_ends_where_a_job_has_as_many_that_wait_as_one_step_looks_at(store, clock, monkeypatch):
     spec = JobSpec(name="queue", function="f", policies=Policies.read({"keep": "1m"}))
-    store.put_jobs([spec], release="r1")
+    store.define_jobs([spec], release="r1")
     store.enqueue([Item(job="queue")] * 1999)
     clock.advance(120)
     store.enqueue([Item(job="queue")])  # the last at which the step looks, made too late to be over for long enough
@@ -81,18 +81,18 @@ def test_sessions_that_are_over_are_forgotten_among_those_that_take_turns(store,
 
 
 def test_one_prune_forgets_all_entries_of_the_trail_that_are_a_year_old(store, raw, clock):
-    store.put_jobs([JobSpec(name=f"job {number}", function="f") for number in range(1200)], release="r1", by="ann")
+    store.define_jobs([JobSpec(name=f"job {number}", function="f") for number in range(1200)], release="r1", by="ann")
     clock.advance(REMEMBERED + DAY)
     store.prune()
     assert raw.zcard(key(store, "trail")) == 0
 
 
 def test_a_retired_job_leaves_no_key(store, raw, clock):
-    store.put_jobs([JobSpec(name="stays", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="stays", function="f")], release="r1")
     before = keys(store, raw)
     names = {name: raw.hlen(key(store, name)) for name in ("names", "releases")}
-    store.put_jobs([JobSpec(name="gone", function="f")], release="r1")
-    store.put_jobs([JobSpec(name="gone", function="f", args=(1,))], release="r1")
+    store.define_jobs([JobSpec(name="gone", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="gone", function="f", args=(1,))], release="r1")
     store.pause("gone", by="ann", why="")
     store.resume("gone", by="ann", why="")
     store.retire("gone", by="ann", why="")
@@ -104,7 +104,7 @@ def test_a_retired_job_leaves_no_key(store, raw, clock):
 
 def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep(store, raw, clock):
     for release in range(100):
-        store.put_jobs([JobSpec(name="queue", function="f", args=(release,))], release=f"r{release}")
+        store.define_jobs([JobSpec(name="queue", function="f", args=(release,))], release=f"r{release}")
         store.pause("queue", by="ann", why="")
         clock.advance(DAY)
         store.resume("queue", by="ann", why="")
@@ -117,7 +117,7 @@ def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep
 
 def test_releases_are_kept_for_a_year(store, raw, clock):
     for release in range(100):
-        store.put_jobs([], release=f"r{release}")
+        store.define_jobs([], release=f"r{release}")
         clock.advance(30 * DAY)
         store.prune()
     assert raw.hlen(key(store, "releases")) <= 15
@@ -125,9 +125,9 @@ def test_releases_are_kept_for_a_year(store, raw, clock):
 
 def test_a_release_of_an_earlier_version_is_older_than_all_times(store, raw, clock):
     raw.hset(key(store, "releases"), mapping={"r0": 0, "r1": 1})
-    store.put_jobs([JobSpec(name="job", function="f")], release="r2")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r2")
     store.open_session(a_session("s1", release="r2"), lease=DAY)
     changed = [JobSpec(name="job", function="f", args=(1,))]
-    assert store.put_jobs(changed, release="r1").superseded == ("job",)
+    assert store.define_jobs(changed, release="r1").superseded == ("job",)
     store.prune()
     assert raw.hlen(key(store, "releases")) == 3

@@ -39,24 +39,24 @@ def steps(store, monkeypatch):
 
 
 def test_a_step_looks_at_what_it_writes_and_not_at_the_whole_release(store, steps):
-    assert len(store.put_jobs(release(10), release="r1", complete=True).created) == 10
+    assert len(store.define_jobs(release(10), release="r1", complete=True).created) == 10
     assert steps == [4, 4, 2]
 
 
 def test_a_release_that_lacks_many_jobs_retires_them_in_steps(store, steps):
-    store.put_jobs(release(10), release="r1", complete=True)
+    store.define_jobs(release(10), release="r1", complete=True)
     steps.clear()
-    put = store.put_jobs(release(1), release="r2", complete=True)
+    put = store.define_jobs(release(1), release="r2", complete=True)
     assert sorted(put.retired) == [spec.name for spec in release(10)[1:]]
     assert steps == [1 + 4, 1 + 4, 1 + 1]
     assert [job.spec.name for job in store.jobs()] == ["job 0000000"]
 
 
 def test_a_large_release_that_lacks_many_jobs_retires_them_too(store, steps):
-    store.put_jobs(release(16), release="r1", complete=True)
-    put = store.put_jobs(release(6, 1), release="r2", complete=True)
+    store.define_jobs(release(16), release="r1", complete=True)
+    put = store.define_jobs(release(6, 1), release="r2", complete=True)
     assert (len(put.changed), len(put.retired)) == (6, 10)
-    assert store.put_jobs(release(6, 1), release="r2", complete=True).unchanged == tuple(
+    assert store.define_jobs(release(6, 1), release="r2", complete=True).unchanged == tuple(
         spec.name for spec in release(6)
     )
 
@@ -66,7 +66,7 @@ def test_a_release_of_this_size_is_declared_changed_and_dropped(store):
     times = []
     for specs in (release(SIZE), release(SIZE), release(SIZE, 1), release(1)):
         begun = time.monotonic()
-        store.put_jobs(specs, release="r1", complete=True)
+        store.define_jobs(specs, release="r1", complete=True)
         times.append(time.monotonic() - begun)
     print(f"{SIZE} jobs: new {times[0]:.1f} s, same {times[1]:.1f}, changed {times[2]:.1f}, dropped {times[3]:.1f}")
     assert len(store.jobs(limit=10)) == 1

@@ -85,7 +85,7 @@ def test_every_verb_is_one_command(redis_url: str, own_server: RedisServer, open
 def test_a_scheduled_occurrence_takes_few_commands(own_server: RedisServer, opening: Opening) -> None:
     clock = ManualClock(START)
     store = opening(own_server.url, clock=clock)
-    store.put_jobs([JobSpec(name="tick", function="tick", trigger=every("1m", start=START))], release="r1")
+    store.define_jobs([JobSpec(name="tick", function="tick", trigger=every("1m", start=START))], release="r1")
     store.open_session(_session("s1"), lease=HOUR)
     want = Want(limit=20, functions=["tick"], lease=HOUR)
     store.step("s1", Step(want=want))
@@ -121,7 +121,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
     store.open_session(_session(name), lease=HOUR)
     other = JobSpec(name="gone", function=name, policies=Policies.read({"overlap": "queue", "keep": "1m"}))
-    store.put_jobs([spec, other], release=name, complete=True, by=name)
+    store.define_jobs([spec, other], release=name, complete=True, by=name)
     store.pause(name, by=name, why=name)
     store.resume(name, by=name, why=name)
     clock.advance(60)
@@ -179,7 +179,7 @@ def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     store.trail(target=name)
     assert store.identity() is not None
     store.note_loss(Loss(since=None, until=START, emptied=False, why=name), by=name)
-    store.put_jobs([spec], release=name, complete=True)  # the other is retired
+    store.define_jobs([spec], release=name, complete=True)  # the other is retired
     store.open_session(_session(f"{name} dies"), lease=SECOND)
     clock.advance(2)
     assert store.reclaim([name])
@@ -251,7 +251,9 @@ def test_a_round_costs_the_same_however_many_jobs_are_stored(own_server: RedisSe
             clock = ManualClock(START)
             store = opening(own_server.url, f"{len(counted)}", clock)
             specs = [JobSpec(name=f"job {n}", function="f", trigger=every("1h", start=START)) for n in range(jobs)]
-            store.put_jobs([*specs, JobSpec(name="due", function="f", trigger=every("1m", start=START))], release="r")
+            store.define_jobs(
+                [*specs, JobSpec(name="due", function="f", trigger=every("1m", start=START))], release="r"
+            )
             store.open_session(a_session("s"), lease=HOUR)
             take(store, "s", 1, ["f"], lease=HOUR)
             clock.advance(60)

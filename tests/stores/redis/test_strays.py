@@ -110,7 +110,7 @@ def test_a_number_that_was_given_again_is_not_run_from_the_line_of_the_job_that_
 
 def test_what_is_over_or_gone_blocks_no_job_that_runs_one_at_a_time(store, raw):
     spec = JobSpec(name="queue", function="queue", trigger=None, policies=Policies.read({"concurrency": 1}))
-    store.put_jobs([spec], release="r1")
+    store.define_jobs([spec], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     first = store.trigger("queue", by="test")
     (claim,) = take(store, "s1", 1, ["queue"], lease=LEASE)

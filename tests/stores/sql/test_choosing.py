@@ -167,7 +167,7 @@ def test_work_of_a_job_whose_definition_cannot_be_read_waits_and_that_of_others_
     open_sqlite: Callable[..., SqliteStore],
 ) -> None:
     store = open_sqlite()
-    store.put_jobs([JobSpec(name=name, function="f") for name in ("bad", "good")], release="r1")
+    store.define_jobs([JobSpec(name=name, function="f") for name in ("bad", "good")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="bad"), Item(job="good")])
     with store._writing() as tx:

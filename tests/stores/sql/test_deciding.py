@@ -30,7 +30,7 @@ EACH_MINUTE = every("1m", start=START)
 @pytest.fixture
 def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
     store = open_sqlite(clock=clock)
-    store.put_jobs(
+    store.define_jobs(
         [JobSpec(name="job", function="f", trigger=EACH_MINUTE), JobSpec(name="queue", function="f")], release="r1"
     )
     store.open_session(a_session("s1"), lease=timedelta(days=1))
@@ -117,7 +117,7 @@ def test_a_time_from_before_a_job_had_a_trigger_moves_no_watermark_of_the_trigge
     store: SqliteStore, clock: ManualClock
 ) -> None:
     clock.advance(2 * MINUTE)
-    store.put_jobs([JobSpec(name="queue", function="f", trigger=EACH_MINUTE)], release="r1")
+    store.define_jobs([JobSpec(name="queue", function="f", trigger=EACH_MINUTE)], release="r1")
     assert store.acquire("s1", "queue", scheduled_for=minute(1), lease=LEASE) is not None
     view = store.job("queue")
     assert view is not None

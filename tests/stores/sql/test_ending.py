@@ -20,7 +20,7 @@ from cronsensus.testing.conformance.steps import give_back, settle, take
 @pytest.fixture
 def store(open_sqlite: Callable[..., SqliteStore]) -> SqliteStore:
     store = open_sqlite()
-    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     return store
 

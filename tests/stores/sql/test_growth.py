@@ -86,7 +86,7 @@ def a_job(name, *args):
 def test_one_prune_forgets_all_jobs_that_were_retired_a_year_ago(store, clock, tmp_path, monkeypatch):
     monkeypatch.setattr(pruning_jobs, "AT_ONCE", 10)
     names = [f"reminder {number}" for number in range(25)]
-    store.put_jobs([a_job(name) for name in names], release="r1")
+    store.define_jobs([a_job(name) for name in names], release="r1")
     for name in names:
         store.retire(name, by="ann", why="")
     clock.advance(REMEMBERED + LEASE)
@@ -96,7 +96,7 @@ def test_one_prune_forgets_all_jobs_that_were_retired_a_year_ago(store, clock, t
 
 def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep(store, clock, tmp_path):
     for release in range(100):
-        store.put_jobs([a_job("queue", release)], release=f"r{release}")
+        store.define_jobs([a_job("queue", release)], release=f"r{release}")
         store.pause("queue", by="ann", why="")
         clock.advance(timedelta(days=1))
         store.resume("queue", by="ann", why="")
@@ -107,7 +107,7 @@ def test_a_job_that_each_release_changes_keeps_as_many_eras_as_fit_into_its_keep
 
 def test_releases_are_kept_for_a_year_and_the_first_for_ever(store, clock, tmp_path):
     for release in range(100):
-        store.put_jobs([], release=f"r{release}")
+        store.define_jobs([], release=f"r{release}")
         clock.advance(timedelta(days=30))
         store.prune()
     assert count(tmp_path / "jobs.db", "releases") <= 15

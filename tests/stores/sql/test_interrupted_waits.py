@@ -97,7 +97,7 @@ def test_an_exception_out_of_a_handler_while_a_verb_waits_is_what_the_caller_get
 
     store = open_store(url)
     store.migrate()
-    store.put_jobs([JobSpec(name="job", function="f")], release="r")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r")
     blocker = Blocker(url, "jobs")
     blocker.block()
     former = signal.signal(signal.SIGUSR1, handler)

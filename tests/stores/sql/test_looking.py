@@ -31,7 +31,7 @@ def two(request: pytest.FixtureRequest) -> Iterator[tuple[SqlStore, SqlStore, Ma
     url = request.getfixturevalue(request.param)
     stores = KINDS[request.param](url, clock=clock), KINDS[request.param](url, clock=clock)
     stores[0].migrate()
-    stores[0].put_jobs([JobSpec(name="job", function="f", trigger=every("1m", start=START))], release="r1")
+    stores[0].define_jobs([JobSpec(name="job", function="f", trigger=every("1m", start=START))], release="r1")
     stores[0].open_session(a_session("s1"), lease=LEASE)
     stores[0].open_session(a_session("s2"), lease=LEASE)
     clock.advance(90)

@@ -34,7 +34,7 @@ COPIED = (
 
 def settle(store: SqlStore) -> None:
     """Open two nodes, a guest with a run and one without."""
-    store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
     for name in ("node", "other"):
         store.open_session(a_session(name), lease=LEASE)
     for name in ("busy", "idle"):

@@ -20,7 +20,7 @@ say("ready")
 hear()
 applied = store.migrate()
 store.check()
-store.put_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1", complete=True)
+store.define_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1", complete=True)
 store.open_session(a_session(str(os.getpid())), lease=LEASE)
 say(" ".join(applied) or "nothing")
 store.close()
@@ -106,7 +106,7 @@ def a_second_version(monkeypatch):
 def an_old_store(open_sqlite):
     """A store as today's version left it, with something in it."""
     store = open_sqlite()
-    store.put_jobs([JobSpec(name="job", function="job")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="job")], release="r1")
     return store
 
 

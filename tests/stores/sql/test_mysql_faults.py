@@ -92,7 +92,7 @@ def user(mysql_url: str) -> Iterator[Callable[..., str]]:
 
 
 def work_with(store: MysqlStore) -> None:
-    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
 
 
@@ -231,7 +231,7 @@ def test_a_missing_driver_says_what_to_install(monkeypatch):
 
 def test_an_empty_database_says_how_to_make_the_schema(open_mysql):
     store = open_mysql(migrated=False)
-    for verb in (store.check, store.look, lambda: store.put_jobs([], release="r1")):
+    for verb in (store.check, store.look, lambda: store.define_jobs([], release="r1")):
         with pytest.raises(SchemaMismatch, match="cronsensus db upgrade"):
             verb()
 
@@ -540,7 +540,7 @@ def test_keys_that_differ_in_anything_are_different_keys(open_mysql):
 def test_the_longest_names_of_the_widest_letters_fit(open_mysql):
     name, key = "🧨" * 200, "🧨" * 400
     store = open_mysql()
-    store.put_jobs([JobSpec(name=name, function=name)], release=name)
+    store.define_jobs([JobSpec(name=name, function=name)], release=name)
     store.open_session(a_session("s" * 100), lease=LEASE)
     assert store.enqueue([Item(job=name, key=key)])[0].created
     assert [claim.key for claim in take(store, "s" * 100, 1, {name}, lease=LEASE)] == [key]

@@ -35,7 +35,7 @@ def store(mysql_url: str) -> Iterator[MysqlStore]:
     """Six jobs with four occurrences each; ``s0`` runs the first three."""
     made = MysqlStore(mysql_url)
     made.migrate()
-    made.put_jobs([JobSpec(name=name, function="f") for name in "abcdef"], release="r1")
+    made.define_jobs([JobSpec(name=name, function="f") for name in "abcdef"], release="r1")
     for number in range(3):
         made.open_session(a_session(f"s{number}"), lease=LEASE)
     made.enqueue([Item(job=job, key=f"{job}{number}") for job in "abcdef" for number in range(4)])
@@ -88,7 +88,7 @@ def test_a_claim_that_finds_nothing_locks_what_it_passed_and_not_its_session(loc
 
 def test_a_claim_locks_the_jobs_that_it_counts(store, locked):
     limited = [JobSpec(name=name, function="f", policies=Policies(concurrency=50)) for name in "bc"]
-    store.put_jobs(limited, release="r1")
+    store.define_jobs(limited, release="r1")
     assert locked(lambda tx: claiming.take(tx, claiming.look(tx, "s1", 2, {"f"}, LEASE)))["jobs"] == ["b"]
 
 

@@ -136,8 +136,8 @@ def filled(mysql_server_url: str, *, good: bool) -> Iterator[str]:
         cursor.execute(f"USE {name}")
         store = MysqlStore(url, clock=ManualClock(START))
         store.migrate()
-        store.put_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
-        store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+        store.define_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
+        store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
         store.enqueue([Item(job="queue", key="model", delay=timedelta(days=1))])
         store.close()
         for table in OURS:
@@ -231,7 +231,7 @@ def test_pruning_finds_the_first_thousand_without_walking_over_all(store, watche
 @pytest.mark.parametrize("obstacle", ["full", "another node's", "in line"])
 def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, store, watcher):
     """Each is passed over in the index once or twice, and not once more for each page."""
-    store.put_jobs(
+    store.define_jobs(
         [
             JobSpec(name="full", function="f", policies=Policies(concurrency=1)),
             JobSpec(name="another node's", function="g"),

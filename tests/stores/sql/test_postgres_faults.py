@@ -58,7 +58,7 @@ def role(postgres_server_url: str) -> Iterator[Callable[..., str]]:
 
 
 def work_with(store: PostgresStore) -> None:
-    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
 
 

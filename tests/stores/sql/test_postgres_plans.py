@@ -137,9 +137,9 @@ def a_round(store: PostgresStore, clock: ManualClock, done: Callable[[str, Calla
     done("acquire", lambda: store.acquire("s1", "many 8", key=f"{now}", lease=LEASE))
     done("lock", lambda: store.unlock(store.lock("name", "me", ttl=LEASE, session="s1")))  # type: ignore[arg-type]
     done("pause", lambda: (store.pause("many 9", by="ann", why=""), store.resume("many 9", by="ann")))
-    done("put", lambda: store.put_jobs([JobSpec(name="many 10", function=f"g{now:%H}")], release="r1"))
-    done("declare", lambda: store.put_jobs(DECLARED, release="r1", complete=True))
-    done("declare again", lambda: store.put_jobs(DECLARED, release="r1", complete=True))
+    done("put", lambda: store.define_jobs([JobSpec(name="many 10", function=f"g{now:%H}")], release="r1"))
+    done("declare", lambda: store.define_jobs(DECLARED, release="r1", complete=True))
+    done("declare again", lambda: store.define_jobs(DECLARED, release="r1", complete=True))
     done("open", lambda: store.open_session(a_session(f"s {now}"), lease=LEASE))
     done("close", lambda: store.close_session(f"s {now}"))
     done("reclaim", store.reclaim)
@@ -161,7 +161,7 @@ def prepare(server: PostgresServer, schema: str) -> tuple[PostgresStore, ManualC
     clock = ManualClock(START)
     store = PostgresStore(with_query(server.url, schema=schema, timeout="60s"), clock=clock)
     store.migrate()
-    store.put_jobs(DECLARED, release="r1")
+    store.define_jobs(DECLARED, release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="queue", key="model", delay=timedelta(days=1000))])
     return store, clock
@@ -214,7 +214,7 @@ def test_a_look_does_not_cost_more_with_much_that_is_due(server):
 def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, server):
     store, clock = prepare(server, "plans")
     clock.advance(timedelta(minutes=1))
-    store.put_jobs(
+    store.define_jobs(
         [
             JobSpec(name="full", function="f", policies=Policies(concurrency=1)),
             JobSpec(name="another node's", function="g"),

@@ -118,7 +118,7 @@ def test_what_is_set_for_us_stays_with_our_transactions(store, bouncer):
 
 
 def test_nothing_is_left_prepared_in_connections_that_others_get(store, server):
-    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     for number in range(12):
         store.enqueue([Item(job="job", key=str(number))])
@@ -151,7 +151,7 @@ def test_waiting_is_only_waiting_and_ends_at_the_close(store):
 def test_no_sign_of_life_is_shown_and_none_is_missed(store, server):
     store.attend("s1")
     store.wait(0.0)
-    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.enqueue([Item(job="job")])
     for name in ("s1", "s2"):
         store.open_session(a_session(name), lease=LEASE)

@@ -43,7 +43,7 @@ sys.stdin.readline()
 applied = store.migrate()
 store.check()
 store.open_session(a_session(str(os.getpid())), lease=timedelta(minutes=5))
-store.put_jobs([JobSpec(name="job", function="f", trigger=every("1h"))], release="r1", complete=True)
+store.define_jobs([JobSpec(name="job", function="f", trigger=every("1h"))], release="r1", complete=True)
 print(" ".join(applied) or "nothing", flush=True)
 store.close()
 """
@@ -177,7 +177,7 @@ def test_a_session_that_is_opened_again_after_a_wait_is_not_revived(open_postgre
 
 def test_a_claim_that_had_to_wait_takes_nothing_for_the_dead(open_postgres):
     store = open_postgres()
-    store.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.open_session(a_session("s1"), lease=SHORT)
     store.enqueue([Item(job="job")])
     with holding(store, "SELECT 1 FROM cronsensus_sessions FOR UPDATE"):
@@ -203,7 +203,7 @@ def test_a_renewal_that_had_to_wait_for_a_moment_is_a_renewal(open_postgres):
 
 def test_the_runs_of_one_who_may_be_renewing_his_lease_count(open_postgres):
     store = open_postgres()
-    store.put_jobs([JobSpec(name="job", function="f", policies=Policies(concurrency=1))], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f", policies=Policies(concurrency=1))], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
     store.open_session(a_session("s2"), lease=LONG)
     store.enqueue([Item(job="job"), Item(job="job")])
@@ -254,9 +254,9 @@ def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(
     """Otherwise the newer looks before the change, finds its definitions as they should be, and says nothing."""
     old, new = open_postgres(), open_postgres()
     theirs, ours = JobSpec(name="job", function="old"), JobSpec(name="job", function="new")
-    old.put_jobs([theirs], release="r1")
+    old.define_jobs([theirs], release="r1")
     new.open_session(a_session("s2", release="r2"), lease=LONG)
-    new.put_jobs([ours], release="r2")
+    new.define_jobs([ours], release="r2")
     new.close_session("s2")
     looked, go_on = threading.Event(), threading.Event()
     is_superseded = defining._is_superseded
@@ -269,12 +269,12 @@ def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(
         return answer
 
     monkeypatch.setattr(defining, "_is_superseded", slowly)
-    old_puts = in_thread(lambda: old.put_jobs([theirs], release="r1"))
+    old_puts = in_thread(lambda: old.define_jobs([theirs], release="r1"))
     assert looked.wait(60)
 
     def begin() -> None:
         new.open_session(a_session("s3", release="r2"), lease=LONG)
-        new.put_jobs([ours], release="r2")
+        new.define_jobs([ours], release="r2")
 
     new_begins = in_thread(begin)
     threading.Event().wait(0.1)  # it may go through here, or wait for the old one
@@ -287,7 +287,7 @@ def test_an_old_release_that_defines_jobs_while_a_newer_one_begins_does_not_win(
 
 def test_the_victim_of_a_deadlock_does_it_again(open_postgres):
     store = open_postgres()
-    store.put_jobs([JobSpec(name="a", function="f"), JobSpec(name="b", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="a", function="f"), JobSpec(name="b", function="f")], release="r1")
     job = "SELECT 1 FROM cronsensus_jobs WHERE name = '{}' FOR UPDATE"
     with holding(store, job.format("b")) as other:
         other.execute("SET deadlock_timeout = '60s'")  # so that the other one finds it, and is the victim
@@ -303,7 +303,7 @@ def test_the_victim_of_a_deadlock_does_it_again(open_postgres):
 
 def test_progress_that_was_stored_meanwhile_ends_a_repeatable_read_transaction_with_a_reason(open_postgres):
     store = open_postgres()
-    store.put_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
     store.enqueue([Item(job="job", key="k")])
     [claim] = take(store, "s1", 1, ["f"], lease=LONG)
@@ -351,7 +351,7 @@ def test_who_waited_for_its_turn_until_its_session_was_ended_gets_no_lock(open_p
 
 def test_prune_locks_the_job_before_its_runs_as_acquire_does(open_postgres):
     store = open_postgres()
-    store.put_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f", trigger=None)], release="r1")
     store.open_session(a_session("s1"), lease=LONG)
     claim = store.acquire("s1", "job", scheduled_for=store.now(), lease=LONG)
     settle(store, [Outcome(id=claim.id, token=claim.token, state=State.SUCCEEDED)])

@@ -52,11 +52,11 @@ def test_jobs_other_than_guarded_functions_need_a_node(url: str, store: Store):
     store.open_session(a_session("one"), lease=LEASE)
     names = [f"{prefix}charge" for prefix in GUARDED]
     guarded = [JobSpec(name=name, function=name, source="runtime") for name in names]
-    store.put_jobs(guarded, release="r1")
+    store.define_jobs(guarded, release="r1")
     found = probe(url, "it's")
     assert found is not None
     assert not found.needs_a_node
-    store.put_jobs([*guarded, JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r1")
+    store.define_jobs([*guarded, JobSpec(name="tick", function="tick", trigger=every("1h"))], release="r1")
     found = probe(url, "it's")
     assert found is not None
     assert found.needs_a_node

@@ -119,8 +119,8 @@ def big(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("big") / "jobs.db"
     store = SqliteStore(f"sqlite:///{path}?synchronous=normal", clock=ManualClock(START))
     store.migrate()
-    store.put_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
-    store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
+    store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
     store.enqueue([Item(job="queue", key="model", delay=timedelta(days=1))])
     store.close()
     with sqlite3.connect(path) as connection:
@@ -187,9 +187,9 @@ def a_round_of_everything(store: SqliteStore, clock: ManualClock) -> None:
     store.unlock(grant)
     store.pause("many 9", by="ann", why="")
     store.resume("many 9", by="ann")
-    store.put_jobs([JobSpec(name="many 10", function="g")], release="r1")
+    store.define_jobs([JobSpec(name="many 10", function="g")], release="r1")
     store.retire("many 11", by="ann", why="")
-    store.put_jobs(
+    store.define_jobs(
         [
             JobSpec(name="hourly", function="f", trigger=every("1h", start=START)),
             JobSpec(name="queue", function="f"),
@@ -253,7 +253,7 @@ def test_the_cost_of_a_claim_does_not_grow_with_what_is_not_due(store, watcher):
 @pytest.mark.parametrize("obstacle", ["full", "another node's", "in line"])
 def test_a_claim_gets_past_ten_thousand_that_cannot_be_claimed(obstacle, store, watcher):
     """The index of what is pending is walked, their rows are not read: some ten steps each."""
-    store.put_jobs(
+    store.define_jobs(
         [
             JobSpec(name="full", function="f", policies=Policies(concurrency=1)),
             JobSpec(name="another node's", function="g"),

@@ -28,7 +28,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.Mon
     url = f"sqlite:///{tmp_path}/jobs.db" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url")
     made = open_store(url)
     made.migrate()
-    made.put_jobs([JobSpec(name="job", function="f")], release="r1")
+    made.define_jobs([JobSpec(name="job", function="f")], release="r1")
     made.open_session(a_session("s1"), lease=LEASE)
     yield made
     made.close()

@@ -68,7 +68,7 @@ if {boot!r}:
     epoch.boot_id = lambda: {boot!r}
 store = SqliteStore(url)
 store.migrate()
-store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
 store.open_session(a_session("in a"), lease=10 * LEASE)
 owned = store.lock("owned", "a", ttl=10 * LEASE, session="in a")
 free = store.lock("free", "a", ttl=10 * LEASE)
@@ -497,7 +497,7 @@ def test_handle_that_opens_where_the_file_was_removed_keeps_the_epoch_of_its_pro
 
 def test_process_whose_epoch_was_replaced_by_another_writes_nothing_more(place, open_sqlite, run_child, boot):
     store = open_sqlite()
-    store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
     (place / "jobs.db-epoch").unlink()
     other = run_child(IN_A.format(boot="boot-a"))
     assert other.hear() == "ready"

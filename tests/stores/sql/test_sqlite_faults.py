@@ -45,7 +45,7 @@ NOBODY = 65534
 
 
 def queue(store: SqliteStore) -> None:
-    store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+    store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
 
 
 def count(store: SqliteStore) -> int:
@@ -398,7 +398,7 @@ FORK = """
 import threading
 store = SqliteStore(url + "?busy_timeout=60s")
 store.migrate()
-store.put_jobs([JobSpec(name="queue", function="f")], release="r1")
+store.define_jobs([JobSpec(name="queue", function="f")], release="r1")
 store.open_session(a_session("parent"), lease=LEASE)
 inside = threading.Event()
 
@@ -513,7 +513,9 @@ def test_a_definition_that_cannot_be_read_stops_no_other_job(damage, open_sqlite
     clock = ManualClock(START)
     store = open_sqlite(clock=clock)
     names = ["broken", "sound"]
-    store.put_jobs([JobSpec(name=name, function="f", trigger=every("1m", start=START)) for name in names], release="r1")
+    store.define_jobs(
+        [JobSpec(name=name, function="f", trigger=every("1m", start=START)) for name in names], release="r1"
+    )
     store.open_session(a_session("s1"), lease=2 * LEASE)
     store.enqueue([Item(job=name) for name in names])
     with store._writing() as tx:

@@ -48,7 +48,7 @@ def handles(request: pytest.FixtureRequest) -> Iterator[tuple[SqlStore, SqlStore
     store = open_store(url)
     assert isinstance(store, SqlStore)
     store.migrate()
-    store.put_jobs([JobSpec(name="job", function="job", trigger=None)], release="r1")
+    store.define_jobs([JobSpec(name="job", function="job", trigger=None)], release="r1")
     store.enqueue([Item(job="job", key=str(number)) for number in range(3)])
     other = open_store(url)
     assert isinstance(other, SqlStore)
@@ -125,7 +125,9 @@ def test_a_run_that_an_open_transaction_of_the_user_completed_keeps_no_other_wor
         assert promptly(lambda: other.look().backlog)
         assert promptly(lambda: other.renew("still", lease=LEASE).alive)
         assert promptly(lambda: len(take(other, "other", 1, ("job",), lease=LEASE))) == 1
-        assert promptly(lambda: other.put_jobs([JobSpec(name="new", function="job")], release="r1").created) == ("new",)
+        assert promptly(lambda: other.define_jobs([JobSpec(name="new", function="job")], release="r1").created) == (
+            "new",
+        )
         assert promptly(other.prune) == 0
         assert promptly(lambda: other.reclaim(["still"])) == []
         assert {one.id for one in other.sessions()} == {"still", "other"}
@@ -246,14 +248,14 @@ def test_a_run_that_goes_back_while_overlap_is_switched_on_is_switched_too(handl
     policies = {
         name: JobSpec(name="tick", function="job", policies=Policies.read({"overlap": name})) for name in OVERLAPS
     }
-    other.put_jobs([policies["allow"]], release="r1")
+    other.define_jobs([policies["allow"]], release="r1")
     other.trigger("tick", by="ann")
     claims = {one.job: one for one in take(still, "still", 9, ("job",), lease=LEASE)}
     failed = Outcome(id=claims["tick"].id, token=claims["tick"].token, state=State.PENDING, retry_in=timedelta(0))
     with ThreadPoolExecutor(1) as pool:
         with still._writing() as tx:
             stepping.take(tx, "still", Step(outcomes=(failed,)))
-            switched = pool.submit(lambda: other.put_jobs([policies["skip"]], release="r1"))
+            switched = pool.submit(lambda: other.define_jobs([policies["skip"]], release="r1"))
             assert not wait([switched], WAITED).done, "it did not wait"
         assert switched.result().changed == ("tick",)
     other.trigger("tick", by="ann")

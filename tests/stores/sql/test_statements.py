@@ -63,8 +63,8 @@ BUDGET = {
     "lock that is overdue": 6,  # the look; insert, the places; the token; take
     "extend": 1,
     "unlock": 1,
-    "put, all the same": 2,
-    "put, all the same and complete": 3,
+    "define, all the same": 2,
+    "define, all the same and complete": 3,
     "prune nothing": 10,
 }
 
@@ -107,7 +107,7 @@ class Counter:
 def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
     store = open_sqlite(clock=clock)
     hourly = every("1h", start=START)
-    store.put_jobs(
+    store.define_jobs(
         [
             *(JobSpec(name=f"hourly {number}", function="f", trigger=hourly) for number in range(100)),
             JobSpec(name="queue", function="f"),
@@ -205,7 +205,7 @@ def test_a_long_line_of_one_job_costs_what_comes_after_it_one_page(store, counte
         trigger=every("1s", start=START),
         policies=Policies(overlap="queue", catch_up="all"),
     )
-    store.put_jobs([line], release="r1")
+    store.define_jobs([line], release="r1")
     clock.advance(timedelta(seconds=300))
     store.open_session(a_session("s2"), lease=LEASE)
     (waiting,) = (job for job in store.look().jobs if job.spec.name == "line")
@@ -264,12 +264,12 @@ def test_sessions_and_locks(store, counter, clock):
 
 def test_defining_and_enqueueing(store, counter):
     specs = [JobSpec(name="queue", function="f")]
-    with counter.within("put, all the same"):
-        store.put_jobs(specs, release="r1")
+    with counter.within("define, all the same"):
+        store.define_jobs(specs, release="r1")
     everything = [view.spec for view in store.jobs(limit=1000)]
-    store.put_jobs(everything, release="r1", complete=True)
-    with counter.within("put, all the same and complete"):
-        assert store.put_jobs(everything, release="r1", complete=True).changed == ()
+    store.define_jobs(everything, release="r1", complete=True)
+    with counter.within("define, all the same and complete"):
+        assert store.define_jobs(everything, release="r1", complete=True).changed == ()
     store.enqueue([Item(job="queue")])
     with counter.within("enqueue one"):
         store.enqueue([Item(job="queue")])

@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 @pytest.fixture
 def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
     store = open_sqlite(clock=clock)
-    store.put_jobs([JobSpec(name=name, function="f") for name in ("job", "other")], release="r1")
+    store.define_jobs([JobSpec(name=name, function="f") for name in ("job", "other")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     return store
 

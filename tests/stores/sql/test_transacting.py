@@ -95,7 +95,7 @@ def test_without_its_safeguard_the_suite_rejects_the_store(tmp_path, monkeypatch
 
 
 def running(store: SqliteStore) -> Claim:
-    store.put_jobs([JobSpec(name="job", function="job")], release="r1")
+    store.define_jobs([JobSpec(name="job", function="job")], release="r1")
     store.open_session(a_session("s1"), lease=LEASE)
     store.enqueue([Item(job="job")])
     [claim] = take(store, "s1", 1, ["job"], lease=LEASE)

@@ -45,7 +45,7 @@ def test_what_a_row_is_to_blame_for_names_the_row(error):
 
 def test_an_exception_out_of_a_signal_handler_makes_no_row_unreadable(open_sqlite):
     store: SqliteStore = open_sqlite()
-    store.put_jobs([JobSpec(name="job", function="f", trigger=every("1h"))], release="r1")
+    store.define_jobs([JobSpec(name="job", function="f", trigger=every("1h"))], release="r1")
     store.open_session(a_session("s1"), lease=timedelta(minutes=5))
     [added] = store.enqueue([Item(job="job")])
 

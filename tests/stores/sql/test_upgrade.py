@@ -77,7 +77,7 @@ def test_store_of_version_1_is_refused_then_upgraded_to_the_tables_of_a_new_stor
         assert store.migrate() == ["m0002_additions", "m0003_signs"]
         assert store.migrate() == []
         store.check()
-        store.put_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1")
+        store.define_jobs([JobSpec(name="job", function="job", trigger=every("1h"))], release="r1")
         assert store.job("job") is not None
         with connect(url, kind) as connection:
             upgraded = shape(connection)

@@ -292,7 +292,7 @@ def test_where_a_pipe_cannot_be_made_it_sleeps_and_says_so(monkeypatch, open_sql
 def test_writers_take_turns(supported, monkeypatch, open_sqlite):
     monkeypatch.setattr(handover, "SUPPORTED", supported)
     stores = [open_sqlite("?busy_timeout=60s") for _ in range(3)]
-    stores[0].put_jobs([JobSpec(name="queue", function="f")], release="r1")
+    stores[0].define_jobs([JobSpec(name="queue", function="f")], release="r1")
 
     def work(store: SqliteStore) -> int:
         return len([store.enqueue([Item(job="queue")]) for _ in range(50)])

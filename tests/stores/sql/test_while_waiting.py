@@ -40,7 +40,7 @@ Act = Callable[[SqliteStore], object]
 @pytest.fixture
 def store(open_sqlite: Callable[..., SqliteStore], clock: ManualClock) -> SqliteStore:
     store = open_sqlite(clock=clock)
-    store.put_jobs(
+    store.define_jobs(
         [
             JobSpec(name="job", function="job"),
             JobSpec(name="limited", function="limited", policies=Policies(concurrency=1)),
@@ -130,7 +130,7 @@ def test_a_step_whose_session_ends_while_it_looks_for_work_records_its_results_a
     store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim = a_claim(store)
-    store.put_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
+    store.define_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
     store.renew("s1", lease=2 * HOUR)
     store.enqueue([Item(job="job")])
     clock.advance(HOUR)
@@ -199,7 +199,7 @@ def test_a_dead_session_whose_row_is_not_at_hand_is_left_for_the_next_look(
 def test_a_job_with_a_limit_that_somebody_else_counts_is_left_out(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.put_jobs(
+    store.define_jobs(
         [
             JobSpec(name="first", function="f", policies=Policies(concurrency=2, priority=9)),
             JobSpec(name="second", function="f", policies=Policies(concurrency=2)),
@@ -246,7 +246,7 @@ def test_who_finds_a_lock_full_leaves_no_place_behind(store: SqliteStore) -> Non
 
 def test_a_write_that_finds_less_than_was_locked_is_undone(store: SqliteStore, clock: ManualClock) -> None:
     claim = a_claim(store)
-    store.put_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
+    store.define_jobs([JobSpec(name="hourly", function="f", trigger=every("1h", start=START))], release="r1")
     store.enqueue([Item(job="job")])
     clock.advance(HOUR)
     store.open_session(a_session("s2"), lease=LEASE)

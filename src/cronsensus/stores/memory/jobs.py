@@ -12,7 +12,7 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.planning import undecided_until
 from cronsensus.stores.memory.handle import Handle, writes
 from cronsensus.stores.memory.state import JobRow
-from cronsensus.stores.values import AT_ONCE, PutResult
+from cronsensus.stores.values import AT_ONCE, DefineResult
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -21,15 +21,15 @@ class JobVerbs(Handle):
     """What changes a job's definition or its standing."""
 
     @writes
-    def _put_jobs(
+    def _define_jobs(
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
-    ) -> PutResult:
+    ) -> DefineResult:
         """Define jobs; everything is checked before anything is written."""
         payloads = {
             spec.name: write_payload(spec.args, spec.kwargs, what=f"arguments of {spec.name!r}") for spec in specs
         }
         digests = {spec.name: spec.digest for spec in specs}
-        did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(PutResult)}
+        did: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(DefineResult)}
         old = self._is_superseded(release)
         for spec in specs:
             job = self._space.jobs.get(spec.name)
@@ -59,7 +59,7 @@ class JobVerbs(Handle):
             for act in ("created", "changed", "retired"):
                 for name in did[act]:
                     self._space.record(self._now(), by, "define", name, "", did=act, release=release)
-        return PutResult(**{act: tuple(names) for act, names in did.items()})
+        return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
     def _is_superseded(self, release: str) -> bool:
         ours = self._space.know_release(release, self._now())

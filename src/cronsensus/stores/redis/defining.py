@@ -24,7 +24,7 @@ from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_eras, write_json, write_range
 from cronsensus.stores.unreadable import sound
-from cronsensus.stores.values import AT_ONCE, PutResult
+from cronsensus.stores.values import AT_ONCE, DefineResult
 
 MOST_AT_ONCE = 5000
 """Most definitions written, and most retired, in one step, which others wait for. More are written in several, and the
@@ -96,27 +96,27 @@ class Declared:
 class DefiningVerbs(Handle):
     """What changes a job's definition."""
 
-    def _put_jobs(
+    def _define_jobs(
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
-    ) -> PutResult:
+    ) -> DefineResult:
         """Define jobs; everything is checked before anything is written."""
         declared = _declare(specs)
         names = list(declared)
-        did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
+        did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
         pieces = [names[at : at + MOST_AT_ONCE] for at in range(0, len(names), MOST_AT_ONCE)] or [[]]
         retiring = complete
         while pieces or retiring:
             piece = pieces.pop(0) if pieces else []
             last = not pieces
-            found = self._put(
+            found = self._define_batch(
                 [declared[name] for name in piece], names if complete and last else None, release, by, retire_after
             )
             for act, some in found.items():
                 did[act] += some
             retiring = complete and (not last or len(found["retired"]) == MOST_AT_ONCE)
-        return PutResult(**{act: tuple(some) for act, some in did.items()})
+        return DefineResult(**{act: tuple(some) for act, some in did.items()})
 
-    def _put(
+    def _define_batch(
         self,
         declared: Sequence[Declared],
         complete: Sequence[str] | None,
@@ -257,7 +257,7 @@ def _is_instant(text: Any) -> bool:
 
 
 def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[Standing]) -> dict[str, list[str]]:
-    did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
+    did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for one in declared:
         name = one.spec.name
         if look.is_same(name, one.digest):

@@ -22,7 +22,7 @@ from cronsensus.stores.sql.sessions import know_release, one_at_a_time
 from cronsensus.stores.sql.trail import entry, record_all
 from cronsensus.stores.sql.transaction import Transaction, pieces
 from cronsensus.stores.unreadable import MOST_COUNTED, sound, whole
-from cronsensus.stores.values import PutResult
+from cronsensus.stores.values import DefineResult
 
 _MICROSECOND = timedelta(microseconds=1)
 _AT_ONCE = 1000
@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
 
 @dataclass(slots=True)
 class Declared:
-    """What a ``put_jobs`` says, with what was worked out before the write lock is taken."""
+    """What a ``define_jobs`` says, with what was worked out before the write lock is taken."""
 
     specs: Mapping[str, JobSpec]
     digests: Mapping[str, str]
@@ -67,7 +67,7 @@ def declare(specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, 
     return Declared(by_name, digests, release, complete, by, retire_after)
 
 
-def already_so(tx: Transaction, declared: Declared) -> PutResult | None:
+def unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
     """Return the answer if there is nothing to write; else ``None``, with the names that differ noted.
 
     It ends the transaction.
@@ -78,7 +78,7 @@ def already_so(tx: Transaction, declared: Declared) -> PutResult | None:
     declared.differing = [name for name in declared.specs if not _is_same(declared, name, standing.get(name))]
     if declared.differing or asked.release.row.known is None or (gone and not asked.release.row.other_lives):
         return None
-    return PutResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
+    return DefineResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
 
 
 def prepare(declared: Declared, now: datetime) -> None:
@@ -95,7 +95,7 @@ def _prepare(spec: JobSpec, now: datetime) -> Prepared:
     return Prepared(json.dumps(data, ensure_ascii=False, separators=(",", ":")), trigger, first)
 
 
-def put(tx: Transaction, declared: Declared) -> PutResult:
+def define(tx: Transaction, declared: Declared) -> DefineResult:
     """Define jobs, all or nothing.
 
     Safe when two nodes define the same job at the same instant: in a namespace one defines after the other, and both
@@ -111,7 +111,7 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
     locked = [row for one in tx.send_in("lock_definitions", "ids", ids) for row in one.rows]
     standing = {row.name: row for row in locked if row.name in declared.specs}
     gone = [row for row in locked if row.name not in declared.specs and row.retired_at is None]
-    did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(PutResult)}
+    did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for name, spec in declared.specs.items():
         row = standing.get(name)
         if _is_same(declared, name, row):
@@ -140,7 +140,7 @@ def put(tx: Transaction, declared: Declared) -> PutResult:
                 for name in did[act]
             ],
         )
-    return PutResult(**{act: tuple(names) for act, names in did.items()})
+    return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
 
 class _Standing:

@@ -44,7 +44,7 @@ from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.transacting import RunTransaction
 from cronsensus.stores.unreadable import is_of_values
-from cronsensus.stores.values import Partition, PutResult, View
+from cronsensus.stores.values import DefineResult, Partition, View
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -78,18 +78,18 @@ class SqlStore(SqlHandle):
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     @repeated
-    def _put_jobs(
+    def _define_jobs(
         self, specs: Sequence[JobSpec], *, release: str, complete: bool, by: str, retire_after: timedelta
-    ) -> PutResult:
+    ) -> DefineResult:
         """Define jobs; first look without the write lock whether there is anything to write at all."""
         declared = defining.declare(specs, release=release, complete=complete, by=by, retire_after=retire_after)
         with self._reading(queued=True) as tx:
-            nothing_to_do = defining.already_so(tx, declared)
+            nothing_to_do = defining.unchanged(tx, declared)
         if nothing_to_do is not None:
             return nothing_to_do
         defining.prepare(declared, from_micros(tx.now))
         with self._writing(queued=True) as tx:
-            return defining.put(tx, declared)
+            return defining.define(tx, declared)
 
     _retire = writes(retiring.retire)
     _pause = writes(pausing.pause)

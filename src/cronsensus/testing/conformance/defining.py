@@ -11,7 +11,7 @@ import pytest
 
 from cronsensus.errors import DuplicateJob, InvalidOption, InvalidPayload
 from cronsensus.model.job import Era, JobSpec
-from cronsensus.stores.values import PutResult
+from cronsensus.stores.values import DefineResult
 from cronsensus.testing.conformance.scene import (
     DAY,
     EVERY_MINUTE,
@@ -126,7 +126,7 @@ class Defining(Scene):
     def test_the_answer_has_every_name_once(self) -> None:
         self.define(self.job("same"), self.job("other"), self.job("gone"))
         answer = self.define(self.job("same"), self.job("other", args=(1,)), self.job("new"), complete=True)
-        assert PutResult(created=("new",), changed=("other",), unchanged=("same",), retired=("gone",)) == answer
+        assert DefineResult(created=("new",), changed=("other",), unchanged=("same",), retired=("gone",)) == answer
 
     def test_nothing_is_put_if_one_definition_is_bad(self) -> None:
         self.define(self.job("old"))
@@ -140,7 +140,7 @@ class Defining(Scene):
     def test_putting_nothing_changes_nothing(self) -> None:
         self.define()
         before = self.snapshot()
-        assert PutResult() == self.store.put_jobs([], release="r1")
+        assert DefineResult() == self.store.define_jobs([], release="r1")
         assert before == self.snapshot()
 
     def test_hostile_names_are_ordinary_names(self) -> None:
@@ -278,7 +278,7 @@ class Defining(Scene):
         self.session("new", release="new")
         before = self.snapshot()
         answer = self.define(self.job(args=("old",)), release="old")
-        assert PutResult(superseded=("job",)) == answer
+        assert DefineResult(superseded=("job",)) == answer
         assert before == self.snapshot()
 
     def test_a_newer_release_wins_over_an_older_one_that_lives(self) -> None:
@@ -340,7 +340,7 @@ class Defining(Scene):
 
     def test_nothing_is_retired_unless_the_declaration_is_complete(self) -> None:
         self.define(self.job("a"), self.job("b"))
-        assert PutResult(unchanged=("a",)) == self.define(self.job("a"))
+        assert DefineResult(unchanged=("a",)) == self.define(self.job("a"))
 
     def test_runtime_jobs_are_not_retired_by_a_declaration(self) -> None:
         self.define(self.job("runtime", source="runtime"))

@@ -38,7 +38,7 @@ class Racing(Scene):
 
     def test_definitions_put_together_are_one_job(self) -> None:
         specs = [self.job("a"), self.job("b")]
-        answers = self.race(lambda store, _: store.put_jobs(specs, release="r1"))
+        answers = self.race(lambda store, _: store.define_jobs(specs, release="r1"))
         assert 1 == sum(answer.created == ("a", "b") for answer in answers)
         assert THREADS - 1 == sum(answer.unchanged == ("a", "b") for answer in answers)
         assert ["a", "b"] == [job.spec.name for job in self.store.jobs()]

@@ -35,7 +35,7 @@ class Retiring(Scene):
             self.fill(count, job=job, priority=count)
         self.fill(1, job="many", priority=9)
         self.finish(self.take(limit=1))
-        self.store.put_jobs([], release="r1", complete=True, retire_after=HOUR)
+        self.store.define_jobs([], release="r1", complete=True, retire_after=HOUR)
         assert {"one": 1, "many": 5} == self.store.pending_of(["none", "one", "many", "unknown"])
         assert {} == self.store.pending_of([])
 
@@ -87,7 +87,7 @@ class Retiring(Scene):
     # --- a release that lacks a job: what waits is kept for a while -------------------------------------------------
 
     def release_without_jobs(self, retire_after: timedelta) -> None:
-        self.store.put_jobs([], release="r2", complete=True, retire_after=retire_after)
+        self.store.define_jobs([], release="r2", complete=True, retire_after=retire_after)
 
     def test_release_that_lacks_a_job_keeps_what_waits_until_prune_cancels_it(self) -> None:
         self.queue()

@@ -31,7 +31,7 @@ from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.planning import next_nominal, plan
 from cronsensus.stores.base import Store
-from cronsensus.stores.values import PutResult
+from cronsensus.stores.values import DefineResult
 from cronsensus.testing.conformance.steps import PLANNER, carry_out, settle, take
 from cronsensus.triggers import Trigger, every
 
@@ -140,11 +140,11 @@ class Scene:
 
     def define(
         self, *specs: JobSpec, release: str = "r1", complete: bool = False, by: str = "", store: Store | None = None
-    ) -> PutResult:
+    ) -> DefineResult:
         """Put definitions, by default the job ``job``."""
         chosen = specs or (self.job(),)
         self._functions.update(spec.function for spec in chosen)
-        return (store or self.store).put_jobs(chosen, release=release, complete=complete, by=by)
+        return (store or self.store).define_jobs(chosen, release=release, complete=complete, by=by)
 
     def queue(self, name: str = "queue", **policies: Any) -> str:
         """Define a job that has no trigger and runs what is enqueued; return its name."""

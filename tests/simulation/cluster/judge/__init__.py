@@ -26,7 +26,7 @@ class Judge(CreatingRules, RunningRules, SessionRules, LockRules):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._looks: dict[str, Callable[[Seen], None]] = {
-            "put_jobs": self.put_jobs,
+            "define_jobs": self.define_jobs,
             "retire": self.retire,
             "pause": self.pause,
             "resume": self.resume,

@@ -18,7 +18,7 @@ class CreatingRules(Bench):
 
     # --- definitions -------------------------------------------------------------------------------------------------
 
-    def put_jobs(self, seen: Seen) -> None:
+    def define_jobs(self, seen: Seen) -> None:
         """Note what a release declares."""
         for spec in seen.args[0]:
             if spec.name in seen.answer.created:
