@@ -158,7 +158,7 @@ class Place:
                     return int(cursor.fetchall()[0][0])
             case _:
                 with redis.Redis.from_url(self.url.partition("?")[0]) as client:
-                    return int(client.pubsub_numsub(store._space.sign(session))[0][1])
+                    return int(client.pubsub_numsub(store._keyspace.sign(session))[0][1])
 
     def cut(self, ports: set[int]) -> None:
         """Have the server end the connections that come from these ports, as an administrator may."""
@@ -201,8 +201,8 @@ def connect_anew(store: Any) -> None:
     if hasattr(store, "_connections"):
         store._connections.forget_idle()
     else:
-        store._link._cool_down()
-        store._link._route.pool().disconnect()
+        store._client._cool_down()
+        store._client._route.pool().disconnect()
 
 
 def test_a_killed_process_is_absent_and_one_that_lives_or_is_frozen_is_not(place: Place) -> None:

@@ -16,8 +16,8 @@ from cronsensus.clock import Clock
 from cronsensus.errors import InvalidOption, StoreError
 from cronsensus.interrupts import Condition, Event
 from cronsensus.logger import Logger
-from cronsensus.stores.redis.ear import Ear
-from cronsensus.stores.redis.routes import Route, Wire, options
+from cronsensus.stores.redis.pubsub import Subscription
+from cronsensus.stores.redis.routing import DriverConnection, Route, options
 from cronsensus.stores.redis.url import RedisUrl, read_url
 from cronsensus.stores.wait_queues import WaitQueues
 
@@ -96,7 +96,7 @@ class Master:
         self.url = url
         self._clock = clock
         self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
-        self._wire: Wire | None = None
+        self._connection: DriverConnection | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -126,30 +126,30 @@ class Master:
         self._hang_up()
 
     def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes]) -> Any:
-        wire = self._wire or self._connect()
+        connection = self._connection or self._connect()
         rest = (b"%d" % len(keys), *keys, *arguments)
         try:
-            wire.send_command(b"EVALSHA", script.sha, *rest)
-            return wire.read_response()
+            connection.send_command(b"EVALSHA", script.sha, *rest)
+            return connection.read_response()
         except exceptions.NoScriptError:
-            wire.send_command(b"EVAL", script.text, *rest)
-            return wire.read_response()
+            connection.send_command(b"EVAL", script.text, *rest)
+            return connection.read_response()
 
-    def _connect(self) -> Wire:
+    def _connect(self) -> DriverConnection:
         host, port = self.url.hosts[0]
         given = options(self.url)
         for limit in ("socket_timeout", "socket_connect_timeout"):
             given[limit] = min(given[limit], SLOWEST)
         kind = Connection if self.url.tls is None else SSLConnection
-        self._wire = wire = cast("Wire", kind(**given, host=host, port=port))
-        wire.connect()
-        return wire
+        self._connection = connection = cast("DriverConnection", kind(**given, host=host, port=port))
+        connection.connect()
+        return connection
 
     def _hang_up(self) -> None:
         """Use no connection again on which anything went wrong: its next answer could be the one before."""
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.disconnect()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
 
 
 class Masters:
@@ -228,21 +228,21 @@ class RedlockQueues(WaitQueues):
         self._channel = channel
         self._lock = threading.Lock()
         self._joined: set[str] = set()
-        self._ear: Ear | None = None
+        self._subscription: Subscription | None = None
         self._begun = Event()
 
     def join(self, name: str) -> None:
         """Join the queue. Where no master can be listened to, nothing is received, and waiters poll."""
         with self._lock:
             self._joined.add(name)
-            while self._ear is None and self._urls and not self._closed.is_set():
+            while self._subscription is None and self._urls and not self._closed.is_set():
                 url = self._urls.pop(0)
-                ear = Ear(Route(url), self._channel, where=url.where)
+                subscription = Subscription(Route(url), self._channel, where=url.where)
                 try:
-                    ear.listen()
-                    self._ear = ear
+                    subscription.listen()
+                    self._subscription = subscription
                 except StoreError:
-                    ear.close()
+                    subscription.close()
         self._begun.set()
 
     def leave(self, name: str) -> None:
@@ -258,11 +258,11 @@ class RedlockQueues(WaitQueues):
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []
-        ear = self._ear
-        if ear is None:
+        subscription = self._subscription
+        if subscription is None:
             self._closed.wait(max(0.0, timeout))
             return []
-        heard = dict.fromkeys(message.decode() for message in ear.hear(max(0.0, timeout)))
+        heard = dict.fromkeys(message.decode() for message in subscription.receive(max(0.0, timeout)))
         with self._lock:
             told = [name for name in heard if name in self._joined]
             self._joined.difference_update(told)
@@ -273,6 +273,6 @@ class RedlockQueues(WaitQueues):
         self._closed.set()
         self._begun.set()
         with self._lock:
-            ear, self._ear = self._ear, None
-        if ear is not None:
-            ear.close()
+            subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()

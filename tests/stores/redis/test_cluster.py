@@ -11,7 +11,7 @@ from cronsensus.errors import StoreUnavailable
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store
 from cronsensus.stores.redis import RedisStore
-from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.testing.conformance import Claiming, Locks, Racing
 from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.cluster import ClusterServer, RedisCluster
@@ -19,7 +19,7 @@ from tests.servers.fixtures import with_query
 from tests.servers.programs import ServiceMissing
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 
-SPACE = Space("cronsensus", "default")
+SPACE = Keyspace("cronsensus", "default")
 SLOT = key_slot(SPACE.meta)
 
 
@@ -174,5 +174,5 @@ def test_each_namespace_is_in_a_slot_of_its_own(cluster: tuple[ClusterServer, Cl
         queue(store)
         assert store.enqueue([Item(job="queue")])[0].created
         stores.append(store)
-    assert len({key_slot(store._space.meta) for store in stores}) > 6
+    assert len({key_slot(store._keyspace.meta) for store in stores}) > 6
     assert all(server.ask("DBSIZE") for server in cluster)

@@ -132,13 +132,13 @@ def test_a_cut_subscription_comes_back(own_server: RedisServer, opening: Opening
     store, other = opening(own_server.url), opening(own_server.url)
     with redis.Redis.from_url(own_server.url) as client:
         heard = heard_within(store)
-        wait_until(lambda: client.pubsub_numsub(store._space.channel)[0][1] == 1, "the subscription")
+        wait_until(lambda: client.pubsub_numsub(store._keyspace.channel)[0][1] == 1, "the subscription")
         before = client.client_list(_type="pubsub")[0]["id"]
         client.client_kill_filter(_type="pubsub")
         wait_until(
             lambda: [one["id"] for one in client.client_list(_type="pubsub") if one["id"] != before], "another one"
         )
-        wait_until(lambda: client.pubsub_numsub(store._space.channel)[0][1] == 1, "the subscription")
+        wait_until(lambda: client.pubsub_numsub(store._keyspace.channel)[0][1] == 1, "the subscription")
         other.notify()
         assert heard.wait(60)
 
@@ -148,7 +148,7 @@ def test_hints_survive_a_restart_of_the_server(opening: Opening) -> None:
         store, other = opening(server.url), opening(server.url)
         heard = heard_within(store, 60.0)
         with redis.Redis.from_url(server.url) as client:
-            wait_until(lambda: client.pubsub_numsub(store._space.channel)[0][1] == 1, "the subscription")
+            wait_until(lambda: client.pubsub_numsub(store._keyspace.channel)[0][1] == 1, "the subscription")
         server.kill9()
         server.start()
         for _ in range(3000):
@@ -180,7 +180,7 @@ def test_the_line_of_a_dead_process_is_passed_over(own_server: RedisServer, open
     dead.join("name")
     lives.join("name")
     assert isinstance(dead, RedisQueues)
-    dead._ear.close()  # as the end of its process would
+    dead._subscription.close()  # as the end of its process would
     assert store.unlock(grant)
     assert lives.receive(30) == ["name"]
     with redis.Redis.from_url(own_server.url) as client:
@@ -206,7 +206,7 @@ def test_parent_and_child_share_no_connection(own_server: RedisServer, opening: 
                 assert store.enqueue([Item(job="queue", key=f"child {number}")])[0].key == f"child {number}"
             store.wait(0.0)
             # Its own subscription, beside the parent's.
-            assert store._link.command("PUBSUB", "NUMSUB", store._space.channel)[1] == 2
+            assert store._client.command("PUBSUB", "NUMSUB", store._keyspace.channel)[1] == 2
             store.close()
             answer = b"."
         finally:
@@ -257,7 +257,7 @@ def test_what_was_pruned_leaves_nothing_behind(own_server: RedisServer, opening:
             store.unlock(grant)
             store.lock(f"overdue {turn}", "holder", ttl=timedelta(microseconds=1))
             store.close_session(name)
-            client.zadd(f"{{{store._space.name}}}:ended", {name: 0})  # as if a day had passed
+            client.zadd(f"{{{store._keyspace.name}}}:ended", {name: 0})  # as if a day had passed
             assert store.prune(store.now()) == 50
             sizes.append(size())
     # The trail grows by an entry for each act of an operator; nothing else does.

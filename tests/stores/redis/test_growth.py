@@ -31,7 +31,7 @@ def store(opening, redis_url, clock):
 
 
 def key(store, name):
-    return store._space.meta.removesuffix(b"meta") + name.encode()
+    return store._keyspace.meta.removesuffix(b"meta") + name.encode()
 
 
 def keys(store, raw):

@@ -313,7 +313,7 @@ def test_a_user_with_the_least_rights_runs_a_node_and_shows_and_sees_signs_of_li
             assert job.options(key="a").enqueue().result("60s") == 7
             with scheduler.lock("lock"):
                 [session] = [one.id for one in watcher.sessions() if one.concurrency]
-            wait_until(lambda: client.pubsub_numsub(watcher._space.sign(session))[0][1] == 2, "two signs")
+            wait_until(lambda: client.pubsub_numsub(watcher._keyspace.sign(session))[0][1] == 2, "two signs")
             assert "channel" in watcher.describe()["evidence_of_death"]
             watcher.look()
         refused = {entry["object"] for entry in client.acl_log()}

@@ -2,36 +2,36 @@
 
 import socket
 
-from cronsensus.stores.redis.presence import Lookout
+from cronsensus.stores.redis.presence import PresenceObserver
 
 
 def test_signs_are_missed_only_through_the_connection_that_saw_them() -> None:
-    lookout = Lookout()
+    observer = PresenceObserver()
     with socket.socket() as one, socket.socket() as another:
-        assert lookout.note(one, "2", (["s1", "s2"], [])) == ()
-        assert lookout.known == "2"
-        assert lookout.note(another, "2", (["s2"], [("s1", 1, False)])) == ()
-        assert lookout.note(one, "2", (["s2"], [("s1", 1, False)])) == ("s1",)
-        assert lookout.note(one, "2", (["s2", "s1"], [])) == ()
-        assert lookout.note(one, "2", (["s2"], [])) == ()  # it is not asked for any more
-        assert lookout.note(one, "2", (["s2"], [("s1", 1, False)])) == ()
+        assert observer.note(one, "2", (["s1", "s2"], [])) == ()
+        assert observer.known == "2"
+        assert observer.note(another, "2", (["s2"], [("s1", 1, False)])) == ()
+        assert observer.note(one, "2", (["s2"], [("s1", 1, False)])) == ("s1",)
+        assert observer.note(one, "2", (["s2", "s1"], [])) == ()
+        assert observer.note(one, "2", (["s2"], [])) == ()  # it is not asked for any more
+        assert observer.note(one, "2", (["s2"], [("s1", 1, False)])) == ()
 
 
 def test_a_connection_that_was_not_asked_yet_is_asked_with_the_next_look() -> None:
-    lookout = Lookout()
+    observer = PresenceObserver()
     with socket.socket() as one, socket.socket() as another:
-        lookout.note(one, "2", ([], []))
-        lookout.note(one, "2", None)
-        assert lookout.known == "2"
-        lookout.note(another, "2", None)
-        assert lookout.known == ""
+        observer.note(one, "2", ([], []))
+        observer.note(one, "2", None)
+        assert observer.known == "2"
+        observer.note(another, "2", None)
+        assert observer.known == ""
 
 
 def test_a_refusal_is_taken_until_there_is_another_connection() -> None:
-    lookout = Lookout()
+    observer = PresenceObserver()
     with socket.socket() as one, socket.socket() as another:
         known = []
         for through, signs in ((one, "refused"), (one, None), (another, None)):
-            assert lookout.note(through, "2", signs) == ()
-            known.append(lookout.known)
+            assert observer.note(through, "2", signs) == ()
+            known.append(observer.known)
     assert known == [False, False, ""]

@@ -18,8 +18,8 @@ from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.planning import plan
 from cronsensus.stores.redis import RedisStore
+from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
-from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.wait_queues import RedisQueues
 from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
@@ -107,16 +107,16 @@ def test_a_scheduled_occurrence_takes_few_commands(own_server: RedisServer, open
 def do_everything(store: RedisStore, name: str, clock: ManualClock) -> set[str]:
     """Call every verb with ``name`` wherever a name may stand; return the scripts that ran."""
     ran: set[str] = set()
-    run = store._link.run
+    run = store._client.run
 
     def watched(one, arguments, **more):
         ran.add(one.name)
         return run(one, arguments, **more)
 
-    store._link.run = watched  # type: ignore[method-assign, assignment]
+    store._client.run = watched  # type: ignore[method-assign, assignment]
     line = store.wait_queues()
     assert isinstance(line, RedisQueues)
-    line._link.run = watched  # type: ignore[method-assign, assignment]
+    line._client.run = watched  # type: ignore[method-assign, assignment]
     store.check()
     spec = JobSpec(name=name, function=name, trigger=every("1m", start=START), args=(name,))
     store.open_session(_session(name), lease=HOUR)
@@ -206,7 +206,7 @@ def test_all_keys_of_every_script_lie_in_one_slot_whatever_the_names(
             clock = ManualClock(START)
             store = opening(redis_url, f"{namespace} {HOSTILE.index(name) if name in HOSTILE else name}", clock)
             ran |= do_everything(store, name, clock)
-            space = Space(prefix, store.namespace)
+            space = Keyspace(prefix, store.namespace)
             keys = list(raw.scan_iter(match=f"{{{space.name}}}:*", count=10_000))
             assert len(keys) > 10
             slots = {key_slot(key) for key in (*keys, space.meta, space.never, space.pulse, space.channel)}
@@ -220,12 +220,12 @@ def test_all_keys_of_every_script_lie_in_one_slot_whatever_the_names(
 
 def test_namespaces_never_share_a_key() -> None:
     names = ["a", "A", "a:b", "a b", "~a", *HOSTILE, "x" * 64, "x" * 65]
-    assert len({*names}) == len({Space("p", name).meta for name in names})
-    assert Space("p:q", "r").meta != Space("p", "q:r").meta
+    assert len({*names}) == len({Keyspace("p", name).meta for name in names})
+    assert Keyspace("p:q", "r").meta != Keyspace("p", "q:r").meta
 
 
 def test_a_job_of_one_namespace_has_no_number_in_another() -> None:
-    ours, theirs = Space("p", "a"), Space("p", "b")
+    ours, theirs = Keyspace("p", "a"), Keyspace("p", "b")
     assert ours.job_number(ours.job_id("000000007")) == "000000007"
     assert theirs.job_number(ours.job_id("000000007")) == ""
     assert ours.job_id("999999999") < 2**63
@@ -316,7 +316,7 @@ def test_a_look_sends_and_asks_the_same_however_many_guests_there_are(
 
 
 def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, raw: redis.Redis) -> None:
-    turning = store._space.meta.removesuffix(b"meta") + b"turning"
+    turning = store._keyspace.meta.removesuffix(b"meta") + b"turning"
     for name in ("old", "older", "new"):
         store.open_session(a_session(name), lease=HOUR)
     store.open_session(a_session("guest", is_node=False), lease=HOUR)
@@ -332,7 +332,7 @@ def test_a_look_sees_sessions_that_an_earlier_release_opened(store: RedisStore, 
 
 
 def test_a_look_sees_them_also_beside_many_guests(store: RedisStore, raw: redis.Redis) -> None:
-    turning = store._space.meta.removesuffix(b"meta") + b"turning"
+    turning = store._keyspace.meta.removesuffix(b"meta") + b"turning"
     for number in range(120):
         store.open_session(a_session(f"guest {number}", is_node=False), lease=HOUR)
     for name in ("a", "b", "z"):
@@ -347,8 +347,8 @@ def test_a_look_sees_them_also_beside_many_guests(store: RedisStore, raw: redis.
 
 def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw: redis.Redis) -> None:
     claim = a_claim(store)
-    raw.hset(store._space.meta, "schema", "2")
-    before = {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._space.name}}}:*", count=1000)}
+    raw.hset(store._keyspace.meta, "schema", "2")
+    before = {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._keyspace.name}}}:*", count=1000)}
     for verb in (
         store.check,
         store.migrate,
@@ -359,7 +359,7 @@ def test_what_a_newer_version_wrote_is_touched_by_no_verb(store: RedisStore, raw
     ):
         with pytest.raises(SchemaMismatch, match="upgrade cronsensus"):
             verb()
-    assert before == {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._space.name}}}:*", count=1000)}
+    assert before == {key: raw.dump(key) for key in raw.scan_iter(match=f"{{{store._keyspace.name}}}:*", count=1000)}
 
 
 def test_every_script_is_text_that_a_server_takes(own_server: RedisServer) -> None:

@@ -34,7 +34,7 @@ def store(redis_url: str, opening: Opening) -> RedisStore:
 
 
 def key(store: RedisStore, name: str) -> bytes:
-    return store._space.meta.removesuffix(b"meta") + name.encode()
+    return store._keyspace.meta.removesuffix(b"meta") + name.encode()
 
 
 def text(number: int) -> str:

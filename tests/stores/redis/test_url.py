@@ -5,7 +5,7 @@ import pytest
 from cronsensus.errors import InvalidDuration, InvalidOption, MissingExtra, StoreUnavailable
 from cronsensus.stores import missing_driver, open_store
 from cronsensus.stores.redis import RedisStore
-from cronsensus.stores.redis.routes import ClusterRoute, Route, SentinelRoute, options, route
+from cronsensus.stores.redis.routing import ClusterRoute, Route, SentinelRoute, options, route
 from cronsensus.stores.redis.url import read_url
 
 SECRET = "s3cret/of:the@store?"

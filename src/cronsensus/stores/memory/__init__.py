@@ -14,7 +14,7 @@ from cronsensus.errors import InvalidOption
 from cronsensus.stores.base import Store
 from cronsensus.stores.memory.jobs import JobVerbs
 from cronsensus.stores.memory.operating import OperatingVerbs
-from cronsensus.stores.memory.reading import CareVerbs, Reads
+from cronsensus.stores.memory.reading import MaintenanceVerbs, Reads
 from cronsensus.stores.memory.sessions import SessionVerbs
 from cronsensus.stores.memory.state import World
 from cronsensus.stores.values import StoreCapabilities
@@ -34,7 +34,7 @@ _worlds: dict[str, World] = {}
 _worlds_lock = threading.Lock()
 
 
-class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, CareVerbs, Reads, Store):
+class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, MaintenanceVerbs, Reads, Store):
     """A store in this process's memory.
 
     ``memory://`` is private to this handle and its siblings. Handles on one ``memory://name`` share their state, also

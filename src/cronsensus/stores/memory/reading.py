@@ -19,7 +19,7 @@ from cronsensus.stores.values import HISTORY_KEPT, REMEMBERED
 SESSIONS_KEPT = timedelta(days=1)
 
 
-class CareVerbs(Handle):
+class MaintenanceVerbs(Handle):
     """What keeps a store small and its readers awake."""
 
     _closed = False

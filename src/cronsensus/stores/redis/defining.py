@@ -20,9 +20,9 @@ from cronsensus.errors import StoreBusy, StoreCorrupt
 from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.planning import next_nominal, undecided_until
+from cronsensus.stores.redis.codec import era_row, holding, length, micros, read_eras, write_json, write_range
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.wire import era_row, holding, length, micros, read_eras, write_json, write_range
 from cronsensus.stores.unreadable import sound
 from cronsensus.stores.values import AT_ONCE, DefineResult
 

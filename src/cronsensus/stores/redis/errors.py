@@ -153,9 +153,9 @@ def _unknown(text: str, where: str) -> StoreError:
     return StoreUnavailable(f"{where} answered with an error: {text}")
 
 
-def newer_schema(version: str, where: str, space: str) -> SchemaMismatch:
+def newer_schema(version: str, where: str, keyspace: str) -> SchemaMismatch:
     """Return the error for what a newer version of cronsensus wrote."""
     return SchemaMismatch(
-        f"{where} holds {space} in version {version[:20]} of the schema, which is newer than this cronsensus knows; "
+        f"{where} holds {keyspace} in version {version[:20]} of the schema, which is newer than this cronsensus knows; "
         "upgrade cronsensus here"
     )

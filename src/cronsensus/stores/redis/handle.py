@@ -12,12 +12,12 @@ from cronsensus.errors import InvalidOption, LeaseLost, UnknownJob
 from cronsensus.instants import to_micros
 from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.clock_watch import BY_ITSELF, SLACK, ClockWatch, Looked
+from cronsensus.stores.redis.client import Client
+from cronsensus.stores.redis.codec import pack, unpack
 from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.link import Link
+from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script
-from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import RedisUrl
-from cronsensus.stores.redis.wire import pack, unpack
 from cronsensus.stores.unreadable import Unreadable
 
 
@@ -26,8 +26,8 @@ class Handle:
 
     namespace: str
     _url: RedisUrl
-    _space: Space
-    _link: Link
+    _keyspace: Keyspace
+    _client: Client
     _clock: Clock | None
 
     def _begin_watching(self) -> None:
@@ -96,7 +96,7 @@ class Handle:
         now = b"" if self._clock is None else b"%d" % to_micros(self._clock.now())
         try:
             given = (arguments, now, earliest, entry)
-            return unpack(self._link.run(script(verb), given, confirmed=confirmed, tell=tell))
+            return unpack(self._client.run(script(verb), given, confirmed=confirmed, tell=tell))
         except Refusal as refused:
             if refused.word == "LEASELOST":
                 raise LeaseLost("the session is not alive; what it held may be with another node by now") from None

@@ -9,7 +9,7 @@ from typing import Any
 from cronsensus.clock import Clock
 from cronsensus.errors import StoreError, StoreReadOnly, StoreUnavailable
 from cronsensus.logger import Logger
-from cronsensus.stores.redis.link import Link
+from cronsensus.stores.redis.client import Client
 
 _log = Logger("cronsensus.stores")
 
@@ -74,9 +74,9 @@ class Health:
 class PolicyWatch:
     """Says in the log of a node that works when its server begins to throw keys away: no verb would notice."""
 
-    def __init__(self, link: Link, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock) -> None:
         """Take it that the server was looked at just now, by ``check``."""
-        self._link = link
+        self._client = client
         self._clock = clock
         self._looked_at = clock.monotonic()
         self._policy = KEEPS_ALL
@@ -87,22 +87,22 @@ class PolicyWatch:
             return
         self._looked_at = self._clock.monotonic()
         try:
-            policy = _info(self._link, "memory").get("maxmemory_policy", KEEPS_ALL)
+            policy = _info(self._client, "memory").get("maxmemory_policy", KEEPS_ALL)
         except StoreError:
             return
         if policy != self._policy:
             self._policy = policy
             if policy == KEEPS_ALL:
-                _log.aside.warning("%s keeps what it was told again (maxmemory-policy %s)", self._link.where, policy)
+                _log.aside.warning("%s keeps what it was told again (maxmemory-policy %s)", self._client.where, policy)
             else:
                 _log.aside.critical(
-                    "%s. This node goes on; it would not start again", _throws_away(policy, self._link.where)
+                    "%s. This node goes on; it would not start again", _throws_away(policy, self._client.where)
                 )
 
 
-def look(link: Link) -> Health:
+def look(client: Client) -> Health:
     """Ask the server."""
-    info = _info(link)
+    info = _info(client)
     version = info.get("valkey_version") or info.get("redis_version") or "0"
     return Health(
         product="valkey" if "valkey_version" in info else "redis",
@@ -114,8 +114,8 @@ def look(link: Link) -> Health:
         replicas=int(info.get("connected_slaves", 0)),
         cluster=info.get("cluster_enabled") == "1",
         append_only=info.get("aof_enabled") == "1",
-        save=_config(link, "save"),
-        fsync=_config(link, "appendfsync"),
+        save=_config(client, "save"),
+        fsync=_config(client, "appendfsync"),
     )
 
 
@@ -148,16 +148,16 @@ def _throws_away(policy: str, where: str) -> str:
     )
 
 
-def _info(link: Link, *sections: str) -> dict[str, str]:
-    text: bytes = link.command("INFO", *sections)
+def _info(client: Client, *sections: str) -> dict[str, str]:
+    text: bytes = client.command("INFO", *sections)
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines())
     return {name: value for name, found, value in lines if found}
 
 
-def _config(link: Link, name: str) -> str | None:
+def _config(client: Client, name: str) -> str | None:
     """Return a setting; ``None`` where managed servers keep it to themselves."""
     try:
-        answer: Any = link.command("CONFIG", "GET", name)
+        answer: Any = client.command("CONFIG", "GET", name)
     except StoreError:
         return None
     return answer[1].decode("utf-8", "replace") if len(answer) == 2 else None

@@ -12,10 +12,10 @@ from datetime import timedelta
 from cronsensus.codec import clean
 from cronsensus.errors import StoreError
 from cronsensus.model.session import LockGrant, LockView
+from cronsensus.stores.redis.client import TooFewReplicas
+from cronsensus.stores.redis.codec import Row, length, lock_view, unpack
 from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.link import TooFewReplicas
 from cronsensus.stores.redis.wait_queues import RedisQueues
-from cronsensus.stores.redis.wire import Row, length, lock_view, unpack
 
 
 class LockVerbs(Handle):
@@ -58,7 +58,7 @@ class LockVerbs(Handle):
         ]
 
     def _wait_queues(self) -> RedisQueues:
-        return RedisQueues(self._url, self._space)
+        return RedisQueues(self._url, self._keyspace)
 
     def _wake_next(self, name: str) -> None:
         """Notify the first in a lock's queue."""

@@ -19,9 +19,9 @@ from cronsensus.model.occurrence import (
     when_due,
 )
 from cronsensus.model.states import Reason, State
+from cronsensus.stores.redis.codec import length, micros, occurrence_id
 from cronsensus.stores.redis.errors import Refusal
 from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.wire import length, micros, occurrence_id
 
 
 class OperatingVerbs(Handle):

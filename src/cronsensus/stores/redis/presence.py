@@ -14,9 +14,9 @@ from typing import Literal
 
 from cronsensus.errors import StoreError
 from cronsensus.stores.presence import Eyes, Noted
-from cronsensus.stores.redis.ear import Ear
-from cronsensus.stores.redis.link import Link
-from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.client import Client
+from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.pubsub import Subscription
 
 Signs = tuple[list[str], list[tuple[str, int, str | Literal[False]]]]
 """Whose sign is there, and whose is not, with the session's number and what it wrote down."""
@@ -25,31 +25,31 @@ Signs = tuple[list[str], list[tuple[str, int, str | Literal[False]]]]
 class SecondSign:
     """A sign on a connection of its own, which is looked at with each renewal. By one thread, but for ``close``."""
 
-    def __init__(self, listening_to: Callable[[bytes], Ear]) -> None:
+    def __init__(self, listening_to: Callable[[bytes], Subscription]) -> None:
         """Show signs by what ``listening_to`` makes."""
         self._listening_to = listening_to
         self._sign: bytes | None = None
-        self._ear: Ear | None = None
+        self._subscription: Subscription | None = None
 
     def keep(self, sign: bytes) -> bool:
         """Show ``sign``, if it is not shown; ``False``: that failed, and nothing is lost by it."""
         if sign != self._sign:
             self.close()
-            self._sign, self._ear = sign, self._listening_to(sign)
-        if self._ear is not None:
+            self._sign, self._subscription = sign, self._listening_to(sign)
+        if self._subscription is not None:
             with contextlib.suppress(StoreError):
-                self._ear.check()
+                self._subscription.check()
                 return True
         return False
 
     def close(self) -> None:
         """Show none."""
-        ear, self._ear, self._sign = self._ear, None, None
-        if ear is not None:
-            ear.close()
+        subscription, self._subscription, self._sign = self._subscription, None, None
+        if subscription is not None:
+            subscription.close()
 
 
-class Lookout:
+class PresenceObserver:
     """What the looks of one handle saw of signs, each connection by itself."""
 
     def __init__(self) -> None:
@@ -81,11 +81,11 @@ class Lookout:
         return missed
 
 
-def may_ask(link: Link, space: Space) -> bool:
-    """Whether the user of ``link`` may ask for signs of life."""
+def may_ask(client: Client, keyspace: Keyspace) -> bool:
+    """Whether the user of ``client`` may ask for signs of life."""
     try:
-        link.command("PUBSUB", "NUMSUB", space.sign(""))
-        link.command("INFO", "replication")
+        client.command("PUBSUB", "NUMSUB", keyspace.sign(""))
+        client.command("INFO", "replication")
     except StoreError:
         return False
     return True

@@ -12,8 +12,7 @@ from cronsensus.model.job import JobHistory, JobView, Stretch
 from cronsensus.model.ledger import Counts, Identity, LedgerRange, Loss, TrailEntry
 from cronsensus.model.occurrence import LogLine, Occurrence, OccurrenceFilter, RunView
 from cronsensus.model.session import SessionView
-from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.wire import (
+from cronsensus.stores.redis.codec import (
     instant,
     job_view,
     ledger_range,
@@ -27,6 +26,7 @@ from cronsensus.stores.redis.wire import (
     stretch,
     trail_entry,
 )
+from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.unreadable import read_one
 
 _JOBS_AT_ONCE = 1000
@@ -40,13 +40,13 @@ class Reads(Handle):
     def _job(self, name: str) -> JobView | None:
         """Return one job."""
         row = self._read("job", name)
-        return None if row is False else read_one(row, lambda row: job_view(self._space, row), f"job {name!r}")
+        return None if row is False else read_one(row, lambda row: job_view(self._keyspace, row), f"job {name!r}")
 
     def _jobs(self, after: str, limit: int, *, retired: bool) -> list[JobView]:
         """Return jobs by name, in the order of code points."""
         rows = self._read("jobs", after, limit, retired)
         views = self._unreadable.readable(
-            rows, lambda row: job_view(self._space, row), lambda row: f"a job ({str(row[0])[:80]})"
+            rows, lambda row: job_view(self._keyspace, row), lambda row: f"a job ({str(row[0])[:80]})"
         )
         return sorted(views, key=lambda view: view.spec.name)[:limit]
 

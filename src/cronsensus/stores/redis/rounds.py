@@ -33,11 +33,8 @@ from cronsensus.model.occurrence import (
 from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
-from cronsensus.stores.redis.errors import Refusal
-from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.link import TooFewReplicas
-from cronsensus.stores.redis.presence import Lookout
-from cronsensus.stores.redis.wire import (
+from cronsensus.stores.redis.client import TooFewReplicas
+from cronsensus.stores.redis.codec import (
     Row,
     claim,
     given,
@@ -52,6 +49,9 @@ from cronsensus.stores.redis.wire import (
     write_line,
     write_range,
 )
+from cronsensus.stores.redis.errors import Refusal
+from cronsensus.stores.redis.handle import Handle
+from cronsensus.stores.redis.presence import PresenceObserver
 from cronsensus.stores.unreadable import READING_RAISES
 from cronsensus.stores.values import Partition, View, newest_of
 
@@ -72,7 +72,7 @@ class RoundVerbs(Handle):
         self._functions: tuple[tuple[str, ...], str] = ((), "")
         self._left_out: dict[str, bool] = {}
         self._left_out_at = 0.0
-        self._lookout = Lookout()
+        self._observer = PresenceObserver()
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class RoundVerbs(Handle):
         through: list[socket.socket] = []
         now, jobs, more, next_job, backlog, next_pending, holders, turning, opened, signs = self._read(
             "look", limit, newest_of(limit), *(partition or (0, 1)), length(ahead), self._own_session,
-            self._lookout.known, tell=through.append,
+            self._observer.known, tell=through.append,
         )  # fmt: skip
         return View(
             now=from_micros(int(now)),
@@ -92,14 +92,14 @@ class RoundVerbs(Handle):
             next_pending=instant(next_pending),
             holders=tuple(session_views(self._unreadable, holders)),
             sessions=tuple(sorted(turning)[:MOST_SESSIONS_SHOWN]),
-            absent=self._lookout.note(through[-1], opened, given(signs)),
+            absent=self._observer.note(through[-1], opened, given(signs)),
         )
 
     def _states(self, rows: Sequence[Row]) -> list[JobState]:
         """Return the states of jobs. One that cannot be read is left out and named, so that the others still fire."""
         return self._unreadable.readable(
             rows,
-            lambda row: job_state(self._space, row),
+            lambda row: job_state(self._keyspace, row),
             lambda row: f"job {row[0]} is due, cannot be fired, and",
         )
 
@@ -140,7 +140,7 @@ class RoundVerbs(Handle):
         self, session: str, job: str, named: Named, lease: timedelta, *, fingerprint: str | None
     ) -> Claim | None:
         """Win one named occurrence, whatever waits before it; look, create and take in one script."""
-        self._link.require_replicas()
+        self._client.require_replicas()
         try:
             taken = self._decide(
                 "acquire", session, job, named.key, micros(named.scheduled_for), length(lease), length(MOST_IN_FUTURE),
@@ -159,7 +159,7 @@ class RoundVerbs(Handle):
 
     def _take(self, front: tuple[Any, ...], session: str, want: Want) -> Row:
         """Take a step that claims; tell it the session's functions if it asks for them."""
-        self._link.require_replicas()
+        self._client.require_replicas()
         if self._left_out and _PATIENCE.monotonic() - self._left_out_at > LEFT_OUT_FOR:
             self._left_out = {}
         names, digest = self._known_functions(want.functions)
@@ -227,7 +227,7 @@ class RoundVerbs(Handle):
     def _plans(self, plans: Sequence[Plan]) -> list[list[Any]]:
         return [
             [
-                self._space.job_number(plan.job_id),
+                self._keyspace.job_number(plan.job_id),
                 plan.job,
                 str(plan.revision),
                 micros(plan.watermark_seen),

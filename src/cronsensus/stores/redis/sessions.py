@@ -11,10 +11,10 @@ from cronsensus.errors import StoreError
 from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Takeover
 from cronsensus.model.session import Renewal, SessionSpec
+from cronsensus.stores.redis.codec import Row, length, takeover, write_session_spec
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import PolicyWatch
 from cronsensus.stores.redis.presence import SecondSign
-from cronsensus.stores.redis.wire import Row, length, takeover, write_session_spec
 
 
 class SessionVerbs(Handle):
@@ -62,7 +62,7 @@ class SessionVerbs(Handle):
 
     def _show(self, session: str) -> None:
         """Show a sign of life, and write down that it is there; nothing is lost where that fails."""
-        shown = self._second_sign.keep(self._space.sign(session))
+        shown = self._second_sign.keep(self._keyspace.sign(session))
         if shown != (self._noted == (session, True)):
             with contextlib.suppress(StoreError):
                 self._noted = session, self._write("note_sign", session, shown)

@@ -7,19 +7,19 @@ from typing import Self
 from cronsensus.clock import Clock, SystemClock
 from cronsensus.model.job import check_name
 from cronsensus.stores.base import Store
-from cronsensus.stores.redis.care import CareVerbs
+from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.defining import DefiningVerbs
-from cronsensus.stores.redis.ear import Ear
 from cronsensus.stores.redis.health import PolicyWatch
-from cronsensus.stores.redis.link import Link
+from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.locks import LockVerbs
+from cronsensus.stores.redis.maintenance import MaintenanceVerbs
 from cronsensus.stores.redis.operating import OperatingVerbs
 from cronsensus.stores.redis.presence import SecondSign
+from cronsensus.stores.redis.pubsub import Subscription
 from cronsensus.stores.redis.reading import Reads
 from cronsensus.stores.redis.rounds import RoundVerbs
-from cronsensus.stores.redis.routes import route
+from cronsensus.stores.redis.routing import route
 from cronsensus.stores.redis.sessions import SessionVerbs
-from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import read_url
 from cronsensus.stores.redis.wake import Wake
 from cronsensus.stores.values import StoreCapabilities
@@ -37,7 +37,7 @@ _CAPABILITIES = StoreCapabilities(
 )
 
 
-class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVerbs, CareVerbs, Reads, Store):
+class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVerbs, MaintenanceVerbs, Reads, Store):
     """A store in Redis 6.2 or Valkey: one script a verb, all keys of a namespace in one hash slot.
 
     Example:
@@ -56,12 +56,14 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
         self._given = (url, clock)
         self._url = read_url(url)
         self._clock = clock
-        self._space = Space(self._url.prefix, namespace)
-        meta = self._space.meta.decode()
-        self._link = Link(self._url, self._space, route(self._url, meta))
-        self._second_sign = SecondSign(lambda sign: Ear(route(self._url, meta), sign, where=self._link.where))
-        self._wake = Wake(self._space, route(self._url, meta), self._link)
-        self._policy = PolicyWatch(self._link, clock or SystemClock())
+        self._keyspace = Keyspace(self._url.prefix, namespace)
+        meta = self._keyspace.meta.decode()
+        self._client = Client(self._url, self._keyspace, route(self._url, meta))
+        self._second_sign = SecondSign(
+            lambda sign: Subscription(route(self._url, meta), sign, where=self._client.where)
+        )
+        self._wake = Wake(self._keyspace, route(self._url, meta), self._client)
+        self._policy = PolicyWatch(self._client, clock or SystemClock())
         self._begin_watching()
         self._begin_rounds()
 
@@ -77,7 +79,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
     def _close(self) -> None:
         self._wake.close()
         self._second_sign.close()
-        self._link.close()
+        self._client.close()
 
     def _wait(self, timeout: float) -> bool:
         return self._wake.wait(timeout)
@@ -85,7 +87,7 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
     def _attend(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
         self._attended = session
-        self._wake.show(None if session is None else self._space.sign(session))
+        self._wake.show(None if session is None else self._keyspace.sign(session))
 
     def _notify(self) -> None:
         self._wake.notify()

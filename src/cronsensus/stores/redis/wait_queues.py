@@ -12,11 +12,11 @@ import threading
 
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
-from cronsensus.stores.redis.ear import Ear
+from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.handle import Handle
-from cronsensus.stores.redis.link import Link
-from cronsensus.stores.redis.routes import route
-from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.pubsub import Subscription
+from cronsensus.stores.redis.routing import route
 from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.stores.wait_queues import WaitQueues
 
@@ -24,15 +24,15 @@ from cronsensus.stores.wait_queues import WaitQueues
 class RedisQueues(WaitQueues, Handle):
     """One process's places in the wait queues of a namespace, over connections of its own."""
 
-    def __init__(self, url: RedisUrl, space: Space) -> None:
+    def __init__(self, url: RedisUrl, keyspace: Keyspace) -> None:
         """Wait for locks of a namespace; nothing is opened before the first ``join``."""
         super().__init__()
-        key = space.meta.decode()
-        self._link = Link(url, space, route(url, key))
+        key = keyspace.meta.decode()
+        self._client = Client(url, keyspace, route(url, key))
         self._clock = None
         self._begin_watching()
         self._id = secrets.token_hex(8)
-        self._ear = Ear(route(url, key), space.line(self._id), where=url.where)
+        self._subscription = Subscription(route(url, key), keyspace.waiter_channel(self._id), where=url.where)
         self._lock = threading.Lock()
         self._joined: set[str] = set()
         self._begun = Event()
@@ -42,7 +42,7 @@ class RedisQueues(WaitQueues, Handle):
         if self._closed.is_set():
             return
         with self._lock:
-            self._ear.listen()
+            self._subscription.listen()
             self._joined.add(name)
         self._begun.set()
         self._write("join_queue", name, self._id)
@@ -61,7 +61,7 @@ class RedisQueues(WaitQueues, Handle):
         """
         if not self._begun.wait(max(0.0, timeout)):
             return []
-        told = [name.decode() for name in self._ear.hear(max(0.0, timeout))]
+        told = [name.decode() for name in self._subscription.receive(max(0.0, timeout))]
         with self._lock:
             self._joined.difference_update(told)
         return told
@@ -70,10 +70,10 @@ class RedisQueues(WaitQueues, Handle):
         """Leave all queues."""
         self._closed.set()
         self._begun.set()
-        self._ear.close()
+        self._subscription.close()
         with self._lock:
             left, self._joined = sorted(self._joined), set()
         if left:
             with contextlib.suppress(StoreError):  # without a subscriber this waiter is passed over
                 self._write("leave_queues", left, self._id)
-        self._link.close()
+        self._client.close()

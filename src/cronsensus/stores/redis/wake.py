@@ -12,22 +12,22 @@ import secrets
 from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreError
 from cronsensus.interrupts import Event
-from cronsensus.stores.redis.ear import Ear
-from cronsensus.stores.redis.link import Link
-from cronsensus.stores.redis.routes import Route
-from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.client import Client
+from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.pubsub import Subscription
+from cronsensus.stores.redis.routing import Route
 
 _CLOCK = SystemClock()
 
 
 class Wake:
-    """One handle's ear and voice. ``wait`` by one thread at a time; ``notify`` and ``close`` by any."""
+    """The wake-up channel as one handle uses it. ``wait`` by one thread at a time; ``notify`` and ``close`` by any."""
 
-    def __init__(self, space: Space, route: Route, link: Link) -> None:
-        """Listen by ``route``, which is this object's own, and speak over ``link``."""
-        self._channel = space.channel
-        self._link = link
-        self._ear = Ear(route, space.channel, where=link.where)
+    def __init__(self, keyspace: Keyspace, route: Route, client: Client) -> None:
+        """Subscribe by ``route``, which this object owns, and publish over ``client``."""
+        self._channel = keyspace.channel
+        self._client = client
+        self._subscription = Subscription(route, keyspace.channel, where=client.where)
         self._name = secrets.token_hex(8).encode()
         self._closed = Event()
 
@@ -39,14 +39,14 @@ class Wake:
         """
         deadline = _CLOCK.monotonic() + timeout
         while not self._closed.is_set():
-            self._ear.listen()
+            self._subscription.listen()
             left = deadline - _CLOCK.monotonic()
             try:
-                heard = self._ear.hear(max(0.0, left))
+                heard = self._subscription.receive(max(0.0, left))
             except StoreError:
                 # Cut off: at once back again, because others take the sign of life for a death when it stays away. What
                 # was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
-                self._ear.listen()
+                self._subscription.listen()
                 return not self._closed.is_set()
             if any(sender != self._name for sender in heard):
                 return not self._closed.is_set()
@@ -56,15 +56,15 @@ class Wake:
 
     def show(self, sign: bytes | None) -> None:
         """Show a sign of life, a channel, instead of the one before, while something waits."""
-        self._ear.show(sign)
+        self._subscription.show(sign)
 
     def notify(self) -> None:
         """Tell the other handles of the namespace. Never raises."""
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
-                self._link.command("PUBLISH", self._channel, self._name)
+                self._client.command("PUBLISH", self._channel, self._name)
 
     def close(self) -> None:
         """Stop listening and telling; ends a ``wait`` in another thread. Idempotent."""
         self._closed.set()
-        self._ear.close()
+        self._subscription.close()

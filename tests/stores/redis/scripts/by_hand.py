@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
+from cronsensus.stores.redis.codec import pack, unpack
 from cronsensus.stores.redis.scripts import script
-from cronsensus.stores.redis.wire import pack, unpack
 
 NOW = 1_800_000_000_000_000
 J, K, L = "000000001", "000000002", "000000003"

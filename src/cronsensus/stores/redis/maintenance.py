@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from cronsensus.instants import from_micros
+from cronsensus.stores.redis.codec import micros
 from cronsensus.stores.redis.handle import Handle
 from cronsensus.stores.redis.health import look, require_sound
 from cronsensus.stores.redis.presence import may_ask
-from cronsensus.stores.redis.wire import micros
 from cronsensus.stores.values import StoreCapabilities
 
 JOBS_AT_ONCE = 100
@@ -25,7 +25,7 @@ MOST_BATCHES = 50
 """Steps in which one prune deletes ended sessions and old entries of the trail."""
 
 
-class CareVerbs(Handle):
+class MaintenanceVerbs(Handle):
     """What keeps a store sound and small."""
 
     @property
@@ -40,7 +40,7 @@ class CareVerbs(Handle):
 
     def _check(self) -> None:
         """Raise unless the server may be trusted with a store, and holds nothing that a newer version wrote."""
-        require_sound(look(self._link), self._link.where)
+        require_sound(look(self._client), self._client.where)
         self._now()
 
     def _now(self) -> datetime:
@@ -60,13 +60,13 @@ class CareVerbs(Handle):
                 return deleted
 
     def _describe(self) -> dict[str, Any]:
-        health = look(self._link)
-        told = may_ask(self._link, self._space)
+        health = look(self._client)
+        told = may_ask(self._client, self._keyspace)
         return {
             "store": self.capabilities.name,
-            "where": self._link.where,
+            "where": self._client.where,
             "namespace": self.namespace,
-            "keys": f"{{{self._space.name}}}:*",
+            "keys": f"{{{self._keyspace.name}}}:*",
             "schema": 1,
             "server": f"{health.product} {health.version}",
             "cluster": health.cluster,

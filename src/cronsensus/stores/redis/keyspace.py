@@ -8,7 +8,7 @@ import re
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class Space:
+class Keyspace:
     """The keys of one namespace, which all lie in one hash slot.
 
     The slot of a key is that of the text between its first braces. A user's text never stands there as it is: a brace
@@ -18,7 +18,7 @@ class Space:
         name: the text between the braces.
         meta: the key that is there as soon as anything is, and from which the scripts make all others.
         never: a key that never exists.
-        pulse: a key that means nothing; see ``Link``.
+        pulse: a key that means nothing; see ``Client``.
         channel: where wake-ups are sent.
     """
 
@@ -40,8 +40,8 @@ class Space:
         """Return the channel that the process of a session listens to; see ``presence``."""
         return self._key(f"sign:{session}")
 
-    def line(self, waiter: str) -> bytes:
-        """Return the channel of one who stands in line for locks."""
+    def waiter_channel(self, waiter: str) -> bytes:
+        """Return the channel on which a waiter is told that a lock may be free."""
         return self._key(f"line:{waiter}")
 
     def __repr__(self) -> str:

@@ -23,8 +23,8 @@ from cronsensus.model.occurrence import Claim, LogLine, Occurrence, RunView, Tak
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.session import LockView, SessionSpec, SessionView
 from cronsensus.model.states import Origin, State
-from cronsensus.stores.redis.anyhow import decoded
-from cronsensus.stores.redis.space import Space
+from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.lenient_msgpack import decoded
 from cronsensus.stores.unreadable import READING_RAISES, Unreadable, instant_of
 from cronsensus.triggers import Trigger, trigger_from_json
 
@@ -139,12 +139,12 @@ def _unreadable(what: str, error: Exception, text: str) -> StoreCorrupt:
     )
 
 
-def job_state(space: Space, row: Row) -> JobState:
+def job_state(keyspace: Keyspace, row: Row) -> JobState:
     """Return what planning needs to know of a job."""
     number, spec, revision, watermark, eras, active, pauses, definition, due = row
     at = from_micros(instant_of(int(watermark)))
     return JobState(
-        id=space.job_id(number),
+        id=keyspace.job_id(number),
         spec=read_spec(spec),
         revision=int(revision),
         watermark=at,
@@ -162,14 +162,14 @@ def stretch(text: str) -> Stretch:
     return Stretch(from_micros(int(start)), from_micros(int(end)))
 
 
-def job_view(space: Space, row: Row) -> JobView:
+def job_view(keyspace: Keyspace, row: Row) -> JobView:
     """Return a job as reads show it."""
     (
         spec, revision, watermark, horizon, next_due, paused_at, paused_by, paused_why, retired_at, created, active,
         waiting_until, number,
     ) = row  # fmt: skip
     return JobView(
-        id=space.job_id(number),
+        id=keyspace.job_id(number),
         spec=read_spec(spec),
         revision=int(revision),
         watermark=from_micros(int(watermark)),

@@ -27,7 +27,7 @@ _SILENT_FOR = 30
 Address = tuple[str, int]
 
 
-class Wire(Protocol):
+class DriverConnection(Protocol):
     """What is used of the driver's connections, whose own types are incomplete."""
 
     _sock: socket.socket
@@ -44,8 +44,8 @@ class Wire(Protocol):
 class Pool(Protocol):
     """What is used of the driver's pools of connections. They see for themselves that none crosses a fork."""
 
-    def get_connection(self) -> Wire: ...  # noqa: D102
-    def release(self, connection: Wire) -> None: ...  # noqa: D102
+    def get_connection(self) -> DriverConnection: ...  # noqa: D102
+    def release(self, connection: DriverConnection) -> None: ...  # noqa: D102
     def disconnect(self, inuse_connections: bool = True) -> None: ...  # noqa: D102, FBT001, FBT002 - as the driver has it
 
 
@@ -154,7 +154,7 @@ class ClusterRoute(Route):
         """Ask one server who has the slot."""
         host, port = address
         kind = Connection if self._url.tls is None else SSLConnection
-        connection = cast("Wire", kind(**options(self._url), host=host, port=port))
+        connection = cast("DriverConnection", kind(**options(self._url), host=host, port=port))
         try:
             connection.connect()
             connection.send_command("CLUSTER", "SLOTS")

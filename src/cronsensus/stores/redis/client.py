@@ -17,9 +17,9 @@ from cronsensus.clock import SystemClock
 from cronsensus.errors import StoreUnavailable
 from cronsensus.interrupts import Event
 from cronsensus.stores.redis.errors import code_of, moved_to, newer_schema, refusal, translate
-from cronsensus.stores.redis.routes import Pool, Route, Wire
+from cronsensus.stores.redis.keyspace import Keyspace
+from cronsensus.stores.redis.routing import DriverConnection, Pool, Route
 from cronsensus.stores.redis.scripts import Script
-from cronsensus.stores.redis.space import Space
 from cronsensus.stores.redis.url import RedisUrl
 from cronsensus.this_process import this_process
 
@@ -43,13 +43,13 @@ class TooFewReplicas(StoreUnavailable):
         self.answer = answer
 
 
-class Link:
+class Client:
     """One handle's connections to the server that has its keys. Safe to share between threads."""
 
-    def __init__(self, url: RedisUrl, space: Space, route: Route) -> None:
+    def __init__(self, url: RedisUrl, keyspace: Keyspace, route: Route) -> None:
         """Talk to the server at the end of ``route``."""
         self._url = url
-        self._space = space
+        self._keyspace = keyspace
         self._route = route
         self._closed = Event()
         self._warm: list[_Warm] = []
@@ -76,17 +76,17 @@ class Link:
             StoreError: as ``translate`` says. Where an answer was lost the script may have run.
             TooFewReplicas: it ran, but what it wrote is on too few servers.
         """
-        rest = (b"2", self._space.meta, self._space.never, *arguments)
+        rest = (b"2", self._keyspace.meta, self._keyspace.never, *arguments)
         confirmed = confirmed and self._url.min_replicas > 0
 
-        def talk(connection: Wire) -> tuple[bytes, int]:
+        def talk(connection: DriverConnection) -> tuple[bytes, int]:
             try:
                 return self._send(connection, (b"EVALSHA", script.sha, *rest), confirmed=confirmed)
             except exceptions.NoScriptError:
                 # The server was restarted, or another took its place. From EVAL on it knows the script.
                 return self._send(connection, (b"EVAL", script.text, *rest), confirmed=confirmed)
 
-        def talk_and_tell(connection: Wire) -> tuple[bytes, int]:
+        def talk_and_tell(connection: DriverConnection) -> tuple[bytes, int]:
             answer = talk(connection)
             if tell is not None:
                 tell(connection._sock)  # noqa: SLF001 - it alone is another one after each connect
@@ -100,7 +100,7 @@ class Link:
     def command(self, *words: bytes | str | int) -> Any:
         """Run a plain command and return its answer."""
 
-        def talk(connection: Wire) -> Any:
+        def talk(connection: DriverConnection) -> Any:
             connection.send_command(*words)
             return connection.read_response()
 
@@ -139,7 +139,7 @@ class Link:
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
-    def _send(self, connection: Wire, command: tuple[bytes, ...], *, confirmed: bool) -> tuple[bytes, int]:
+    def _send(self, connection: DriverConnection, command: tuple[bytes, ...], *, confirmed: bool) -> tuple[bytes, int]:
         """Send a script, and with it the question how many replicas have what it wrote; return both answers.
 
         WAIT answers for the last write of its own connection. A verb that is repeated because it was not confirmed
@@ -148,7 +148,7 @@ class Link:
         if not confirmed:
             connection.send_packed_command([_packed(command)])
             return connection.read_response(), 0
-        pulse = (b"HSET", self._space.pulse, b"", b"")
+        pulse = (b"HSET", self._keyspace.pulse, b"", b"")
         wait = (b"WAIT", self._url.min_replicas, self._patience)
         connection.send_packed_command(connection.pack_commands([command, pulse, wait]))
         answers = [self._answer(connection) for _ in range(3)]
@@ -157,13 +157,13 @@ class Link:
                 raise answer
         return answers[0], answers[2]
 
-    def _answer(self, connection: Wire) -> Any:
+    def _answer(self, connection: DriverConnection) -> Any:
         try:
             return connection.read_response()
         except exceptions.ResponseError as error:
             return error
 
-    def _exchange(self, talk: Callable[[Wire], Answer]) -> Answer:
+    def _exchange(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
         """Talk to the server that has the keys; follow it where they moved to, and translate what goes wrong."""
         for _ in range(MOST_MOVES):
             try:
@@ -187,15 +187,15 @@ class Link:
                 self._route.forget()
             raise translate(error, self.where) from error
         if refused.word == "SCHEMA":
-            raise newer_schema(refused.rest, self.where, str(self._space)) from error
+            raise newer_schema(refused.rest, self.where, str(self._keyspace)) from error
         raise refused from None
 
-    def _lend(self, talk: Callable[[Wire], Answer]) -> Answer:
+    def _lend(self, talk: Callable[[DriverConnection], Answer]) -> Answer:
         if self._closed.is_set():
             raise self._was_closed()
         pool = self._route.pool()
         warm = self._take_warm(pool)
-        connection = warm.wire if warm else pool.get_connection()
+        connection = warm.connection if warm else pool.get_connection()
         in_order = False
         try:
             answer = talk(connection)
@@ -219,11 +219,11 @@ class Link:
 
     # --- connections that were in use a moment ago --------------------------------------------------------------------
 
-    def _keep_warm(self, warm: _Warm | None, pool: Pool, wire: Wire) -> bool:
+    def _keep_warm(self, warm: _Warm | None, pool: Pool, connection: DriverConnection) -> bool:
         if len(self._warm) >= MOST_WARM or self._closed.is_set():
             return False
         try:
-            warm = warm or _Warm(pool, wire)
+            warm = warm or _Warm(pool, connection)
         except (TypeError, ValueError, AttributeError):  # another thread has found the server gone and closed them all
             return False
         warm.since = _CLOCK.monotonic()
@@ -244,7 +244,7 @@ class Link:
                 continue  # the parent's; its pool sees to it that it is not used here
             if warm.pool is pool and _CLOCK.monotonic() - warm.since < WARM_FOR and warm.is_quiet:
                 return warm
-            warm.pool.release(warm.wire)
+            warm.pool.release(warm.connection)
         return None
 
     def _cool_down(self) -> None:
@@ -253,18 +253,18 @@ class Link:
             with contextlib.suppress(IndexError):
                 warm = self._warm.pop()
                 if warm.pid == this_process.pid:
-                    warm.pool.release(warm.wire)
+                    warm.pool.release(warm.connection)
 
 
 class _Warm:
     """A connection that is in nobody's use for now."""
 
-    def __init__(self, pool: Pool, wire: Wire) -> None:
-        self.pool, self.wire = pool, wire
+    def __init__(self, pool: Pool, connection: DriverConnection) -> None:
+        self.pool, self.connection = pool, connection
         self.pid = this_process.pid
         self.since = 0.0
         self._poll = select.poll()
-        self._poll.register(wire._sock, select.POLLIN)  # noqa: SLF001 - the driver's own way costs ten times as much
+        self._poll.register(connection._sock, select.POLLIN)  # noqa: SLF001 - the driver's own way costs ten times as much
 
     @property
     def is_quiet(self) -> bool:
