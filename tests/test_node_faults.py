@@ -22,7 +22,7 @@ from cronsensus.stores.base import Store
 _names = count()
 
 
-UNTOUCHED = {"sibling", "close", "notify", "attend"}
+UNTOUCHED = {"sibling", "close", "notify", "register_presence"}
 """Verbs that are carried out in any weather."""
 
 

@@ -21,21 +21,21 @@ class Counted(MemoryStore):
 
     siblings: int
     closed: list[Store]
-    attended: list[str | None]
+    registered: list[str | None]
     goes_on: threading.Event
     renewing: threading.Event
 
     def sibling(self) -> "Counted":
         made = super().sibling()
         self.siblings += 1
-        vars(made).update(closed=self.closed, attended=self.attended, goes_on=self.goes_on, renewing=self.renewing)
+        vars(made).update(closed=self.closed, registered=self.registered, goes_on=self.goes_on, renewing=self.renewing)
         return made
 
     def close(self) -> None:
         self.closed.append(self)
 
-    def attend(self, session: str | None) -> None:
-        self.attended.append(session)
+    def register_presence(self, session: str | None) -> None:
+        self.registered.append(session)
 
     def renew(self, *given: Any, **named: Any) -> Any:
         self.renewing.set()
@@ -46,7 +46,7 @@ class Counted(MemoryStore):
 def a_store(clock: Any = None) -> Counted:
     store = Counted(clock=clock)
     store.migrate()
-    store.siblings, store.closed, store.attended = 0, [], []
+    store.siblings, store.closed, store.registered = 0, [], []
     store.goes_on, store.renewing = threading.Event(), threading.Event()
     store.goes_on.set()
     return store
@@ -198,11 +198,11 @@ def test_a_mistake_in_one_renewal_keeps_no_other_from_its_own(caplog):
 
 def test_a_session_that_was_left_shows_no_sign_of_life_by_what_else_is_held():
     heartbeat, node, lock = Heartbeat(store := a_store(), SystemClock()), Member(), Member()
-    heartbeat.attend("node")
+    heartbeat.register_presence("node")
     heartbeat.add(node)
     heartbeat.add(lock)
-    assert store.attended == ["node"]
-    heartbeat.attend_no_more("node")
+    assert store.registered == ["node"]
+    heartbeat.withdraw_presence("node")
     heartbeat.remove(node)
     while lock.renewed.acquire(blocking=False):
         pass
@@ -212,5 +212,5 @@ def test_a_session_that_was_left_shows_no_sign_of_life_by_what_else_is_held():
         heartbeat.wake()
     assert store.siblings == 2
     assert len(store.closed) == 1
-    assert store.attended == ["node"]
+    assert store.registered == ["node"]
     heartbeat.remove(lock)(PATIENCE)

@@ -56,7 +56,7 @@ ONCE = [
     "tests/once/test_trouble_with_the_session.py",
 ]
 PRESENCE = [
-    "tests/stores/test_eyes.py",
+    "tests/stores/test_presence_observations.py",
     "tests/stores/test_presence.py",
     "tests/stores/redis/test_presence.py",
     "tests/stores/sql/test_mysql_presence.py",

@@ -19,7 +19,7 @@ from cronsensus import Scheduler
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store, open_store
-from cronsensus.stores.presence import IN_VAIN
+from cronsensus.stores.presence import MOST_UNANSWERED
 from cronsensus.stores.sql.mysql.presence import names_of
 from cronsensus.stores.sql.postgres.presence import key_of
 from cronsensus.testing.conformance.scene import a_session
@@ -45,7 +45,7 @@ def ports():
 
 url, name = sys.argv[1:3]
 store, ear = open_store(url), open_store(url)
-ear.attend(name)
+ear.register_presence(name)
 ear.wait(0.0)
 if not (EAR := ports()):  # where a wait that is over has shown nothing
     raise SystemExit("no connection is kept for the sign")
@@ -208,7 +208,7 @@ def connect_anew(store: Any) -> None:
 def test_a_killed_process_is_absent_and_one_that_lives_or_is_frozen_is_not(place: Place) -> None:
     watcher, stranger = place.watcher(), place.open()
     alive, killed = place.start("alive"), place.start("killed")
-    killed.ask("(store.attend('killed'), store.renew('killed', lease=LEASE))")
+    killed.ask("(store.register_presence('killed'), store.renew('killed', lease=LEASE))")
     assert watcher.look().absent == ()
     killed.kill()
     until(lambda: watcher.look().absent == ("killed",), 5)
@@ -236,7 +236,7 @@ def test_a_process_that_wrote_down_its_sign_is_absent_where_none_has_seen_it(pla
     watcher = place.watcher()
     assert watcher.look().absent == ()  # from here on this connection is open
     nodes = {name: place.start(name) for name in ("noted", "silent", "withdrawn")}
-    nodes["noted"].ask("(store.attend('noted'), store.renew('noted', lease=LEASE))")
+    nodes["noted"].ask("(store.register_presence('noted'), store.renew('noted', lease=LEASE))")
     nodes["withdrawn"].ask("store." + note(place, "withdrawn", False))
     for name, node in nodes.items():
         node.kill()
@@ -259,7 +259,7 @@ def test_a_session_says_that_it_shows_a_sign_only_where_the_server_shows_it(plac
     store: Any = place.watcher()
     write = {shown: f"store.{note(place, 'watcher', shown)}" for shown in (True, False)}
     assert not eval(write[True])
-    store.attend("watcher")
+    store.register_presence("watcher")
     store.renew("watcher", lease=LEASE)
     assert eval(write[True])
     assert not eval(write[False])
@@ -271,7 +271,7 @@ def test_a_living_process_is_missed_only_while_both_of_its_connections_are_gone(
     place.cut(eval(node.ask("EAR")))
     until(lambda: place.signs("alive") == 1)  # where nothing else runs, after 10 ms
     assert watcher.look().absent == ()
-    node.ask("(store.attend('alive'), store.renew('alive', lease=LEASE))")
+    node.ask("(store.register_presence('alive'), store.renew('alive', lease=LEASE))")
     assert place.signs("alive") == 2
     node.ask("(closed.set(), ear.close())")
     until(lambda: place.signs("alive") == 1)
@@ -285,7 +285,7 @@ def test_a_living_process_is_missed_only_while_both_of_its_connections_are_gone(
 def test_the_sign_follows_the_session_and_is_not_kept_by_a_forked_child(place: Place) -> None:
     watcher, node = place.watcher(), place.start("first")
     node.ask("store.open_session(a_session('second'), lease=LEASE)")
-    node.ask("ear.attend('second')")
+    node.ask("ear.register_presence('second')")
     until(lambda: (place.signs("first"), place.signs("second")) == (0, 1))
     assert watcher.look().absent == ()
     child = int(node.ask("os.fork() or signal.pause()"))
@@ -351,7 +351,7 @@ def test_looking_for_signs_costs_nothing_while_no_other_session_holds_anything(p
     store.migrate()
     for session in ("s1", "s2"):
         store.open_session(a_session(session), lease=LEASE)
-    for _ in range(IN_VAIN):  # another session may show its sign a moment after it was opened
+    for _ in range(MOST_UNANSWERED):  # another session may show its sign a moment after it was opened
         store.look()
     asked: list[object] = []
     with pytest.MonkeyPatch.context() as patched:

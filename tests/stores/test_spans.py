@@ -71,7 +71,7 @@ def calls_on(store: Store) -> Calls:
 
     return {
         "acquire": lambda: store.acquire("s", "job", key="k", lease=LEASE),
-        "attend": lambda: store.attend("s"),
+        "register_presence": lambda: store.register_presence("s"),
         "backfill": lambda: store.backfill("job", [NOON], **WHO),
         "break_lock": lambda: store.break_lock("lock", **WHO),
         "wake_next": lambda: store.wake_next("lock"),

@@ -66,7 +66,7 @@ class Heartbeat:
         self._members: dict[Member, None] = {}
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
-        self._attended: str | None = None
+        self._registered: str | None = None
         self._anew = False
         self._beats_at = float("inf")
         self._soonest = LONGEST_WAIT
@@ -108,18 +108,18 @@ class Heartbeat:
 
         return ended
 
-    def attend(self, session: str) -> None:
+    def register_presence(self, session: str) -> None:
         """Show a sign of life of this session too, where the store can show one."""
         with self._lock:
-            self._attended = session
+            self._registered = session
             if self._store is not None:
-                self._store.attend(session)
+                self._store.register_presence(session)
 
-    def attend_no_more(self, session: str) -> None:
+    def withdraw_presence(self, session: str) -> None:
         """Show no sign of life of a session that was left, whatever else this process holds."""
         with self._lock:
-            if self._attended == session:
-                self._attended, self._anew = None, True
+            if self._registered == session:
+                self._registered, self._anew = None, True
 
     def wake(self) -> None:
         """Beat now."""
@@ -197,8 +197,8 @@ class Heartbeat:
     def _handle(self) -> Store:
         store = self._given.sibling()
         self._anew = False
-        if self._attended is not None:
-            store.attend(self._attended)
+        if self._registered is not None:
+            store.register_presence(self._registered)
         return store
 
 

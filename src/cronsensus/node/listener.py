@@ -23,12 +23,12 @@ class Listener:
         self._store = store
         self._on_hint = on_hint
         self._stopped = Event()
-        self._attended = ""
+        self._registered = ""
 
-    def attend(self, session: str) -> None:
+    def register_presence(self, session: str) -> None:
         """Let others see that the process of ``session`` lives, where the store can show it."""
-        self._attended = session
-        self._store.attend(session)
+        self._registered = session
+        self._store.register_presence(session)
 
     def run(self) -> None:
         """Wait and tell until ``stop``."""
@@ -43,7 +43,7 @@ class Listener:
             except StoreError as error:
                 if not troubles:
                     _log.warning("no wake-ups for now, work is found by looking: %s", error)
-                self._stopped.wait(backoff(troubles, AFTER_TROUBLE, self._attended))
+                self._stopped.wait(backoff(troubles, AFTER_TROUBLE, self._registered))
                 troubles, deaf = troubles + 1, True
             except Exception:  # noqa: BLE001 - logged
                 if not self._stopped.is_set():

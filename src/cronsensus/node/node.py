@@ -340,7 +340,7 @@ class Node:
     def _renew_no_more(self) -> Callable[[float], None]:
         self._renewer.stop()
         if (session := self.session) is not None:
-            self._heartbeat.attend_no_more(session)
+            self._heartbeat.withdraw_presence(session)
         return self._heartbeat.remove(self._renewer)
 
     def _end_session_of_a_stuck_node(self) -> None:
@@ -356,9 +356,9 @@ class Node:
 
     def _on_session(self, lease: SessionLease) -> None:
         self._renewer.keep(lease)
-        self._listener.attend(lease.session)
+        self._listener.register_presence(lease.session)
         # A second sign of life. A first renewal shows it, and opens the heartbeat's connection before it is needed.
-        self._heartbeat.attend(lease.session)
+        self._heartbeat.register_presence(lease.session)
         self._renewer.hint()
 
     def _on_work(self) -> None:

@@ -557,14 +557,14 @@ class Store(Backend):
         """
         return self._within("wait", self._wait, timeout)
 
-    def attend(self, session: str | None) -> None:
+    def register_presence(self, session: str | None) -> None:
         """Show for as long as this process lives that ``session`` has a process, while this handle is used for it.
 
         A handle shows it while somebody waits on it, and from when it has renewed the session. Where a store can do
         that (a lock that its server frees when the connection ends), ``View.absent`` tells others when no handle
         shows the sign any more. ``None``: no longer.
         """
-        self._within("attend", self._attend, session)
+        self._within("register_presence", self._register_presence, session)
 
     def notify(self) -> None:
         """Wake whoever waits on other handles of this namespace. Best effort; never raises."""

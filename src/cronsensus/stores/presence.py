@@ -23,11 +23,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-IN_VAIN = 5
+MOST_UNANSWERED = 5
 """After so many looks without a sign of a session none is expected: it is of an earlier release, or has a pooler."""
 
 
-class Noted(NamedTuple):
+class SignRecord(NamedTuple):
     """What the row of a session says.
 
     Attributes:
@@ -40,8 +40,8 @@ class Noted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Eyes:
-    """What is known through one connection; a new connection has new eyes.
+class Observations:
+    """What is known through one connection; a new connection has new observations.
 
     Attributes:
         since: the number of the newest session when signs were first asked for; ``None``: they never were.
@@ -63,9 +63,9 @@ class Eyes:
 
     def may_come(self, session: str) -> bool:
         """Whether the sign of a session was not seen yet, and not asked for in vain often enough."""
-        return session not in self.seen and self.asked.get(session, 0) < IN_VAIN
+        return session not in self.seen and self.asked.get(session, 0) < MOST_UNANSWERED
 
-    def note(self, present: Collection[str], missing: Mapping[str, Noted], newest: int) -> tuple[str, ...]:
+    def note(self, present: Collection[str], missing: Mapping[str, SignRecord], newest: int) -> tuple[str, ...]:
         """Take in an answer; return the sessions whose sign was there while this connection was open, and is gone.
 
         Args:
@@ -90,7 +90,7 @@ class Eyes:
         return missed
 
 
-def hollow(file: int) -> None:
+def detach_inherited(file: int) -> None:
     """In a forked child: replace its copy of a parent's connection by nothing.
 
     The copy would keep the connection, and with it the sign of life, open after the parent's death.

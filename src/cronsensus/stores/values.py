@@ -92,9 +92,9 @@ class View:
         next_pending: the earliest due time still to come of a pending occurrence.
         holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
         sessions: ids of live sessions that take turns (those of nodes), sorted, at most 64.
-        absent: ids of live sessions whose process showed a sign of life (``attend``), as this handle saw or the session
-            wrote down, and shows none now: it is gone, or its connection was cut off just now. Evidence, not proof:
-            look again first.
+        absent: ids of live sessions whose process showed a sign of life (``register_presence``), as this handle saw or
+            the session wrote down, and shows none now. The process is gone, or its connection was cut off just now.
+            This is evidence, not proof: look again before acting on it.
         age: seconds that have passed since ``now`` came here: the store was asked more after it.
     """
 

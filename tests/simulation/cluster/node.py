@@ -232,7 +232,7 @@ class _Heartbeat:
     def __init__(self, crank: Crank) -> None:
         self._crank = crank
 
-    def attend(self, session: str) -> None:
+    def register_presence(self, session: str) -> None:
         """Show nothing."""
 
     def wake(self) -> None:

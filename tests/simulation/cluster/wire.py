@@ -33,7 +33,7 @@ class Wire:
         """Return a handle for another thread of the node: things go wrong by thread, not by handle."""
         return self
 
-    def attend(self, session: str) -> None:
+    def register_presence(self, session: str) -> None:
         """Show nobody anything: this store can tell the living by ``World.is_dead`` only."""
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:

@@ -62,7 +62,7 @@ def test_behind_a_proxy_no_sign_is_shown_and_none_is_missed(mysql_url: str, monk
     assert not presence.show(driver, PLACE, "s1")
     assert present(store, ["s1"]) is None
     driver.close()
-    store.attend("s1")
+    store.register_presence("s1")
     store.wait(0.05)
     assert store._sign._driver is None
     store.close()

@@ -149,7 +149,7 @@ def test_waiting_is_only_waiting_and_ends_at_the_close(store):
 
 
 def test_no_sign_of_life_is_shown_and_none_is_missed(store, server):
-    store.attend("s1")
+    store.register_presence("s1")
     store.wait(0.0)
     store.define_jobs([JobSpec(name="job", function="f")], release="r1")
     store.enqueue([Item(job="job")])

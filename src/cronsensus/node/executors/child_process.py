@@ -1,6 +1,6 @@
 """The node's end of one job process: its pipes, what comes through them, and its death.
 
-Used by one thread only, except for ``ring``. No method waits but ``wait``.
+Used by one thread only, except for ``wake``. No method waits but ``wait``.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ChildProcess:
         """Descriptors that are closed here; the other pipes are closed by ``subprocess``."""
         reports, theirs = os.pipe()
         try:
-            bell, self._ring = os.pipe()
-            self._own += reports, bell, self._ring
+            wake, self._wake = os.pipe()
+            self._own += reports, wake, self._wake
             self._process = _start(python, theirs)
         except BaseException:
             for descriptor in self._own or [reports]:
@@ -59,8 +59,8 @@ class ChildProcess:
         self.pid = self._process.pid
         self._streams = [pipe for pipe in (self._process.stdin, self._process.stdout, self._process.stderr) if pipe]
         self._commands, stdout, stderr = (pipe.fileno() for pipe in self._streams)
-        self._readable = {"reports": reports, "stdout": stdout, "stderr": stderr, "bell": bell}
-        for descriptor in (self._commands, self._ring, *self._readable.values()):
+        self._readable = {"reports": reports, "stdout": stdout, "stderr": stderr, "wake": wake}
+        for descriptor in (self._commands, self._wake, *self._readable.values()):
             os.set_blocking(descriptor, False)
         self._death = _watch_death(self.pid)
         if self._death >= 0:
@@ -71,7 +71,7 @@ class ChildProcess:
         self._greeting: Hello | None = None
 
     def wait(self, seconds: float) -> set[str]:
-        """Wait until something can be read, the rest of a command be written, the process is dead, or ``ring``.
+        """Wait until something can be read, the rest of a command be written, the process is dead, or ``wake``.
 
         Returns:
             Which pipes can be read.
@@ -86,15 +86,15 @@ class ChildProcess:
             poll.register(self._commands, select.POLLOUT)
         longest = LONGEST_WAIT if self._death >= 0 else POLL
         ready = {names.get(found, "") for found, _ in poll.poll(math.ceil(max(0.0, min(seconds, longest)) * 1000))}
-        if "bell" in ready:
-            self._read("bell")
+        if "wake" in ready:
+            self._read("wake")
         self._flush()
         return ready
 
-    def ring(self) -> None:
-        """End a ``wait``, this one or the next. From any thread, while nobody closes the pipes."""
-        with contextlib.suppress(BlockingIOError):  # full: it rings already
-            os.write(self._ring, b"\0")
+    def wake(self) -> None:
+        """End a ``wait``, this one or the next. Any thread may call it, until the pipes are closed."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full, so the wait ends anyway
+            os.write(self._wake, b"\0")
 
     def greet(self) -> None:
         """Tell from where to import; again when that has changed."""

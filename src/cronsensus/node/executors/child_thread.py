@@ -107,21 +107,21 @@ class ChildThread:
     def give(self, attempt: ProcessAttempt) -> None:
         """Have it serve a call."""
         self._given, attempt.child = attempt, self
-        self._ring()
+        self._wake()
 
     def stop(self, attempt: ProcessAttempt, why: Why, reason: str, *, lease_lost: bool = False) -> None:
         """Have it end the process, if it still serves this call."""
         self._orders.append(partial(self._stop, attempt, why, reason, lease_lost=lease_lost))
-        self._ring()
+        self._wake()
 
     def close(self) -> None:
         """Have it end the process, in an orderly way if it serves no call."""
         self._orders.append(self._close)
-        self._ring()
+        self._wake()
 
     def _ring(self) -> None:
         if self._lives:
-            self._process.ring()
+            self._process.wake()
 
     def start(self) -> None:
         """Start the thread, and by it the process, for the call that was given."""

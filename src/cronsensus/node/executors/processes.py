@@ -2,7 +2,7 @@
 
 ::
 
-    start │ stop │ over time ──▶ orders, and a bell ──▶ thread of a child ──commands──▶ child
+    start │ stop │ over time ──▶ orders, and a byte ──▶ thread of a child ──commands──▶ child
                                                           ▲   │                           │
                                                           │   └──SIGTERM, SIGKILL──▶ its group
                                                           └──── reports, output, death ───┘

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from cronsensus.errors import StoreError
-from cronsensus.stores.presence import Eyes, Noted
+from cronsensus.stores.presence import Observations, SignRecord
 from cronsensus.stores.redis.client import Client
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
@@ -53,7 +53,7 @@ class PresenceObserver:
     """What the looks of one handle saw of signs, each connection by itself."""
 
     def __init__(self) -> None:
-        self._eyes: weakref.WeakKeyDictionary[socket.socket, Eyes] = weakref.WeakKeyDictionary()
+        self._observations: weakref.WeakKeyDictionary[socket.socket, Observations] = weakref.WeakKeyDictionary()
         self.known: str | bool = ""
         """How many sessions had been opened when signs were last asked for; ``False``: do not ask."""
 
@@ -65,9 +65,9 @@ class PresenceObserver:
             opened: how many sessions were opened so far.
             signs: ``None``: not asked for. A word: this server or this user may not be asked; another connection is.
         """
-        eyes = self._eyes.get(through)
-        if eyes is None:
-            eyes = self._eyes[through] = Eyes()
+        observations = self._observations.get(through)
+        if observations is None:
+            observations = self._observations[through] = Observations()
             self.known = ""
         if signs is None:
             return ()
@@ -75,9 +75,9 @@ class PresenceObserver:
             self.known = False
             return ()
         present, absent = signs
-        missing = {session: Noted(number, shown == "1" if shown else None) for session, number, shown in absent}
-        missed = eyes.note(present, missing, int(opened))
-        self.known = "" if any(map(eyes.may_come, missing)) else opened
+        missing = {session: SignRecord(number, shown == "1" if shown else None) for session, number, shown in absent}
+        missed = observations.note(present, missing, int(opened))
+        self.known = "" if any(map(observations.may_come, missing)) else opened
         return missed
 
 

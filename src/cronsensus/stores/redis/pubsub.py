@@ -9,8 +9,8 @@ import weakref
 from redis import exceptions
 
 from cronsensus.clock import SystemClock
-from cronsensus.stores.bell import Bell
-from cronsensus.stores.presence import hollow
+from cronsensus.stores.poller import Poller
+from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.redis.errors import translate
 from cronsensus.stores.redis.routing import DriverConnection, Route
 
@@ -33,13 +33,13 @@ class Subscription:
         self._connection: DriverConnection | None = None
         self._sign: bytes | None = None
         self._shown: bytes | None = None
-        self._bell = Bell(self._let_go)
+        self._poller = Poller(self._let_go)
         _all.add(self)
 
     def show(self, sign: bytes | None) -> None:
         """Listen also to the channel ``sign``, and no more to the one before, so that others see this process there."""
         self._sign = sign
-        self._bell.ring()
+        self._poller.wake()
 
     def listen(self) -> bool:
         """Begin to listen, once the server has said that it will send what comes; ``False``: that was so already.
@@ -48,7 +48,7 @@ class Subscription:
             StoreUnavailable: that failed; the next call tries again.
         """
         with self._lock:
-            if self._connection is not None or self._bell.is_closed():
+            if self._connection is not None or self._poller.is_closed():
                 return False
             try:
                 self._route.forget()  # the server may be another one than it was
@@ -70,15 +70,15 @@ class Subscription:
         until = _CLOCK.monotonic() + timeout
         with self._lock:
             connection = self._connection
-        if connection is None or self._bell.is_closed():
+        if connection is None or self._poller.is_closed():
             return []
         messages: list[bytes] = []
-        with self._bell:
+        with self._poller:
             try:
                 self._show(connection)
                 # What the driver has read already waits for nobody to look at the socket.
                 if not connection.can_read(0.0):
-                    self._bell.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
+                    self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
                 while connection.can_read(0.0):
                     kind, _, message = connection.read_response()
                     if kind == b"message":
@@ -108,7 +108,7 @@ class Subscription:
 
     def close(self) -> None:
         """Stop listening; ends a ``receive`` in another thread. Idempotent."""
-        self._bell.close()
+        self._poller.close()
 
     def _show(self, connection: DriverConnection) -> None:
         wanted, shown = self._sign, self._shown
@@ -134,20 +134,20 @@ class Subscription:
         if connection is not None:
             connection.disconnect()
 
-    def forget_the_parents(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a forked child: leave the parent's connection alone, and the lock that a thread of it may hold."""
         connection, self._connection = self._connection, None
         if connection is not None and connection._sock is not None:  # noqa: SLF001 - the driver has no word for it
-            hollow(connection._sock.fileno())  # noqa: SLF001
+            detach_inherited(connection._sock.fileno())  # noqa: SLF001
         self._lock = threading.Lock()
         self._sign = self._shown = None
-        self._bell.forget_the_parents()
+        self._poller.after_fork_in_child()
 
 
-def _forget_the_parents() -> None:
+def _after_fork_in_child() -> None:
     for subscription in list(_all):
-        subscription.forget_the_parents()
+        subscription.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parents)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

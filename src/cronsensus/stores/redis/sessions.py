@@ -25,7 +25,7 @@ class SessionVerbs(Handle):
 
     _policy: PolicyWatch
     _second_sign: SecondSign
-    _attended: str | None = None
+    _registered: str | None = None
     _own_session = ""
     _noted: tuple[str, bool] = "", False
     """What the hash of a session says of its sign, as far as this handle wrote it."""
@@ -43,7 +43,7 @@ class SessionVerbs(Handle):
             "renew", session, length(lease), length(idle_lease)
         )
         self._policy.look()
-        if session == self._attended and set_to is not False:
+        if session == self._registered and set_to is not False:
             self._show(session)
         # A token that is none is that of no run here: it is stopped, for the store takes no result of it.
         runs = self._unreadable.readable(

@@ -84,9 +84,9 @@ class RedisStore(DefiningVerbs, OperatingVerbs, RoundVerbs, SessionVerbs, LockVe
     def _wait(self, timeout: float) -> bool:
         return self._wake.wait(timeout)
 
-    def _attend(self, session: str | None) -> None:
+    def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
-        self._attended = session
+        self._registered = session
         self._wake.show(None if session is None else self._keyspace.sign(session))
 
     def _notify(self) -> None:

@@ -24,7 +24,7 @@ FORK_PATIENCE = 1.0
 
 _all: weakref.WeakSet[Connections] = weakref.WeakSet()
 _forking = threading.Lock()
-_forsaken: list[Connection] = []
+_abandoned: list[Connection] = []
 """Connections of a parent process: closing them here would let go of locks that the parent relies on."""
 
 
@@ -154,7 +154,7 @@ class Connections:
 
     def after_fork_in_child(self) -> None:
         """Begin anew, with a lock that nobody holds and without the parent's connections."""
-        _forsaken.extend((*self._idle, *self.under_way.values()))
+        _abandoned.extend((*self._idle, *self.under_way.values()))
         self.under_way.clear()
         self._changed = Condition()
         self._idle = []

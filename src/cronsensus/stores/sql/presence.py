@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from cronsensus.errors import StoreError
 from cronsensus.model.session import Renewal, SessionSpec
-from cronsensus.stores.presence import Eyes, Noted
+from cronsensus.stores.presence import Observations, SignRecord
 from cronsensus.stores.sql import looking
 from cronsensus.stores.sql.handle import repeated
 from cronsensus.stores.sql.store import SqlStore
@@ -28,7 +28,7 @@ class PresentStore(SqlStore):
     """Adds the sign to renewals, and the question for signs to looks."""
 
     _own_session: str | None = None
-    _attended: str | None = None
+    _registered: str | None = None
     _noted: tuple[str | None, bool] = None, False
     """What the row of a session says of its sign, as far as this handle wrote it."""
 
@@ -40,18 +40,18 @@ class PresentStore(SqlStore):
     def _present(self, tx: Transaction, sessions: Sequence[str]) -> Collection[str] | None:
         """Return those of ``sessions`` whose lock is held; ``None``: locks mean nothing here. Sends what waits."""
 
-    def _attend(self, session: str | None) -> None:
+    def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` on this handle from its next renewal."""
-        self._attended = session
+        self._registered = session
 
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
         self._own_session = session.id
         return super()._open_session(session, lease)
 
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
-        """Set the lease, if it has not run out; show a sign of life of an attended session, and write that down."""
+        """Set the lease, if it has not run out; show a sign of life of the registered session, and write that down."""
         renewal = super()._renew(session, lease, idle_lease)
-        if session == self._attended and renewal.alive:
+        if session == self._registered and renewal.alive:
             shown = self._on_idle(lambda connection: self._show(connection, session)) is True
             if shown != (self._noted == (session, True)):
                 with contextlib.suppress(StoreError):
@@ -74,23 +74,23 @@ class PresentStore(SqlStore):
             own = {self._own_session}
             holding = frozenset(one.id for one in view.holders if one.expires_in > _NO_TIME) - own
             every = holding.union(view.sessions) - own
-            eyes = tx.connection.info.setdefault("eyes", Eyes())
-            if not eyes.worth_asking(holding, every):
+            observations = tx.connection.info.setdefault("observations", Observations())
+            if not observations.worth_asking(holding, every):
                 return view
             asked_at = tx.dialect.monotonic()
             asked = sorted(every) or [self._own_session or ""]
             noted, newest = tx.send("signs", sessions=asked, space=tx.namespace), tx.send("newest_session")
             present = self._present(tx, asked)
             if present is None:
-                eyes.blind = True
+                observations.blind = True
                 return view
             missing = {
-                row.id: Noted(row.number, None if row.shown is None else row.shown == 1)
+                row.id: SignRecord(row.number, None if row.shown is None else row.shown == 1)
                 for row in noted.rows
                 if row.id not in present and row.ended_at is None
             }
             age = view.age + tx.dialect.monotonic() - asked_at
-            return replace(view, absent=eyes.note(present, missing, newest.rows[0].number), age=age)
+            return replace(view, absent=observations.note(present, missing, newest.rows[0].number), age=age)
 
     def _on_idle(self, do: Callable[[Connection], Answer]) -> Answer | None:
         """Do something on the connection that was used last; nothing is lost where it fails."""

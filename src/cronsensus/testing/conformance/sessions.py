@@ -534,7 +534,7 @@ class Sessions(Scene):
         self.holding()
         watcher, shows = self.sibling(), self.sibling()
         assert () == watcher.look().absent
-        shows.attend("s2")
+        shows.register_presence("s2")
         shows.open_session(a_session("s2"), lease=LEASE)
         self.enqueue("another")
         assert self.claim("s2", store=shows)

@@ -19,8 +19,8 @@ from pymysql.err import MySQLError
 
 from cronsensus.clock import SystemClock
 from cronsensus.errors import CronsensusError
-from cronsensus.stores.bell import Bell
-from cronsensus.stores.presence import hollow
+from cronsensus.stores.poller import Poller
+from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.transaction import Transaction
@@ -100,28 +100,28 @@ class Sign:
     """A connection kept for a sign, which hears at once that it was cut off. ``wait`` by one thread, others by any."""
 
     def __init__(self, connect: Callable[[], BoundedConnection], place: Place) -> None:
-        """Show signs in ``place``; nothing is opened unless a session is attended."""
+        """Show signs in ``place``; nothing is opened unless a session registered its presence."""
         self._connect = connect
         self._place = place
         self._driver: BoundedConnection | None = None
-        self._attended: str | None = None
+        self._registered: str | None = None
         self._connected_at = 0.0
         self._in_vain = False
         """A sign would mean nothing here."""
-        self._bell = Bell(self._hang_up)
+        self._poller = Poller(self._hang_up)
         _all.add(self)
 
-    def attend(self, session: str | None) -> None:
+    def register_presence(self, session: str | None) -> None:
         """Show a sign of life for ``session`` instead of the one before, while something waits."""
-        self._attended = session
-        self._bell.ring()
+        self._registered = session
+        self._poller.wake()
 
     def wait(self, timeout: float) -> None:
         """Wait so many seconds, or until the end, and show the sign meanwhile. Where that fails nothing is lost."""
         until = _PATIENCE.monotonic() + max(0.0, timeout)
         pause = FIRST_PAUSE
-        with self._bell:
-            while not self._bell.is_closed():
+        with self._poller:
+            while not self._poller.is_closed():
                 try:
                     self._show_until(until)
                 except (MySQLError, CronsensusError, OSError):
@@ -133,7 +133,7 @@ class Sign:
                         # away. But not at once if it had not been there for a moment.
                         pause, wait = FIRST_PAUSE, max(0.0, FIRST_PAUSE - (now - self._connected_at))
                     self._hang_up()
-                    self._bell.wait([], min(until, now + wait))
+                    self._poller.wait([], min(until, now + wait))
                 if _PATIENCE.monotonic() >= until:
                     return
 
@@ -143,7 +143,7 @@ class Sign:
         Raises:
             MySQLError: the connection was cut off, or there is none.
         """
-        session = self._attended
+        session = self._registered
         if self._driver is None and session is not None and not self._in_vain:
             self._driver = self._connect()
             self._connected_at = _PATIENCE.monotonic()
@@ -152,34 +152,34 @@ class Sign:
             self._in_vain = not show(driver, self._place, session)
         if driver is None or session is None or self._in_vain:
             self._hang_up()
-            self._bell.wait([], until)
+            self._poller.wait([], until)
             return
         next_use = _PATIENCE.monotonic() + USED_EVERY
-        if self._bell.wait([driver.file], min(until, next_use)) or _PATIENCE.monotonic() >= next_use:
+        if self._poller.wait([driver.file], min(until, next_use)) or _PATIENCE.monotonic() >= next_use:
             driver.ping(reconnect=False)  # the server says nothing unasked but good-bye
 
     def close(self) -> None:
         """Show none; ends a ``wait`` in another thread. Idempotent."""
-        self._bell.close()
+        self._poller.close()
 
     def _hang_up(self) -> None:
         driver, self._driver = self._driver, None
         if driver is not None and driver.open:
             driver.close()
 
-    def forget_the_parents(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
         driver, self._driver = self._driver, None
         if driver is not None and driver.open:
-            hollow(driver.file)
-        self._attended = None
-        self._bell.forget_the_parents()
+            detach_inherited(driver.file)
+        self._registered = None
+        self._poller.after_fork_in_child()
 
 
-def _forget_the_parents() -> None:
+def _after_fork_in_child() -> None:
     for sign in list(_all):
-        sign.forget_the_parents()
+        sign.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parents)
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -87,17 +87,17 @@ class MysqlStore(PresentStore):
         super()._close()
 
     def _wait(self, timeout: float) -> bool:
-        """Sleep, and show the sign of life of the session that is attended.
+        """Sleep, and show the sign of life of the registered session.
 
         There are no hints here, so a node looks by itself as often as it must.
         """
         self._sign.wait(timeout)
         return False
 
-    def _attend(self, session: str | None) -> None:
+    def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while something waits on this handle, and from its next renewal here."""
-        super()._attend(session)
-        self._sign.attend(session)
+        super()._register_presence(session)
+        self._sign.register_presence(session)
 
     def _show(self, connection: Connection, session: str) -> bool:
         driver = driver_of(connection)

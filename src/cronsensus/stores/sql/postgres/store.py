@@ -88,10 +88,10 @@ class PostgresStore(PresentStore):
         with self._errors_explained():
             return self._wake.wait(timeout)
 
-    def _attend(self, session: str | None) -> None:
+    def _register_presence(self, session: str | None) -> None:
         """Show a sign of life of ``session`` while somebody waits on this handle, and from its next renewal here."""
-        super()._attend(session)
-        self._wake.attend(session)
+        super()._register_presence(session)
+        self._wake.register_presence(session)
 
     def _show(self, connection: Connection, session: str) -> bool:
         if not self._postgres.pooled:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import psycopg
 
-from cronsensus.stores.bell import Bell
-from cronsensus.stores.presence import hollow
+from cronsensus.stores.poller import Poller
+from cronsensus.stores.presence import detach_inherited
 from cronsensus.stores.sql.postgres.driver import PATIENCE, BoundedConnection
 from cronsensus.stores.sql.postgres.presence import HIDE, SHOW, key_of
 
@@ -26,7 +26,7 @@ _TELL = "SELECT pg_notify($1, $2)"
 
 
 class Wake:
-    """One handle's ear. ``wait`` by one thread at a time; ``attend`` and ``close`` by any."""
+    """One handle's ear. ``wait`` by one thread at a time; ``register_presence`` and ``close`` by any."""
 
     def __init__(self, connect: Callable[[], BoundedConnection], place: tuple[str, str]) -> None:
         """Listen for ``place``, a schema and a namespace; nothing is opened before the first ``wait``."""
@@ -36,42 +36,42 @@ class Wake:
         self.name = secrets.token_hex(8)
         """What this handle's own notifications say, so that it does not wake itself."""
         self._driver: BoundedConnection | None = None
-        self._attended: str | None = None
+        self._registered: str | None = None
         self._shown: str | None = None
         self._hinted = False
-        self._bell = Bell(self._hang_up)
+        self._poller = Poller(self._hang_up)
         _all.add(self)
 
-    def attend(self, session: str | None) -> None:
+    def register_presence(self, session: str | None) -> None:
         """Show a sign of life for ``session`` instead of the one before, while somebody waits."""
-        self._attended = session
-        self._bell.ring()
+        self._registered = session
+        self._poller.wake()
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for a hint; ``True``: there was one. Without a connection of ours: sleep."""
-        if self._bell.is_closed():
+        if self._poller.is_closed():
             return False
-        with self._bell:
+        with self._poller:
             return self._wait(PATIENCE.monotonic() + max(0.0, timeout))
 
     def _wait(self, until: float) -> bool:
-        while not self._bell.is_closed():
+        while not self._poller.is_closed():
             driver = self._listen()
             try:
                 if driver.pooled:
-                    self._bell.wait([], until)
+                    self._poller.wait([], until)
                 else:
                     self._show(driver)
                     # What came in while the server answered something else waits for nobody to read the socket.
                     if self._heard(driver):
                         return True
-                    if self._bell.wait([driver.pgconn.socket], until) and self._heard(driver):
+                    if self._poller.wait([driver.pgconn.socket], until) and self._heard(driver):
                         return True
             except psycopg.Error:
                 self._hang_up()
-                if self._bell.is_closed():
+                if self._poller.is_closed():
                     return False
                 # Cut off: at once back again, because others take the sign of life for a death when it stays away.
                 # What was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
@@ -95,8 +95,8 @@ class Wake:
         return self._driver
 
     def _show(self, driver: BoundedConnection) -> None:
-        """Hold the lock of the session that is attended, and no other."""
-        wanted = self._attended
+        """Hold the lock of the registered session, and no other."""
+        wanted = self._registered
         if wanted == self._shown or driver.pooled:
             return
         cursor = psycopg.RawCursor(driver)
@@ -132,34 +132,34 @@ class Wake:
 
     def close(self) -> None:
         """Stop listening; ends a ``wait`` in another thread. Idempotent."""
-        self._bell.close()
+        self._poller.close()
 
-    def forget_the_parents(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
         if self._driver is not None:
-            forsake(self._driver)
-        self._driver = self._shown = self._attended = None
-        self._bell.forget_the_parents()
+            abandon_inherited(self._driver)
+        self._driver = self._shown = self._registered = None
+        self._poller.after_fork_in_child()
         self.name = secrets.token_hex(8)
 
 
-def _forget_the_parents() -> None:
+def _after_fork_in_child() -> None:
     for wake in list(_all):
-        wake.forget_the_parents()
+        wake.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parents)
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-_forsaken: list[psycopg.Connection[object]] = []
+_abandoned: list[psycopg.Connection[object]] = []
 
 
-def forsake(driver: psycopg.Connection[object]) -> None:
+def abandon_inherited(driver: psycopg.Connection[object]) -> None:
     """Let go of a connection that belongs to the parent process.
 
     Closing it in order would end it for the parent; and the object is kept, for its end would speak.
     """
-    _forsaken.append(driver)
+    _abandoned.append(driver)
     with contextlib.suppress(psycopg.Error):
-        hollow(driver.pgconn.socket)
+        detach_inherited(driver.pgconn.socket)

@@ -1,4 +1,4 @@
-"""Waiting for files and for a word from another thread, until closed."""
+"""Wait for files with a poll that other threads can end."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from typing import Self
 from cronsensus.clock import SystemClock
 from cronsensus.interrupts import Event
 
-_PATIENCE = SystemClock()
+_CLOCK = SystemClock()
 
 
-class Bell:
-    """Wakes the one thread that waits for files, inside of ``with bell``. ``ring`` and ``close`` by any thread.
+class Poller:
+    """Lets one thread wait for files, inside of ``with poller``. Any thread may call ``wake`` and ``close``.
 
-    What the waiting thread uses is let go of once the bell is closed and nothing waits any more, by the last of both.
+    The resources of the waiting thread are released once the poller is closed and no thread waits any more: by
+    ``close``, or by the waiting thread when it leaves the block.
     """
 
-    def __init__(self, let_go: Callable[[], None]) -> None:
-        """Call ``let_go`` in the end; may be repeated, and more often than once."""
-        self._let_go = let_go
+    def __init__(self, release: Callable[[], None]) -> None:
+        """Call ``release`` in the end. It may be called more than once."""
+        self._release = release
         self._lock = threading.Lock()
         self._ends: tuple[int, int] | None = None
-        """A pipe: where the bell is heard, and where it is rung; there from the first ``with`` on."""
+        """A pipe, to read from and to write to. It is opened by the first ``with``."""
         self._waiting = False
         self._closed = Event()
 
@@ -53,19 +54,19 @@ class Bell:
             self._end()
 
     def wait(self, files: Collection[int], until: float) -> bool:
-        """Wait until one of ``files`` can be read (``True``), or for a ring, or until then (monotonic seconds)."""
+        """Wait until one of ``files`` can be read (``True``), for ``wake``, or until ``until`` (monotonic seconds)."""
         if self._ends is None:
-            raise RuntimeError("nothing rings outside of the block")
-        rung = self._ends[0]
+            raise RuntimeError("a poller waits only inside of its block")
+        woken = self._ends[0]
         poll = select.poll()
-        for file in (*files, rung):
+        for file in (*files, woken):
             poll.register(file, select.POLLIN)
-        ready = {file for file, _ in poll.poll(max(0.0, until - _PATIENCE.monotonic()) * 1000)}
+        ready = {file for file, _ in poll.poll(max(0.0, until - _CLOCK.monotonic()) * 1000)}
         with contextlib.suppress(BlockingIOError):
-            os.read(rung, 64)
-        return not ready <= {rung}
+            os.read(woken, 64)
+        return not ready <= {woken}
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the thread that waits, if one does."""
         with self._lock:
             if self._waiting and self._ends is not None:
@@ -73,22 +74,22 @@ class Bell:
                     os.write(self._ends[1], b"!")
 
     def close(self) -> None:
-        """Let the thread that waits come to an end. Idempotent."""
+        """End the wait of the thread that waits, for good. Idempotent."""
         self._closed.set()
-        self.ring()
+        self.wake()
         with self._lock:
             waiting = self._waiting
         if not waiting:
             self._end()
 
-    def forget_the_parents(self) -> None:
-        """In a forked child: the thread that waited, and one that may have had the lock, are the parent's."""
+    def after_fork_in_child(self) -> None:
+        """In a forked child: forget the pipe and the lock, whose threads exist in the parent only."""
         self._lock = threading.Lock()
         self._waiting = False
         self._close_ends()
 
     def _end(self) -> None:
-        self._let_go()
+        self._release()
         with self._lock:
             self._close_ends()
 
