@@ -88,7 +88,7 @@ def test_sql_loses_conditions_alternatives_bounds_and_locks_but_sets_what_it_set
 
 
 def test_each_mutant_of_the_safety_code_is_a_program_that_differs(mutants: ModuleType):
-    found = mutants.chosen(["sql/claiming.py", "sql/choosing.py", "lua/choosing.lua", "membership/liveness.py"])
+    found = mutants.chosen(["sql/claiming.py", "sql/claim_query.py", "lua/claim_query.lua", "membership/liveness.py"])
     assert len(found) > 100
     for one in found:
         text = (ROOT / mutants.SRC / one.file).read_text(encoding="utf-8")

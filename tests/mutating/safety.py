@@ -13,7 +13,7 @@ STORES = [
     "tests/stores/sql/test_statements.py",
     "tests/stores/sql/test_while_waiting.py",
     "tests/stores/sql/test_unreadable.py",
-    "tests/stores/sql/test_choosing.py",
+    "tests/stores/sql/test_claim_query.py",
     "tests/stores/sql/test_taking_over.py",
     "tests/stores/sql/test_ending.py",
     "tests/stores/sql/test_deciding.py",
@@ -77,7 +77,7 @@ SAFETY: dict[str, list[str]] = {
     "stores/sql/finishing.py": STORES,
     "stores/sql/completing.py": [*STORES, "tests/node/test_transactions.py"],
     "stores/sql/claiming.py": STORES,
-    "stores/sql/choosing.py": STORES,
+    "stores/sql/claim_query.py": STORES,
     "stores/sql/firing.py": STORES,
     "stores/sql/stepping.py": STORES,
     "stores/sql/acquiring.py": STORES,
@@ -107,7 +107,7 @@ SAFETY: dict[str, list[str]] = {
     **{
         f"stores/redis/lua/{name}.lua": REDIS
         for name in (
-            "choosing",
+            "claim_query",
             "ending",
             "firing",
             "locks",
@@ -208,12 +208,12 @@ ARGUED: dict[str, str] = {
     "stores/redis/lua/occurrences.lua: return tonumber(row.due)⟨⟩ < latest and row.due or whole(latest): < → <=": (
         "two equal times"
     ),
-    "stores/redis/lua/choosing.lua: if #chosen⟨⟩ >= most then: >= → >": (
+    "stores/redis/lua/claim_query.lua: if #chosen⟨⟩ >= most then: >= → >": (
         "the next priority is opened, and of it nothing is taken: its loop asks the same"
     ),
-    "stores/redis/lua/choosing.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
+    "stores/redis/lua/claim_query.lua: return one.due < other.due or (one.due == other.due and one.id⟨⟩ < other.id): "
     "< → <=": ("an occurrence stands in one line, so no two heads are the same one"),
-    "stores/redis/lua/choosing.lua: if line.id⟨⟩ and not at then: and → or": (
+    "stores/redis/lua/claim_query.lua: if line.id⟨⟩ and not at then: and → or": (
         "without an id the line is not opened either way; what stands in its line is dropped only if it is over"
     ),
     'lock/in_files.py: _read_url: not rest.startswith("//") or host not in {"", "localhost"} or not slash or '

@@ -102,7 +102,7 @@ def test_two_claims_take_different_work_at_the_same_instant(store, other):
             # Short of the session and the tokens, for which one waits for the other.
             theirs = claiming.look(their, "s1", 5, {"f"}, LEASE)
             assert theirs.page is not None
-            taken.extend([[row.key for row in mine.choice.chosen], [row.key for row in theirs.page.rows]])
+            taken.extend([[row.key for row in mine.selection.chosen], [row.key for row in theirs.page.rows]])
 
     with store._writing() as tx:
         both(tx)

@@ -24,9 +24,8 @@ from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.model.step import Step
 from cronsensus.stores import open_store
-from cronsensus.stores.sql import claiming, sessions, stepping
+from cronsensus.stores.sql import blocked_takeovers, claiming, sessions, stepping
 from cronsensus.stores.sql import handle as trying
-from cronsensus.stores.sql import held_up as telling
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.testing.conformance.scene import a_session
 from cronsensus.testing.conformance.steps import give_back, take
@@ -140,7 +139,7 @@ def test_a_run_that_cannot_be_taken_over_is_told_of_after_half_a_minute_and_ever
 ) -> None:
     still, other = handles
     clock = ManualClock()
-    monkeypatch.setattr(telling, "_CLOCK", clock)
+    monkeypatch.setattr(blocked_takeovers, "_CLOCK", clock)
     claim = one_claim(still, "still")
     told = f"run {claim.id} of it cannot be taken over: a transaction that is still open"
 

@@ -94,7 +94,7 @@ def test_runs_that_somebody_else_has_locked_are_told(
 
     monkeypatch.setattr(Transaction, "send", without_one)
     with store._writing() as tx:
-        assert sessions.reclaim(tx, "s1", presumed=False, on_held_up=lambda *one: held_up.append(one)) == []
+        assert sessions.reclaim(tx, "s1", presumed=False, on_blocked=lambda *one: held_up.append(one)) == []
     assert held_up == [("s1", [locked.id])]
     assert stands(store, locked) == (State.RUNNING, 0)
 

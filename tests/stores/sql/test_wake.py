@@ -12,7 +12,7 @@ import pytest
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.stores.sql.sqlite import SqliteStore, handover, pipes, wake
+from cronsensus.stores.sql.sqlite import SqliteStore, pipes, wake, write_lock_queue
 
 LONG = 60.0
 """Seconds that no test waits for unless something is broken."""
@@ -32,7 +32,7 @@ def store(open_sqlite: Callable[..., SqliteStore]) -> SqliteStore:
 
 
 def listeners(place) -> list[str]:
-    return sorted(path.name for path in (place / "jobs.db-wake").glob("*") if path.name != handover.NAME)
+    return sorted(path.name for path in (place / "jobs.db-wake").glob("*") if path.name != write_lock_queue.NAME)
 
 
 def in_thread(act: Callable[[], object]) -> Callable[[], object]:
@@ -263,7 +263,7 @@ def test_whoever_may_use_the_file_may_use_the_pipes(store, open_sqlite, place):
 
 def test_where_there_are_no_pipes_it_sleeps_and_says_so(monkeypatch, open_sqlite):
     monkeypatch.setattr(wake, "SUPPORTED", False)
-    monkeypatch.setattr(handover, "SUPPORTED", False)
+    monkeypatch.setattr(write_lock_queue, "SUPPORTED", False)
     store, other = open_sqlite(), open_sqlite()
     assert not store.capabilities.notify
     assert "look by themselves" in store.describe()["wake_ups"]
@@ -290,7 +290,7 @@ def test_where_a_pipe_cannot_be_made_it_sleeps_and_says_so(monkeypatch, open_sql
 
 @pytest.mark.parametrize("supported", [True, False])
 def test_writers_take_turns(supported, monkeypatch, open_sqlite):
-    monkeypatch.setattr(handover, "SUPPORTED", supported)
+    monkeypatch.setattr(write_lock_queue, "SUPPORTED", supported)
     stores = [open_sqlite("?busy_timeout=60s") for _ in range(3)]
     stores[0].define_jobs([JobSpec(name="queue", function="f")], release="r1")
 
@@ -305,7 +305,10 @@ def test_writers_take_turns(supported, monkeypatch, open_sqlite):
 def test_who_waits_is_told_when_the_lock_comes_free(place, monkeypatch):
     """With pauses of a minute between two tries, only the hint can have ended the wait."""
     (place / "jobs.db").touch()
-    waiter, holder = handover.Handover(place / "jobs.db", lambda _: None), handover.Handover(place / "jobs.db", print)
+    waiter, holder = (
+        write_lock_queue.WriteLockQueue(place / "jobs.db", lambda _: None),
+        write_lock_queue.WriteLockQueue(place / "jobs.db", print),
+    )
     holder.released()
     assert not (place / "jobs.db-wake").exists(), "nobody ever waited, so nothing was made"
     with waiter.waiting() as wait:
@@ -316,7 +319,7 @@ def test_who_waits_is_told_when_the_lock_comes_free(place, monkeypatch):
     monkeypatch.setattr(holder, "_pause", pauses.append)
     holder.step_back()
     holder.step_back()
-    assert pauses == [handover.STEP_BACK], "who handed over leaves the lock to others, once"
+    assert pauses == [write_lock_queue.STEP_BACK], "who handed over leaves the lock to others, once"
     holder.released()
     holder.step_back()
     assert len(pauses) == 1, "nobody waits any more"

@@ -4,9 +4,9 @@ One question per file: ``schema`` which tables, ``migrations`` how a store comes
 and transactions, ``store`` which verb runs in what transaction, ``transaction`` what a verb works with, ``dialect``
 what differs between databases, ``queries`` and ``sending`` how a statement by name comes to its database.
 
-The verbs: ``looking``, ``firing``, ``choosing`` and ``claiming``, ``acquiring``, ``finishing``, ``sessions``,
+The verbs: ``looking``, ``firing``, ``claim_query`` and ``claiming``, ``acquiring``, ``finishing``, ``sessions``,
 ``locks``, ``defining``, ``retiring``, ``pausing``, ``operating``, ``pruning``, ``reading`` and ``reading_jobs``. Rows
-and values they share: ``jobrows``, ``definitions``, ``occurrencerows``, ``trail``.
+and values they share: ``job_rows``, ``definitions``, ``occurrence_rows``, ``trail``.
 
 A database is a package of its own: ``sqlite``.
 """

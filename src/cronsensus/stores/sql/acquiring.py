@@ -10,11 +10,11 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import MOST_IN_FUTURE, Claim, Named, too_early, too_old
 from cronsensus.model.states import Origin
-from cronsensus.stores.sql.choosing import ORIGINS, read_claimed
+from cronsensus.stores.sql.claim_query import ORIGINS, read_claimed
 from cronsensus.stores.sql.claiming import expire, prolong
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import living, spec_of
-from cronsensus.stores.sql.occurrencerows import insert_absent, instant, new_row
+from cronsensus.stores.sql.job_rows import living, spec_of
+from cronsensus.stores.sql.occurrence_rows import insert_absent, instant, new_row
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction

@@ -1,4 +1,4 @@
-"""Work is taken: what ``choosing`` chose becomes running, each under a new token.
+"""Work is taken: what ``claim_query`` chose becomes running, each under a new token.
 
 Nothing here waits for another node's rows: entries that somebody else is taking are skipped.
 """
@@ -14,9 +14,9 @@ from typing import Any
 from cronsensus.instants import from_micros
 from cronsensus.model.occurrence import Claim
 from cronsensus.model.states import Reason
-from cronsensus.stores.sql.choosing import ORIGINS, Choice, choose, first_page
+from cronsensus.stores.sql.claim_query import ORIGINS, Selection, choose, first_page
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.occurrencerows import instant
+from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
@@ -35,7 +35,7 @@ class Taken:
         now: the store's clock then; never later than it was, where what was taken may have to wait for its due time.
     """
 
-    choice: Choice
+    selection: Selection
     last: Pending
     session: str
     now: int
@@ -43,18 +43,18 @@ class Taken:
     def claims(self) -> list[Claim]:
         """Return the claims; done after the transaction, which others wait for."""
         now = from_micros(self.now)
-        first = self.last.rows[0].last - len(self.choice.chosen) + 1
-        limit = self.choice.limit
+        first = self.last.rows[0].last - len(self.selection.chosen) + 1
+        limit = self.selection.limit
         return [
             self._claim(row, first + place, now, reserved=place >= limit)
-            for place, row in enumerate(self.choice.chosen)
+            for place, row in enumerate(self.selection.chosen)
         ]
 
     def _claim(self, row: AnyRow, token: int, now: datetime, *, reserved: bool) -> Claim:
-        args, kwargs = self.choice.payloads[row.id]
+        args, kwargs = self.selection.payloads[row.id]
         return Claim(
             id=row.id,
-            spec=self.choice.specs[row.job_id],
+            spec=self.selection.specs[row.job_id],
             key=row.key,
             origin=ORIGINS[row.origin],
             scheduled_for=instant(row.scheduled_for),
@@ -81,7 +81,7 @@ class Looking:
 
     opening: Pending
     page: Pending | None
-    choice: Choice
+    selection: Selection
     session: str
     lease: timedelta
 
@@ -101,17 +101,17 @@ def look(
     ``reserve``: for so much more, to wait on its node for free slots.
     """
     named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
-    choice = Choice(named, limit, ahead, reserve)
+    selection = Selection(named, limit, ahead, reserve)
     opening = tx.send(
         "opening", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment,
         now=tx.instant(), until=tx.instant(ahead),
     )  # fmt: skip
     if not opening.answered:
-        return Looking(opening, first_page(tx, choice), choice, session, lease)
+        return Looking(opening, first_page(tx, selection), selection, session, lease)
     # Where nothing crosses a network, the priority need not be looked for twice.
     level = opening.rows[0].priority if opening.rows else None
-    page = None if level is None else first_page(tx, choice, level)
-    return Looking(opening, page, choice, session, lease)
+    page = None if level is None else first_page(tx, selection, level)
+    return Looking(opening, page, selection, session, lease)
 
 
 def take(
@@ -133,16 +133,16 @@ def take(
         raise not_alive(asked.session)
     if found[0].late:
         expire(tx)
-    choice = asked.choice
-    choice.counting = holds_jobs
+    selection = asked.selection
+    selection.counting = holds_jobs
     choose(
         tx,
-        choice,
+        selection,
         asked.page.rows if asked.page else (),
         [level.priority for level in found if level.priority is not None],
     )
-    del choice.chosen[part(len(choice.chosen)) :]
-    return start(tx, choice, asked.session, found[0].node, asked.lease) if choice.chosen else None
+    del selection.chosen[part(len(selection.chosen)) :]
+    return start(tx, selection, asked.session, found[0].node, asked.lease) if selection.chosen else None
 
 
 def expire(tx: Transaction) -> None:
@@ -155,21 +155,21 @@ def expire(tx: Transaction) -> None:
     tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)
 
 
-def start(tx: Transaction, choice: Choice, session: str, node: str, lease: timedelta) -> Taken:
+def start(tx: Transaction, selection: Selection, session: str, node: str, lease: timedelta) -> Taken:
     """Make pending occurrences running for ``session``, each under a new token; no attempt starts before it is due.
 
     Nothing is written unless the session lives; then its lease is set.
     """
     prolong(tx, session, lease)
-    last = tx.take_tokens(len(choice.chosen))
+    last = tx.take_tokens(len(selection.chosen))
     # The end of the attempt before may have been written since this transaction began.
-    now, most = tx.by_now, len(choice.chosen) - 1
+    now, most = tx.by_now, len(selection.chosen) - 1
     rows = [
-        (most - place, max(now, row.due_at), Reason.RESERVED if place >= choice.limit else None, row.id)
-        for place, row in enumerate(choice.chosen)
+        (most - place, max(now, row.due_at), Reason.RESERVED if place >= selection.limit else None, row.id)
+        for place, row in enumerate(selection.chosen)
     ]
     tx.send_rows("start_runs", rows, one_each=True, holder=session, machine=node)
-    return Taken(choice, last, session, tx.now)
+    return Taken(selection, last, session, tx.now)
 
 
 def prolong(tx: Transaction, session: str, lease: timedelta) -> None:

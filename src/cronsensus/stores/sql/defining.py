@@ -14,8 +14,8 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.planning import next_nominal
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import last_eras, readable_eras
-from cronsensus.stores.sql.occurrencerows import micros
+from cronsensus.stores.sql.job_rows import last_eras, readable_eras
+from cronsensus.stores.sql.occurrence_rows import micros
 from cronsensus.stores.sql.retiring import retire_all
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sessions import know_release, one_at_a_time

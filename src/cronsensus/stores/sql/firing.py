@@ -12,8 +12,8 @@ from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.plan import Plan, VerdictRange
 from cronsensus.model.states import Origin
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import definition_of, specs_of
-from cronsensus.stores.sql.occurrencerows import New, insert_absent, micros, new_row
+from cronsensus.stores.sql.job_rows import definition_of, specs_of
+from cronsensus.stores.sql.occurrence_rows import New, insert_absent, micros, new_row
 from cronsensus.stores.sql.transaction import Transaction
 
 _NONE: Mapping[int, int] = MappingProxyType({})

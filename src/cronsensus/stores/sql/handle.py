@@ -21,10 +21,10 @@ from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.stores.base import Store
 from cronsensus.stores.clock_watch import BY_ITSELF, ClockWatch, Looked
 from cronsensus.stores.sql import migrations
+from cronsensus.stores.sql.blocked_takeovers import BlockedTakeovers
 from cronsensus.stores.sql.connections import Connections
 from cronsensus.stores.sql.definitions import Definitions
 from cronsensus.stores.sql.dialect import Dialect, TryAgain
-from cronsensus.stores.sql.held_up import HeldUp
 from cronsensus.stores.sql.lending import Lending
 from cronsensus.stores.sql.sending import Begin
 from cronsensus.stores.sql.trail import record
@@ -97,7 +97,7 @@ class SqlHandle(Store):
         self._definitions = Definitions()
         self._ended = Event()
         self._clock_watch = ClockWatch()
-        self._held_up = HeldUp()
+        self._blocked_takeovers = BlockedTakeovers()
         self._lending = Lending(
             Connections(lend or connect, where=where),
             dialect,

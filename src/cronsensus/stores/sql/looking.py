@@ -11,8 +11,8 @@ from cronsensus.instants import from_micros
 from cronsensus.model.job import Era, JobSpec, JobState, Stretch
 from cronsensus.model.session import SessionView
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import definition_of, eras_after, spec_of, specs_of
-from cronsensus.stores.sql.occurrencerows import instant
+from cronsensus.stores.sql.job_rows import definition_of, eras_after, spec_of, specs_of
+from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import READING_RAISES, bounded, instant_of, whole
 from cronsensus.stores.values import Partition, View, newest_of

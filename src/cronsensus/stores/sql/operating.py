@@ -13,8 +13,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key, still_running, when_due
 from cronsensus.model.states import SERIAL_ORIGINS, Origin, Reason, State
 from cronsensus.stores.sql.acquiring import refuse_pruned
-from cronsensus.stores.sql.jobrows import ask_locked, find_locked, living, spec_of, specs_of
-from cronsensus.stores.sql.occurrencerows import Key, Keys, New, insert_absent, is_id, new_row
+from cronsensus.stores.sql.job_rows import ask_locked, find_locked, living, spec_of, specs_of
+from cronsensus.stores.sql.occurrence_rows import Key, Keys, New, insert_absent, is_id, new_row
 from cronsensus.stores.sql.pruning import delete_occurrences
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction

@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 _NO_TIME = timedelta(0)
 
 
-class PresentStore(SqlStore):
+class PresenceStore(SqlStore):
     """Adds the sign to renewals, and the question for signs to looks."""
 
     _own_session: str | None = None

@@ -14,7 +14,7 @@ from cronsensus.model.session import LockView, SessionView
 from cronsensus.model.states import Origin, State
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.looking import session_views
-from cronsensus.stores.sql.occurrencerows import instant, is_id, micros
+from cronsensus.stores.sql.occurrence_rows import instant, is_id, micros
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import bounded, read_one, whole
 

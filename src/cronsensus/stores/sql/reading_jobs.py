@@ -13,8 +13,8 @@ from cronsensus.model.ledger import LedgerRange
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import read_era, specs_of
-from cronsensus.stores.sql.occurrencerows import instant, micros
+from cronsensus.stores.sql.job_rows import read_era, specs_of
+from cronsensus.stores.sql.occurrence_rows import instant, micros
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import read_one, whole
 

@@ -10,7 +10,7 @@ from cronsensus.instants import from_micros, to_micros
 from cronsensus.planning import undecided_until
 from cronsensus.stores.sql.dialect import AnyRow
 from cronsensus.stores.sql.firing import verdict_row
-from cronsensus.stores.sql.jobrows import find_locked, last_eras, readable_eras
+from cronsensus.stores.sql.job_rows import find_locked, last_eras, readable_eras
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction

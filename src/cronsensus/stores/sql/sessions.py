@@ -17,7 +17,7 @@ from cronsensus.model.occurrence import CUT_WORDS, Claim, Cut, Takeover
 from cronsensus.model.session import Renewal, SessionSpec
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import specs_of
+from cronsensus.stores.sql.job_rows import specs_of
 from cronsensus.stores.sql.trail import record
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, whole
@@ -151,7 +151,7 @@ def reclaim(
     *,
     presumed: bool,
     careful: bool = False,
-    on_held_up: Callable[[str, Sequence[int]], None] = lambda *_: None,
+    on_blocked: Callable[[str, Sequence[int]], None] = lambda *_: None,
 ) -> list[Takeover]:
     """End one dead session and take over what it held.
 
@@ -160,7 +160,7 @@ def reclaim(
 
     Waits for nobody: a node that stands still in a transaction keeps the rows that it locked, those of its session or
     of runs that it finishes. Then nothing is taken until the next look, and whoever looks has other things to do.
-    ``on_held_up`` is told of such runs. With the session locked there will be no more runs of it.
+    ``on_blocked`` is told of such runs. With the session locked there will be no more runs of it.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     at_hand = tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment)
@@ -169,8 +169,8 @@ def reclaim(
         return []
     locked, held = tx.send("lock_held_at_hand", **mine), tx.send("held_runs", **mine)
     found = {row.id for row in locked.rows}
-    if held_up := [row.id for row in held.rows if row.id not in found]:
-        on_held_up(session, held_up)
+    if blocked := [row.id for row in held.rows if row.id not in found]:
+        on_blocked(session, blocked)
         return []
     if not at_hand.rows[0].overdue and not presumed:
         return []

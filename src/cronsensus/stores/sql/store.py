@@ -182,7 +182,9 @@ class SqlStore(SqlHandle):
     def _reclaim_one(self, session: str, *, presumed: bool) -> list[Takeover]:
         def reclaim(*, careful: bool) -> list[Takeover]:
             with self._writing(queued=True) as tx:
-                return sessions.reclaim(tx, session, presumed=presumed, careful=careful, on_held_up=self._held_up.seen)
+                return sessions.reclaim(
+                    tx, session, presumed=presumed, careful=careful, on_blocked=self._blocked_takeovers.report
+                )
 
         return self._carefully(reclaim, f"session {session!r} cannot be ended")
 

@@ -23,7 +23,7 @@ from cronsensus.stores.sql.mysql.driver import BoundedConnection, open_connectio
 from cronsensus.stores.sql.mysql.literals import literal
 from cronsensus.stores.sql.mysql.presence import Sign, present, show
 from cronsensus.stores.sql.mysql.url import read_url
-from cronsensus.stores.sql.presence import PresentStore
+from cronsensus.stores.sql.presence import PresenceStore
 from cronsensus.stores.sql.transaction import Transaction
 
 _MIGRATING_FOR = 300.0
@@ -54,7 +54,7 @@ def _engine_for(*, database: str, is_mariadb: bool) -> Engine:  # noqa: ARG001
     )
 
 
-class MysqlStore(PresentStore):
+class MysqlStore(PresenceStore):
     """A store in a MySQL or MariaDB database, shared by nodes on any number of hosts.
 
     Example:

@@ -26,7 +26,7 @@ from cronsensus.stores.sql.postgres.presence import present, show
 from cronsensus.stores.sql.postgres.url import read_url
 from cronsensus.stores.sql.postgres.wait_queues import NotificationQueues, channel_of, tell
 from cronsensus.stores.sql.postgres.wake import Wake
-from cronsensus.stores.sql.presence import PresentStore
+from cronsensus.stores.sql.presence import PresenceStore
 from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.wait_queues import WaitQueues
@@ -47,7 +47,7 @@ def _open_for_caller() -> BoundedConnection:
     return _opening.get()()
 
 
-class PostgresStore(PresentStore):
+class PostgresStore(PresenceStore):
     """A store in a PostgreSQL database, shared by nodes on any number of hosts.
 
     Example:

@@ -20,9 +20,9 @@ from cronsensus.stores.sql.queries import Query, queries_of
 from cronsensus.stores.sql.sending import NONE, Begin, Pending
 from cronsensus.stores.sql.sqlite import errors
 from cronsensus.stores.sql.sqlite.epoch import Epoch
-from cronsensus.stores.sql.sqlite.handover import Handover
 from cronsensus.stores.sql.sqlite.prepared import prepare_query, prepare_rows
 from cronsensus.stores.sql.sqlite.url import SqliteUrl
+from cronsensus.stores.sql.sqlite.write_lock_queue import WriteLockQueue
 from cronsensus.stores.values import StoreCapabilities
 
 PATIENCE = SystemClock()
@@ -44,7 +44,7 @@ class SqliteDialect(Dialect):
         self._clock, self.epoch = given, None
         if isinstance(given, SystemClock):
             self._clock, self.epoch = HostClock(given), Epoch(url.path, may_be_remote=url.allow_network_fs)
-        self._handover = Handover(url.path, pause)
+        self._write_lock_queue = WriteLockQueue(url.path, pause)
         self.wakes = True
 
     @property
@@ -78,7 +78,7 @@ class SqliteDialect(Dialect):
         driver = _driver(connection)
         self._set_busy_timeout(connection, driver, 0)
         self._check_same_file(connection)
-        self._handover.step_back()
+        self._write_lock_queue.step_back()
         if not _try_to_begin(driver):
             self._wait_to_begin(driver)
         if self.epoch is not None:
@@ -86,7 +86,7 @@ class SqliteDialect(Dialect):
 
     def _wait_to_begin(self, driver: sqlite3.Connection) -> None:
         deadline = PATIENCE.monotonic() + self.url.busy_timeout
-        with self._handover.waiting() as wait:
+        with self._write_lock_queue.waiting() as wait:
             while not _try_to_begin(driver):
                 if PATIENCE.monotonic() >= deadline:
                     raise errors.busy(self.url.path, self.url.busy_timeout)
@@ -94,7 +94,7 @@ class SqliteDialect(Dialect):
 
     def end_write(self) -> None:
         """Tell who waits that the write lock is free."""
-        self._handover.released()
+        self._write_lock_queue.released()
 
     def _set_busy_timeout(self, connection: Connection, driver: sqlite3.Connection, millis: int) -> None:
         if connection.info.get("busy_timeout") != millis:

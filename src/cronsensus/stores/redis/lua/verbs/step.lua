@@ -1,7 +1,7 @@
 -- What a node says in one step. What may refuse it is asked before the first write: whether its session lives, whether its
 -- functions are known, whether there is room. Results come first and are written in any case; then, of a full server,
 -- the refusal of the rest.
--- needs: reporting firing choosing functions
+-- needs: reporting firing claim_query functions
 local notes, outcomes, given_back, plans, ahead, reserve, nodes = unpack(args, 1, 7)
 local session, limit, digest, names, left_out, lease = unpack(args, 8, 13)
 local lost = (limit or #plans > 0) and not alive(session)

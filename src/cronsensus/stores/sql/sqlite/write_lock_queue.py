@@ -1,10 +1,10 @@
-"""Hand the write lock on without delay: who waits for it is told when it comes free.
+"""Hand the write lock over without delay: a waiter is notified when the lock comes free.
 
-SQLite has no queue for its write lock: whoever finds it taken must try again, and pauses in between cost either time or
-work. So a waiter has a named pipe beside the database open for reading while it waits, and a writer that ends writes a
-byte into it, which fails at once when nobody reads. A process that handed over steps back once before it wants the lock
-again, so that two busy ones take turns. All of it is a hint: the lock is SQLite's alone, and a waiter that hears
-nothing tries again by itself.
+SQLite has no queue for its write lock: a process that finds it taken must try again, and pauses between the tries cost
+either time or work. So a waiter keeps a named pipe beside the database open for reading, and a writer that has ended
+writes a byte into it; where there is no reader, that write fails at once. A process that has notified a waiter pauses
+once before it takes the lock again, so that two busy processes take turns. The notification is advisory: SQLite alone
+grants the lock, and a waiter that receives nothing tries again by itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from cronsensus.stores.sql.sqlite.pipes import SUPPORTED, directory_of, make_pip
 
 NAME = "writers"
 STEP_BACK = 0.0003
-"""Seconds for which a process that handed over leaves the lock to others."""
+"""Seconds for which a process that notified a waiter leaves the lock to others."""
 
 
-class Handover:
-    """One handle's part in it. Safe to share between threads."""
+class WriteLockQueue:
+    """One handle on the queue. Safe to share between threads."""
 
     def __init__(self, database: Path, pause: Callable[[float], object]) -> None:
-        """Take part for ``database``; ``pause(seconds)`` waits where a pipe cannot be had."""
+        """Use the queue of ``database``; ``pause(seconds)`` waits where there are no named pipes."""
         self._database = database
         self._pipe = directory_of(database) / NAME
         self._pause = pause
@@ -36,7 +36,7 @@ class Handover:
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[float], object]]:
-        """Stand in line; gives ``wait(seconds)``, which ends early when the lock may have come free."""
+        """Join the queue; gives ``wait(seconds)``, which ends early when the lock may be free."""
         reader = self._listen() if self._supported else None
         if reader is None:
             yield self._pause
@@ -66,7 +66,7 @@ class Handover:
             return None
 
     def released(self) -> None:
-        """Tell who waits that the lock is free."""
+        """Notify the waiters that the lock is free."""
         if self._supported:
             try:
                 self._step_back = tell(self._pipe)
@@ -74,7 +74,7 @@ class Handover:
                 self._supported = False
 
     def step_back(self) -> None:
-        """Before wanting the lock: leave it to others for a moment, if the last time somebody was waiting for it."""
+        """Before taking the lock: leave it to others for a moment, if a waiter was notified the last time."""
         if self._step_back:
             self._step_back = False
             self._pause(STEP_BACK)

@@ -1,7 +1,7 @@
-"""Tell of dead sessions whose runs nobody can take over, because another transaction holds their rows.
+"""Report dead sessions whose runs cannot be taken over, because an open transaction has locked their rows.
 
-A node that stands still in a transaction of the store's own is ended by the server soon. One that is the user's own
-(``run.complete_in``) is the user's: it may stand still for as long as the server lets it.
+The server soon ends a stalled transaction of the store itself. A transaction of the user (``run.complete_in``) is not
+ended by the store: it may stay open for as long as the server allows.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from cronsensus.logger import Logger
 _log = Logger("cronsensus.stores")
 _CLOCK = SystemClock()
 
-TOLD_AFTER = 30.0
-"""Seconds of such a state after which it is told, and …"""
-TOLD_EVERY = 600.0
+REPORT_AFTER = 30.0
+"""Seconds for which a takeover is blocked before the first report."""
+REPORT_EVERY = 600.0
 MOST = 1000
 
 
-class HeldUp:
-    """What one handle has seen of it. Safe to share between threads."""
+class BlockedTakeovers:
+    """The blocked takeovers that one handle has met. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: dict[str, tuple[float, float]] = {}
-        """When each was seen for the first time and the last time."""
-        self._told: dict[str, float] = {}
+        """When each session was met for the first time and for the last time."""
+        self._reported: dict[str, float] = {}
 
-    def seen(self, session: str, runs: Sequence[int]) -> None:
-        """Take note that these runs of a dead session could not be locked, and tell it from time to time."""
+    def report(self, session: str, runs: Sequence[int]) -> None:
+        """Note that these runs of a dead session could not be locked; log it now and then while that lasts."""
         now = _CLOCK.monotonic()
         with self._lock:
             if len(self._since) > MOST:
                 self._since.clear()
-                self._told.clear()
+                self._reported.clear()
             since, last = self._since.get(session, (now, now))
-            if now - last > TOLD_AFTER:
+            if now - last > REPORT_AFTER:
                 since = now
             self._since[session] = (since, now)
-            told = self._told.get(session)
-            if now - since < TOLD_AFTER or (told is not None and now - told < TOLD_EVERY):
+            reported = self._reported.get(session)
+            if now - since < REPORT_AFTER or (reported is not None and now - reported < REPORT_EVERY):
                 return
-            self._told[session] = now
+            self._reported[session] = now
         _log.warning(
             "session %s is dead, and for %.0f s run %s of it cannot be taken over: a transaction that is still open "
             "holds it, such as one with run.complete_in() that was neither committed nor rolled back. End it: look for "

@@ -9,8 +9,8 @@ from sqlalchemy import update
 
 from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
-from cronsensus.stores.sql import choosing
-from cronsensus.stores.sql.choosing import MOST_PAGE, Choice, choose, first_page, read_claimed
+from cronsensus.stores.sql import claim_query
+from cronsensus.stores.sql.claim_query import MOST_PAGE, Selection, choose, first_page, read_claimed
 from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, Unreadable
@@ -50,11 +50,11 @@ def test_an_entry_of_which_something_cannot_be_read_is_not_begun(differs: dict[s
 
 
 def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
-    choice = Choice({"f"}, 9, jobs={5: entry(), 6: entry(job_id=6)}, room={5: 1})
+    selection = Selection({"f"}, 9, jobs={5: entry(), 6: entry(job_id=6)}, room={5: 1})
     for one in (entry(1), entry(2), entry(3, job_id=6), entry(4, job_id=6)):
-        choice.consider(one)
-    assert [one.id for one in choice.chosen] == [1, 3, 4]
-    assert choice.left_out == {5}
+        selection.consider(one)
+    assert [one.id for one in selection.chosen] == [1, 3, 4]
+    assert selection.left_out == {5}
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_job_that_is_full_is_left_out_from_then_on() -> None:
 def test_a_line_is_remembered_with_the_entry_whose_turn_it_is(
     of_job: dict[str, Any], chosen: list[int], blocked: dict[int, int]
 ) -> None:
-    choice = Choice({"f"}, 9, jobs={5: entry()})
+    selection = Selection({"f"}, 9, jobs={5: entry()})
     for number in (2, 3, 4):
-        choice.consider(entry(number, serial=1, **of_job))
-    assert ([one.id for one in choice.chosen], choice.blocked) == (chosen, blocked)
+        selection.consider(entry(number, serial=1, **of_job))
+    assert ([one.id for one in selection.chosen], selection.blocked) == (chosen, blocked)
 
 
 # --- page by page -----------------------------------------------------------------------------------------------------
@@ -109,10 +109,10 @@ class Pages:
 
 
 def chosen(pages: Any, limit: int, monkeypatch: pytest.MonkeyPatch, *levels: int) -> list[int]:
-    monkeypatch.setattr(choosing, "specs_of", lambda _tx, rows: dict.fromkeys(rows))
-    choice = Choice({"f"}, limit, 100)
-    choose(pages, choice, first_page(pages, choice).rows, levels or (4,))
-    return [one.id for one in choice.chosen]
+    monkeypatch.setattr(claim_query, "specs_of", lambda _tx, rows: dict.fromkeys(rows))
+    selection = Selection({"f"}, limit, 100)
+    choose(pages, selection, first_page(pages, selection).rows, levels or (4,))
+    return [one.id for one in selection.chosen]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Which pending occurrences a node may take: in order, within what policies allow.
+"""Which pending occurrences a node may claim: in order, within what policies allow.
 
 ::
 
     for each priority that has work due, highest first:
         read due entries of the pending index, oldest first, a page at a time
-        pass over what this node cannot run, what waits its turn, what is full; remember their jobs
-        further pages leave those jobs out in the index itself, so a long queue of one of them costs little
+        skip entries that this node cannot run, that wait their turn, or whose job is full; remember their jobs
+        further pages leave those jobs out in the index itself, so a long queue of one such job costs little
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.states import Origin
 from cronsensus.model.step import may_be_reserved
 from cronsensus.stores.sql.dialect import AnyRow
-from cronsensus.stores.sql.jobrows import specs_of
-from cronsensus.stores.sql.occurrencerows import instant
+from cronsensus.stores.sql.job_rows import specs_of
+from cronsensus.stores.sql.occurrence_rows import instant
 from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, instant_of, whole
@@ -38,41 +38,41 @@ _FIRST = -(2**63)
 
 
 @dataclass(slots=True)
-class Choice:
-    """What one claim has chosen so far, and what it learned about jobs on the way."""
+class Selection:
+    """The entries that one claim has selected so far, and what it has read about their jobs."""
 
     functions: AbstractSet[str]
     limit: int
     ahead: int = 0
-    """By how much what counts may be due later than now, microseconds."""
+    """How far after now an entry may be due, microseconds."""
     reserve: int = 0
-    """How many more may be chosen than ``limit``, of those that may wait on their node for a free slot."""
+    """How many entries more than ``limit`` may be selected, of those that may wait on their node for a free slot."""
     chosen: list[AnyRow] = field(default_factory=list)
     jobs: dict[int, AnyRow] = field(default_factory=dict)
     specs: dict[int, JobSpec] = field(default_factory=dict)
     room: dict[int, int] = field(default_factory=dict)
     """How many more runs of a job its ``concurrency`` allows, where it sets one."""
     left_out: set[int] = field(default_factory=set)
-    """Jobs that are full, or that this node cannot run."""
+    """Jobs at their ``concurrency``, and jobs that this node cannot run."""
     counting: bool = False
-    """Whether jobs with a limit are locked."""
+    """Whether the rows of jobs with a limit are locked."""
     payloads: dict[int, Payload] = field(default_factory=dict)
-    """The arguments of what was chosen."""
+    """The arguments of the selected entries."""
     stopped: bool = False
-    """Whether the next entry cannot be reserved; then none behind it is, or it would be overtaken."""
+    """Whether the next entry cannot be reserved. Then no entry behind it is reserved, or it would be overtaken."""
     blocked: dict[int, int] = field(default_factory=dict)
-    """Jobs with occurrences that wait their turn, and the one whose turn it is (0: nobody's)."""
+    """Jobs with occurrences that wait their turn, and the id whose turn it is (0: one is running)."""
 
     @property
     def wanted(self) -> int:
-        """How many more may be chosen."""
+        """How many more entries may be selected."""
         return 0 if self.stopped else self.limit + self.reserve - len(self.chosen)
 
     def consider(self, row: AnyRow) -> None:
-        """Choose an entry, or learn why not.
+        """Select an entry, or note why not.
 
         Raises:
-            Exception: it cannot be read.
+            Exception: the entry cannot be read.
         """
         job = self.jobs[row.job_id]
         if job.function not in self.functions:
@@ -81,7 +81,7 @@ class Choice:
             return
         payload = read_claimed(row)
         if len(self.chosen) >= self.limit and not self._may_be_reserved(row):
-            # Unless it cannot run now anyway.
+            # An entry that cannot run now anyway stops nothing.
             self.stopped = not row.serial or (not row.busy and row.head == row.id)
             return
         self.payloads[row.id] = payload
@@ -110,10 +110,10 @@ class Choice:
 
 
 def read_claimed(row: AnyRow) -> Payload:
-    """Return the arguments of an entry, of which everything else was found to be as it must be to be started.
+    """Return the arguments of an entry, after checking every other column that its start needs.
 
     Raises:
-        Exception: something of it is not.
+        Exception: one of them is not valid.
     """
     if not 0 <= row.attempt < MOST_COUNTED:
         raise ValueError(f"attempt {row.attempt!r:.60}")
@@ -124,110 +124,114 @@ def read_claimed(row: AnyRow) -> Payload:
     return read_payload(row.payload)
 
 
-def first_page(tx: Transaction, choice: Choice, level: int | None = None) -> Pending:
-    """Ask for the first entries at a priority; ``None``: the highest that has work due."""
+def first_page(tx: Transaction, selection: Selection, level: int | None = None) -> Pending:
+    """Ask for the first entries at a priority; ``None``: the highest priority that has work due."""
     if level is not None:
-        return _further(tx, choice, level, _first_size(choice))
+        return _further(tx, selection, level, _first_size(selection))
     return tx.send(
-        "candidates", space=tx.namespace, now=tx.instant(), until=tx.instant(choice.ahead), size=_first_size(choice)
+        "candidates",
+        space=tx.namespace,
+        now=tx.instant(),
+        until=tx.instant(selection.ahead),
+        size=_first_size(selection),
     )
 
 
-def _first_size(choice: Choice) -> int:
-    return min(choice.wanted, MOST_PAGE)
+def _first_size(selection: Selection) -> int:
+    return min(selection.wanted, MOST_PAGE)
 
 
-def choose(tx: Transaction, choice: Choice, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
-    """Choose among the entries of the first page, of those after it, and of the priorities below.
+def choose(tx: Transaction, selection: Selection, page: Sequence[AnyRow], levels: Sequence[int]) -> None:
+    """Select from the first page, from the pages after it, and from lower priorities.
 
-    ``levels``: those that have work due, highest first.
+    ``levels``: the priorities that have work due, highest first.
     """
     first = page[0].priority if page else levels[0] if levels else 0
-    _choose_at(tx, choice, first, page)
+    _choose_at(tx, selection, first, page)
     for level in levels:
-        if level < first and choice.wanted > 0:
-            _choose_at(tx, choice, level, first_page(tx, choice, level).rows)
+        if level < first and selection.wanted > 0:
+            _choose_at(tx, selection, level, first_page(tx, selection, level).rows)
 
 
-def _choose_at(tx: Transaction, choice: Choice, level: int, page: Sequence[AnyRow]) -> None:
-    """Choose among the entries of one priority, page by page."""
-    size = _first_size(choice)
+def _choose_at(tx: Transaction, selection: Selection, level: int, page: Sequence[AnyRow]) -> None:
+    """Select from the entries of one priority, page by page."""
+    size = _first_size(selection)
     while page:
-        _learn(tx, choice, page)
+        _learn(tx, selection, page)
         for row in page:
             try:
-                choice.consider(row)
+                selection.consider(row)
             except READING_RAISES as error:
                 tx.unreadable.tell(f"run {row.id} of job {row.job_id} waits, cannot be run, and", error)
-            if choice.wanted <= 0:
+            if selection.wanted <= 0:
                 return
         if len(page) < size:
             return
         size = min(2 * size + 32, MOST_PAGE)
-        page = _further(tx, choice, level, size, (page[-1].due_at, page[-1].id)).rows
+        page = _further(tx, selection, level, size, (page[-1].due_at, page[-1].id)).rows
 
 
 def _further(
-    tx: Transaction, choice: Choice, level: int, size: int, after: tuple[int, int] = (_FIRST, _FIRST)
+    tx: Transaction, selection: Selection, level: int, size: int, after: tuple[int, int] = (_FIRST, _FIRST)
 ) -> Pending:
-    """Ask for a page of one priority without the jobs of which nothing can be taken."""
+    """Ask for a page of one priority without the jobs of which no entry can be claimed."""
     return tx.send(
         "further_candidates",
         space=tx.namespace,
         level=level,
         now=tx.instant(),
-        until=tx.instant(choice.ahead),
+        until=tx.instant(selection.ahead),
         size=size,
         after_due=after[0],
         after_id=after[1],
-        full=list(islice(choice.left_out, MOST_LEFT_OUT)),
-        blocked=list(islice(choice.blocked, MOST_LEFT_OUT)),
-        heads=list(islice(choice.blocked.values(), MOST_LEFT_OUT)),
+        full=list(islice(selection.left_out, MOST_LEFT_OUT)),
+        blocked=list(islice(selection.blocked, MOST_LEFT_OUT)),
+        heads=list(islice(selection.blocked.values(), MOST_LEFT_OUT)),
     )
 
 
-def _learn(tx: Transaction, choice: Choice, page: Sequence[AnyRow]) -> None:
-    """Take note of the jobs of a page that were not met before, and of how much room there is in those with a limit.
+def _learn(tx: Transaction, selection: Selection, page: Sequence[AnyRow]) -> None:
+    """Read the jobs of a page that were not met before, and count the free places of those with a limit.
 
     Safe when two nodes claim at the same instant: the jobs are locked before the runs are counted, so one counts what
-    the other has taken. This is the one place where a claim waits for others, and only for claims of the same job; who
-    holds such locks already leaves out what is taken, or two could wait for each other.
+    the other has claimed. This is the only place where a claim waits for other claims, and only for those of the same
+    job. A claim that already holds such locks skips rows that are locked, or two claims could wait for each other.
     """
-    new = {row.job_id: row for row in page if row.job is not None and row.job_id not in choice.jobs}
+    new = {row.job_id: row for row in page if row.job is not None and row.job_id not in selection.jobs}
     if not new:
         return
-    choice.jobs.update(new)
-    able = {job: row for job, row in new.items() if row.function in choice.functions}
+    selection.jobs.update(new)
+    able = {job: row for job, row in new.items() if row.function in selection.functions}
     limited = {job: row.concurrency for job, row in sorted(able.items()) if type(row.concurrency) is int}
-    lock = "lock_more_limited" if choice.counting else "lock_limited"
-    choice.counting = choice.counting or bool(limited)
+    lock = "lock_more_limited" if selection.counting else "lock_limited"
+    selection.counting = selection.counting or bool(limited)
     locked = tx.send_in(lock, "ids", limited)
     running = tx.send_in("count_running", "ids", limited, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
     try:
-        choice.specs.update(specs_of(tx, able))
+        selection.specs.update(specs_of(tx, able))
     except StoreCorrupt:
-        _leave_out_unreadable(tx, choice, able)
+        _leave_out_unreadable(tx, selection, able)
     if limited:
-        choice.left_out.update(limited.keys() - {row.id for one in locked for row in one.rows})
-        _count(tx, choice, limited, [row for one in running for row in one.rows])
+        selection.left_out.update(limited.keys() - {row.id for one in locked for row in one.rows})
+        _count(tx, selection, limited, [row for one in running for row in one.rows])
 
 
-def _count(tx: Transaction, choice: Choice, limited: Mapping[int, int], running: Sequence[AnyRow]) -> None:
+def _count(tx: Transaction, selection: Selection, limited: Mapping[int, int], running: Sequence[AnyRow]) -> None:
     """Work out how much room is left in locked jobs: what live sessions run counts."""
     overdue = sorted({row.session for row in running if not row.alive})
     asked = {"space": tx.namespace, "boot": tx.epoch, "moment": tx.moment}
     dead = {row.id for one in tx.send_in("lock_overdue", "holders", overdue, **asked) for row in one.rows}
-    choice.room.update(limited)
+    selection.room.update(limited)
     for row in running:
         if row.session not in dead:
-            choice.room[row.job_id] -= row.runs
+            selection.room[row.job_id] -= row.runs
 
 
-def _leave_out_unreadable(tx: Transaction, choice: Choice, able: Mapping[int, AnyRow]) -> None:
+def _leave_out_unreadable(tx: Transaction, selection: Selection, able: Mapping[int, AnyRow]) -> None:
     """Leave out the jobs whose definition cannot be read, and name them, so that the others still run."""
     for job, row in able.items():
         try:
-            choice.specs.update(specs_of(tx, {job: row}))
+            selection.specs.update(specs_of(tx, {job: row}))
         except StoreCorrupt as error:
-            choice.left_out.add(job)
+            selection.left_out.add(job)
             tx.unreadable.tell(f"work of job {job} waits that cannot be run, and the job", error)
