@@ -17,7 +17,7 @@ from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from cronsensus.triggers import every
 

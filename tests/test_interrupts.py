@@ -14,7 +14,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle
 from tests import cancelling
 from tests.cancelling import CutCall, each_line

@@ -13,7 +13,7 @@ from cronsensus.model.occurrence import OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.values import DefineResult
-from cronsensus.testing.conformance.scene import START
+from cronsensus.testing.conformance.fixtures import START
 
 HOUR = timedelta(hours=1)
 

@@ -12,7 +12,7 @@ from cronsensus import JobSpec, every
 from cronsensus.errors import StoreCorrupt
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.stores import open_store
-from cronsensus.testing.conformance.scene import a_session, state_of
+from cronsensus.testing.conformance.fixtures import a_session, state_of
 from cronsensus.testing.conformance.steps import take
 
 HOUR = timedelta(hours=1)

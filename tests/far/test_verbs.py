@@ -12,7 +12,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
 from tests.servers.proxy import Proxy
 

@@ -24,7 +24,7 @@ from cronsensus.model.plan import Plan, PlannedOccurrence
 from cronsensus.model.session import SessionSpec
 from cronsensus.model.states import State
 from cronsensus.stores import Store, open_store
-from cronsensus.testing.conformance.scene import state_of
+from cronsensus.testing.conformance.fixtures import state_of
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import Trigger, every
 from tests.servers.forgetting import Forgetful

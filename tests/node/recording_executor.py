@@ -14,7 +14,7 @@ from cronsensus.node.executors.base import Call, Executor, Registered
 from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 
 
 class RecordingExecutor(Executor):

@@ -17,7 +17,7 @@ from cronsensus.model.states import Origin, State
 from cronsensus.model.step import Done, GiveBack, Step
 from cronsensus.node.active_runs import ActiveRuns
 from cronsensus.node.executors.base import Call, Registered
-from cronsensus.testing.conformance.scene import LEASE, START
+from cronsensus.testing.conformance.fixtures import LEASE, START
 from tests.node.recording_executor import RecordingExecutor
 
 

@@ -19,7 +19,7 @@ from cronsensus.node.lead_time import ClockSample
 from cronsensus.node.settings import NodeSettings
 from cronsensus.node.situation import Todo
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.scene import LEASE, SECOND, START, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import take
 from tests.node.test_active_runs import Scene
 

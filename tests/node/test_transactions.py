@@ -37,7 +37,7 @@ from cronsensus.stores.base import Store
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
 
 STORES: dict[str, Callable[[str], Store]] = {"sqlite": SqliteStore, "postgres": PostgresStore, "mysql": MysqlStore}

@@ -19,7 +19,7 @@ from cronsensus.once.acquiring import FIRST_PAUSE, GROWTH, LONGEST_PAUSE, LOOK_A
 from cronsensus.once.owned_claim import CallKey, OwnedClaim, Ticket
 from cronsensus.once.waiters import JOIN_AFTER
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 
 SPEC = JobSpec(name="once:work", function="work")
 WANTED = CallKey(SPEC, "k")

@@ -30,7 +30,7 @@ from cronsensus.once.claims import FREED, MAINTAIN_EVERY, MOST_PRUNED, NOT_ASKED
 from cronsensus.once.owned_claim import AGAIN, WATCH, CallKey, OwnedClaim, PendingAcquire, Ticket
 from cronsensus.once.payloads import Difference
 from cronsensus.stores.memory import MemoryStore
-from cronsensus.testing.conformance.scene import HOUR, LEASE, SECOND, START, a_session
+from cronsensus.testing.conformance.fixtures import HOUR, LEASE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import settle
 
 KEEP = HOUR

@@ -15,7 +15,7 @@ from cronsensus.stores.sql import mysql, postgres
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.schema import metadata
-from cronsensus.testing.conformance import Racing, Standing
+from cronsensus.testing.conformance import Basics, Racing
 from tests.servers.fixtures import PATIENCE, fresh_mysql, fresh_postgres, from_afar
 
 KEPT = {"cronsensus_schema", "cronsensus_counters"}
@@ -81,7 +81,7 @@ def _emptied_mysql(mysql_server_url: str) -> Iterator[Emptied]:
 
 
 def _is_about_set_up(request: pytest.FixtureRequest) -> bool:
-    return request.function.__qualname__.partition(".")[0] in {Standing.__name__, Racing.__name__}
+    return request.function.__qualname__.partition(".")[0] in {Basics.__name__, Racing.__name__}
 
 
 def _place(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing import conformance
-from cronsensus.testing.conformance import Scene, StoreConformance
+from cronsensus.testing.conformance import StoreConformance, StoreTest
 from tests.stores.broken import BROKEN, BrokenStore
 from tests.stores.one_test import run
 
@@ -36,9 +36,9 @@ def test_every_broken_store_says_what_is_wrong_with_it() -> None:
     assert len(BROKEN) == len({kind.rejected_by for kind in BROKEN})
 
 
-def hazards() -> Iterator[type[Scene]]:
+def hazards() -> Iterator[type[StoreTest]]:
     for base in StoreConformance.__mro__:
-        if issubclass(base, Scene) and base not in {StoreConformance, Scene}:
+        if issubclass(base, StoreTest) and base not in {StoreConformance, StoreTest}:
             yield base
 
 
@@ -49,4 +49,4 @@ def test_nothing_of_one_hazard_hides_something_of_another() -> None:
 
 
 def test_every_hazard_of_the_suite_is_exported() -> None:
-    assert {base.__name__ for base in hazards()} | {"Scene", "StoreConformance"} == set(conformance.__all__)
+    assert {base.__name__ for base in hazards()} | {"StoreTest", "StoreConformance"} == set(conformance.__all__)

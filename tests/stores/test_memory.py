@@ -14,7 +14,7 @@ from cronsensus.model.occurrence import Item
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.memory import MemoryStore
 from cronsensus.testing.conformance import StoreConformance
-from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import give_back, take
 from cronsensus.triggers import every
 

@@ -22,7 +22,7 @@ from cronsensus.stores import Store, open_store
 from cronsensus.stores.presence import MOST_UNANSWERED
 from cronsensus.stores.sql.mysql.presence import names_of
 from cronsensus.stores.sql.postgres.presence import key_of
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from tests.servers.fixtures import mysql_connection
 from tests.servers.mysql import mysql_or_mariadb
 from tests.servers.postgres import PostgresServer
@@ -36,7 +36,7 @@ from datetime import timedelta
 import psutil
 from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 
 LEASE = timedelta(minutes=5)
 

@@ -21,7 +21,7 @@ from cronsensus.model.step import Done, Step, Want
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.backend import Backend
 from cronsensus.stores.values import MOST_AHEAD
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
 
 LEASE = timedelta(seconds=60)

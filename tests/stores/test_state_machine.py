@@ -38,7 +38,7 @@ from cronsensus.stores.memory import MemoryStore
 from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance.scene import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
+from cronsensus.testing.conformance.fixtures import EVERY_MINUTE, FAR_AHEAD, MINUTE, SECOND, START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import at, every
 from tests.scratch import in_memory

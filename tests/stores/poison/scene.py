@@ -28,7 +28,7 @@ from cronsensus.node.round import Round
 from cronsensus.node.settings import NodeSettings
 from cronsensus.planning import plan
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import a_session, state_of
+from cronsensus.testing.conformance.fixtures import a_session, state_of
 from cronsensus.testing.conformance.steps import carry_out, say, settle, take
 from tests.node.recording_executor import RecordingExecutor, registered
 

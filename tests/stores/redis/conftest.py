@@ -11,7 +11,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Claim, Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer

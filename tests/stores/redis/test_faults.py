@@ -11,7 +11,7 @@ from cronsensus.errors import LeaseLost, StoreError, StoreUnavailable
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.redis.wait_queues import RedisQueues
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until

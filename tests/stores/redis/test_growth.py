@@ -9,7 +9,7 @@ from cronsensus.clock import ManualClock
 from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.values import REMEMBERED
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 
 DAY = timedelta(days=1)
 

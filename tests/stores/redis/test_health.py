@@ -17,7 +17,7 @@ from cronsensus.model.occurrence import Item, Note
 from cronsensus.model.states import State
 from cronsensus.model.step import GiveBack, Step, Want
 from cronsensus.stores.redis.health import LOOKED_AT_EVERY, Health, require_sound
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.redis import RedisServer
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded, wait_until

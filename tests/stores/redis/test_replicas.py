@@ -10,7 +10,7 @@ from cronsensus.model.occurrence import Claim, Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.stores.redis import RedisStore
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.programs import ServiceMissing
 from tests.servers.redis import RedisServer

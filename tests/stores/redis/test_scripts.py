@@ -21,7 +21,7 @@ from cronsensus.stores.redis import RedisStore
 from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.scripts import script, verbs
 from cronsensus.stores.redis.wait_queues import RedisQueues
-from cronsensus.testing.conformance.scene import HOSTILE, START, a_session
+from cronsensus.testing.conformance.fixtures import HOSTILE, START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 from tests.servers.redis import RedisServer

@@ -14,7 +14,7 @@ from cronsensus.model.job import JobSpec, Policies
 from cronsensus.model.occurrence import Item, OccurrenceFilter
 from cronsensus.model.states import State
 from cronsensus.stores.redis import RedisStore
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from tests.stores.redis.conftest import LEASE, Opening, a_claim, queue, succeeded
 

@@ -11,7 +11,7 @@ import pytest
 from cronsensus.clock import Clock, ManualClock
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance.scene import START
+from cronsensus.testing.conformance.fixtures import START
 from tests.scratch import scratch_folder
 
 PREAMBLE = """

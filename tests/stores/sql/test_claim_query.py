@@ -14,7 +14,7 @@ from cronsensus.stores.sql.claim_query import MOST_PAGE, Selection, choose, firs
 from cronsensus.stores.sql.schema import jobs
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import MOST_COUNTED, READING_RAISES, Unreadable
-from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
 
 Row = Any

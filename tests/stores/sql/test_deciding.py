@@ -19,7 +19,7 @@ from cronsensus.stores.sql import firing
 from cronsensus.stores.sql.schema import eras
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.testing.conformance.scene import LEASE, MINUTE, SECOND, START, a_session, minute, state_of
+from cronsensus.testing.conformance.fixtures import LEASE, MINUTE, SECOND, START, a_session, minute, state_of
 from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import every
 

@@ -13,7 +13,7 @@ from cronsensus.model.occurrence import Claim, Item, Outcome, Settled
 from cronsensus.model.states import State
 from cronsensus.stores.sql import completing
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
 
 

@@ -11,7 +11,7 @@ from cronsensus.stores.sql import pruning_jobs
 from cronsensus.stores.sql.pruning import AT_ONCE, SESSIONS_KEPT
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.values import REMEMBERED
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 
 LEASE = timedelta(minutes=1)
 

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from cronsensus import JobSpec
 from cronsensus.stores import open_store
-from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from tests.servers.fixtures import mysql_connection
 
 PATIENCE = 30.0

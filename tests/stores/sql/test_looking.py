@@ -16,7 +16,7 @@ from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.store import SqlStore
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.triggers import every
 
 KINDS: dict[str, Callable[..., SqlStore]] = {"url": SqliteStore, "postgres_url": PostgresStore, "mysql_url": MysqlStore}

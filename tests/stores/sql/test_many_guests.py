@@ -16,7 +16,7 @@ from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.store import SqlStore
-from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take
 from tests.servers.fixtures import mysql_connection, with_query
 from tests.servers.postgres import PostgresServer

@@ -32,7 +32,7 @@ from cronsensus.stores.sql.mysql import MysqlStore, driver, errors
 from cronsensus.stores.sql.mysql import store as store_of_mysql
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.url import read_url
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.fixtures import mysql_connection
 from tests.servers.mariadb import MariadbServer

@@ -18,7 +18,7 @@ from cronsensus.stores.sql.mysql import MysqlStore
 from cronsensus.stores.sql.mysql.dialect import driver_of
 from cronsensus.stores.sql.mysql.driver import run
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 
 LEASE = timedelta(minutes=5)

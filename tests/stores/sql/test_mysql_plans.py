@@ -20,7 +20,7 @@ from cronsensus.stores.sql.mysql import MysqlStore, driver
 from cronsensus.stores.sql.mysql.dialect import MysqlDialect
 from cronsensus.stores.sql.mysql.driver import BoundedConnection, run
 from cronsensus.stores.sql.mysql.packets import Part
-from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 from tests.servers.fixtures import mysql_connection

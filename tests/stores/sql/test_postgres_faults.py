@@ -24,7 +24,7 @@ from cronsensus.stores.sql import migrations
 from cronsensus.stores.sql.dialect import TryAgain
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.dialect import driver_of
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.fixtures import with_query
 from tests.servers.postgres import PostgresServer

@@ -20,7 +20,7 @@ from cronsensus.model.states import State
 from cronsensus.planning import plan
 from cronsensus.stores.sql.postgres import PostgresStore, driver
 from cronsensus.stores.sql.postgres.dialect import driver_of
-from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 from tests.servers.fixtures import with_query

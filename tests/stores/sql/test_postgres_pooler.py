@@ -14,8 +14,8 @@ from cronsensus.model.occurrence import Item, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores import Store
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.testing.conformance import Claiming, Racing, Standing
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance import Basics, Claiming, Racing
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import settle, take
 from tests.servers.fixtures import with_query
 from tests.servers.pgbouncer import PgBouncer
@@ -53,7 +53,7 @@ def store(bouncer: PgBouncer, schema: str) -> Iterator[PostgresStore]:
     made.close()
 
 
-class TestBehindAPooler(Racing, Claiming, Standing):
+class TestBehindAPooler(Racing, Claiming, Basics):
     @pytest.fixture(autouse=True)
     def _place(self, bouncer: PgBouncer, schema: str) -> None:
         self.url = with_query(bouncer.url, schema=schema)

@@ -22,7 +22,7 @@ from cronsensus.stores.sql.migrations import MIGRATIONS
 from cronsensus.stores.sql.postgres import PostgresStore
 from cronsensus.stores.sql.postgres.locks import turn_of
 from cronsensus.stores.sql.schema import metadata
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import say, settle, take
 
 SHORT = timedelta(milliseconds=600)
@@ -33,7 +33,7 @@ import os, sys
 from datetime import timedelta
 from cronsensus.model.job import JobSpec
 from cronsensus.stores.sql.postgres import PostgresStore
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import every
 
 store = PostgresStore(sys.argv[1])

@@ -13,7 +13,7 @@ from cronsensus.model.job import GUARDED, JobSpec
 from cronsensus.stores import Store, open_store
 from cronsensus.stores.sql.probe import probe
 from cronsensus.stores.sql.sqlite import epoch
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import every
 
 LEASE = timedelta(minutes=10)

@@ -13,7 +13,7 @@ from cronsensus.model.step import Step, Want
 from cronsensus.stores import open_store
 from cronsensus.stores.sql.postgres import dialect
 from cronsensus.stores.sql.transaction import Transaction, batches
-from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import settle, take
 
 MANY = 1100

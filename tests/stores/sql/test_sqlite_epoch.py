@@ -26,7 +26,7 @@ from cronsensus.stores.boot import boot_id
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite import epoch as epoch_module
 from cronsensus.stores.sql.sqlite.epoch import Epoch
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import take
 from cronsensus.triggers import every
 from tests.stores.sql.conftest import Child

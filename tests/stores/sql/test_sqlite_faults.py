@@ -36,7 +36,7 @@ from cronsensus.stores.sql.sqlite import epoch as epoch_module
 from cronsensus.stores.sql.sqlite import store as store_module
 from cronsensus.stores.sql.sqlite.url import read_url
 from cronsensus.stores.sql.version import VERSION
-from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import settle, take
 from cronsensus.triggers import every
 

@@ -27,7 +27,7 @@ from cronsensus.stores import open_store
 from cronsensus.stores.sql import blocked_takeovers, claiming, sessions, stepping
 from cronsensus.stores.sql import handle as trying
 from cronsensus.stores.sql.store import SqlStore
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.testing.conformance.steps import give_back, take
 
 LEASE = timedelta(seconds=60)

@@ -20,7 +20,7 @@ from cronsensus.planning import plan
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.sqlite.prepared import Prepared
-from cronsensus.testing.conformance.scene import START, a_session
+from cronsensus.testing.conformance.fixtures import START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, open_planner, say, settle, take
 from cronsensus.triggers import every
 

@@ -20,7 +20,7 @@ from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.transaction import Transaction
 from cronsensus.stores.unreadable import MOST_COUNTED
-from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import give_back, settle, take
 
 HOUR = timedelta(hours=1)

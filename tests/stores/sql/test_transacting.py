@@ -15,7 +15,7 @@ from cronsensus.model.occurrence import Claim, Item
 from cronsensus.model.states import State
 from cronsensus.stores.sql import borrowing, completing, lending
 from cronsensus.stores.sql.sqlite import SqliteStore
-from cronsensus.testing.conformance.scene import LEASE, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, a_session
 from cronsensus.testing.conformance.steps import take
 from tests.stores.one_test import run_on_sqlite
 

@@ -9,7 +9,7 @@ from cronsensus.model.job import JobSpec
 from cronsensus.model.occurrence import Item
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.unreadable import Unreadable, read_one
-from cronsensus.testing.conformance.scene import a_session
+from cronsensus.testing.conformance.fixtures import a_session
 from cronsensus.triggers import every
 from tests.cancelling import CutCall, each_line
 

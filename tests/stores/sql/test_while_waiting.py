@@ -28,7 +28,7 @@ from cronsensus.stores.sql.sending import Pending
 from cronsensus.stores.sql.sqlite import SqliteStore
 from cronsensus.stores.sql.sqlite.dialect import SqliteDialect
 from cronsensus.stores.sql.transaction import Transaction
-from cronsensus.testing.conformance.scene import LEASE, START, a_session
+from cronsensus.testing.conformance.fixtures import LEASE, START, a_session
 from cronsensus.testing.conformance.steps import carry_out, give_back, say, settle, take
 from cronsensus.triggers import every
 

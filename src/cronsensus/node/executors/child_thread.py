@@ -119,7 +119,7 @@ class ChildThread:
         self._orders.append(self._close)
         self._wake()
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         if self._lives:
             self._process.wake()
 

@@ -116,9 +116,9 @@ class OperatingVerbs(RoundVerbs):
             refuse_pruned(row, time)
         answers = []
         for time in times:
-            standing = [one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED]
-            if standing:
-                answers.append(enqueued(standing[-1], created=False))
+            existing = [one for one in row.nominal.get(time, ()) if not one.state.final or one.state is State.SUCCEEDED]
+            if existing:
+                answers.append(enqueued(existing[-1], created=False))
                 continue
             key = scheduled_key(time)
             made = self._create(row, None if key in row.keys else key, Origin.BACKFILL, now, now, scheduled_for=time)

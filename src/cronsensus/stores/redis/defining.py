@@ -36,7 +36,7 @@ _LONG_AGO = timedelta(days=366 * 200)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredJob:
     """A job as a look found it."""
 
     name: str
@@ -76,11 +76,11 @@ class Look:
     later_lives: bool
     other_lives: bool
     code: int
-    standing: dict[str, Standing] = field(default_factory=dict)
+    stored: dict[str, StoredJob] = field(default_factory=dict)
 
     def is_same(self, name: str, digest: str) -> bool:
         """Whether a definition stands as it is declared."""
-        one = self.standing.get(name)
+        one = self.stored.get(name)
         return one is not None and one.digest == digest and not one.retired
 
 
@@ -153,8 +153,8 @@ class DefiningVerbs(Handle):
                     look.later_lives,
                     look.other_lives,
                     [_created(by_name[name], look.at) for name in did["created"]],
-                    [_changed(by_name[name], look.standing[name], look.at) for name in did["changed"]],
-                    [_retired(look.standing[name], look.at, retire_after) for name in did["retired"]],
+                    [_changed(by_name[name], look.stored[name], look.at) for name in did["changed"]],
+                    [_retired(look.stored[name], look.at, retire_after) for name in did["retired"]],
                     entries,
                 )
             except Refusal:
@@ -168,7 +168,7 @@ class DefiningVerbs(Handle):
             look = self._look_at("", [job])
             if look is None:
                 continue
-            one = look.standing.get(job)
+            one = look.stored.get(job)
             if one is None or (one.retired and not one.waits):
                 return False
             entry = [clean(by), "retire", job, clean(why), "{}"]
@@ -203,20 +203,20 @@ class DefiningVerbs(Handle):
                 look = Look(from_micros(int(now)), generation, known, later_lives, other_lives, code)
             elif look.generation != generation:
                 return None
-            look.standing |= {name: _standing(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
+            look.stored |= {name: _stored_job(name, row, look.at) for name, row in zip(some, rows, strict=True) if row}
         return look
 
-    def _gone(self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool) -> list[Standing] | None:
+    def _gone(self, look: Look, complete: Sequence[str], release: str, *, all_seen: bool) -> list[StoredJob] | None:
         """Return living jobs of code that are not declared, as many as go in one step; ``None``: look again."""
-        if all_seen and look.code == sum(one.source == "code" and not one.retired for one in look.standing.values()):
+        if all_seen and look.code == sum(one.source == "code" and not one.retired for one in look.stored.values()):
             return []
         names = set(complete)
         missing = [name for name in self._read("code") if name not in names][:MOST_AT_ONCE]
         other = self._look_at(release, missing)
         if other is None or other.generation != look.generation:
             return None
-        look.standing |= other.standing
-        return sorted(other.standing.values(), key=lambda one: one.number)
+        look.stored |= other.stored
+        return sorted(other.stored.values(), key=lambda one: one.number)
 
 
 def _busy(what: str) -> StoreBusy:
@@ -236,7 +236,7 @@ def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
     return declared
 
 
-def _standing(name: str, row: Sequence[Any], now: datetime) -> Standing:
+def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
     number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until = row
     # Defining a job again is also what mends what somebody wrote by hand.
     sees = watermark if isinstance(watermark, str) else ""
@@ -246,7 +246,7 @@ def _standing(name: str, row: Sequence[Any], now: datetime) -> Standing:
         known = holding(read_eras(eras), at)
     except StoreCorrupt:
         known = ()
-    return Standing(
+    return StoredJob(
         name, number, digest, revision, at, known, since, retired_at is not False, source, waiting_until is not False,
         watermark,
     )  # fmt: skip
@@ -256,7 +256,7 @@ def _is_instant(text: Any) -> bool:
     return isinstance(text, str) and re.fullmatch(r"-?\d{1,16}", text) is not None and sound(int(text))
 
 
-def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[Standing]) -> dict[str, list[str]]:
+def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[StoredJob]) -> dict[str, list[str]]:
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for one in declared:
         name = one.spec.name
@@ -265,7 +265,7 @@ def _compare(look: Look, declared: Sequence[Declared], gone: Sequence[Standing])
         elif look.later_lives and one.spec.source == "code":
             did["superseded"].append(name)
         else:
-            did["changed" if name in look.standing else "created"].append(name)
+            did["changed" if name in look.stored else "created"].append(name)
     did["kept" if look.other_lives else "retired"] += [one.name for one in gone]
     return did
 
@@ -286,35 +286,35 @@ def _created(one: Declared, at: datetime) -> list[Any]:
     return [one.spec.name, list(fields), _era_text(era), micros(next_nominal((era,), watermark))]
 
 
-def _changed(one: Declared, standing: Standing, at: datetime) -> list[Any]:
+def _changed(one: Declared, stored: StoredJob, at: datetime) -> list[Any]:
     """Return a changed job: what was seen of it, then as for a new one."""
-    watermark = max(standing.watermark, at) if standing.retired else standing.watermark
-    revision = standing.next_revision
-    era = Era(standing.since(at, watermark), one.spec.trigger, revision)
-    eras = standing.eras_and(era, watermark)
+    watermark = max(stored.watermark, at) if stored.retired else stored.watermark
+    revision = stored.next_revision
+    era = Era(stored.since(at, watermark), one.spec.trigger, revision)
+    eras = stored.eras_and(era, watermark)
     fields = _fields(one, revision, watermark, eras)
-    return [*_seen(standing), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
+    return [*_seen(stored), list(fields), _era_text(era), micros(next_nominal(eras, watermark))]
 
 
-def _retired(standing: Standing, at: datetime, retire_after: timedelta) -> list[Any]:
+def _retired(stored: StoredJob, at: datetime, retire_after: timedelta) -> list[Any]:
     """Return a job that ends: what was seen of it, its fields and last era, and what was not decided before."""
-    if standing.retired:
-        return _seen(standing)
+    if stored.retired:
+        return _seen(stored)
     until = micros(at + retire_after) if retire_after > AT_ONCE else None
     # Where the clock was set back, the last era begins later: what the one before it still has until then is owed too.
-    undecided = undecided_until(standing.eras, standing.watermark, standing.since(at))
-    watermark = standing.watermark if undecided is None else undecided.last
-    revision = standing.next_revision
-    era = Era(standing.since(at, watermark), None, revision)
-    eras = _eras_text(standing.eras_and(era, watermark))
+    undecided = undecided_until(stored.eras, stored.watermark, stored.since(at))
+    watermark = stored.watermark if undecided is None else undecided.last
+    revision = stored.next_revision
+    era = Era(stored.since(at, watermark), None, revision)
+    eras = _eras_text(stored.eras_and(era, watermark))
     fields = ["revision", str(revision), "last_since", micros(era.since), "eras", eras]
     last = None if undecided is None else micros(undecided.last)
     text = None if undecided is None else write_range(undecided)
-    return [*_seen(standing), fields, _era_text(era), last, text, until]
+    return [*_seen(stored), fields, _era_text(era), last, text, until]
 
 
-def _seen(standing: Standing) -> list[Any]:
-    return [standing.number, standing.revision, standing.seen, standing.name]
+def _seen(stored: StoredJob) -> list[Any]:
+    return [stored.number, stored.revision, stored.seen, stored.name]
 
 
 def _fields(one: Declared, revision: int, watermark: datetime, eras: tuple[Era, ...]) -> Iterator[str]:

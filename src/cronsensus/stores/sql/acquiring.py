@@ -41,7 +41,7 @@ def acquire(
     at = None if wanted.scheduled_for is None else to_micros(wanted.scheduled_for)
     of: dict[str, Any] = {"space": tx.namespace, "job": job}
     locked = tx.send("lock_job_for", **of, session=session, boot=tx.epoch, moment=tx.moment, now=tx.instant())
-    standing = tx.send("lock_named", **of, key=wanted.key)
+    existing = tx.send("lock_named", **of, key=wanted.key)
     ruled = None if at is None else tx.send("era_of", **of, time=at)
     if locked.row is not None and locked.row.holder is None:
         raise not_alive(session)
@@ -52,10 +52,10 @@ def acquire(
             raise too_early(job, wanted.scheduled_for, from_micros(tx.now))
     if row.late:
         expire(tx)
-        standing = tx.send("lock_named", **of, key=wanted.key)
+        existing = tx.send("lock_named", **of, key=wanted.key)
     if ruled is not None and not _is_kept_elsewhere(ruled.row):
         return None
-    spec, found = spec_of(tx, row), standing.row
+    spec, found = spec_of(tx, row), existing.row
     if found is not None and at is None and _is_over(found, spec, tx.now):
         delete_occurrences(tx, [found.id])
         found = None

@@ -72,10 +72,10 @@ def unchanged(tx: Transaction, declared: Declared) -> DefineResult | None:
 
     It ends the transaction.
     """
-    asked = _Standing(tx, declared)
+    asked = _StoredJobs(tx, declared)
     tx.commit()
-    standing, gone = asked.read()
-    declared.differing = [name for name in declared.specs if not _is_same(declared, name, standing.get(name))]
+    stored, gone = asked.read()
+    declared.differing = [name for name in declared.specs if not _is_same(declared, name, stored.get(name))]
     if declared.differing or asked.release.row.known is None or (gone and not asked.release.row.other_lives):
         return None
     return DefineResult(unchanged=tuple(declared.specs), kept=tuple(row.name for row in gone))
@@ -104,16 +104,16 @@ def define(tx: Transaction, declared: Declared) -> DefineResult:
     """
     know_release(tx, declared.release)
     one_at_a_time(tx)
-    asked = _Standing(tx, declared)
+    asked = _StoredJobs(tx, declared)
     superseded = _is_superseded(asked.release)
     here, declared_before = asked.read()
     ids = sorted({row.id for row in (*here.values(), *declared_before)})
     locked = [row for one in tx.send_in("lock_definitions", "ids", ids) for row in one.rows]
-    standing = {row.name: row for row in locked if row.name in declared.specs}
+    stored = {row.name: row for row in locked if row.name in declared.specs}
     gone = [row for row in locked if row.name not in declared.specs and row.retired_at is None]
     did: dict[str, list[str]] = {each.name: [] for each in dataclasses.fields(DefineResult)}
     for name, spec in declared.specs.items():
-        row = standing.get(name)
+        row = stored.get(name)
         if _is_same(declared, name, row):
             did["unchanged"].append(name)
         elif superseded and spec.source == "code":
@@ -124,7 +124,7 @@ def define(tx: Transaction, declared: Declared) -> DefineResult:
         if name not in declared.prepared:  # it changed between the look and the lock
             declared.prepared[name] = _prepare(declared.specs[name], from_micros(tx.now))
     _create(tx, declared, did["created"])
-    _redefine(tx, declared, [standing[name] for name in did["changed"]])
+    _redefine(tx, declared, [stored[name] for name in did["changed"]])
     if declared.complete:
         if gone and asked.release.row.other_lives:
             did["kept"] = [row.name for row in gone]
@@ -143,21 +143,21 @@ def define(tx: Transaction, declared: Declared) -> DefineResult:
     return DefineResult(**{act: tuple(names) for act, names in did.items()})
 
 
-class _Standing:
+class _StoredJobs:
     """What stands in the store; asked for when this is made, and read when it is used."""
 
     def __init__(self, tx: Transaction, declared: Declared) -> None:
         space: dict[str, Any] = {"space": tx.namespace}
         self._names = declared.specs.keys()
-        self._standing = tx.send_in("definitions", "names", sorted(declared.specs), **space)
+        self._stored = tx.send_in("definitions", "names", sorted(declared.specs), **space)
         self.release = tx.send("release_among_others", **space, boot=tx.epoch, moment=tx.moment, mine=declared.release)
         self._declared = tx.send("declared_jobs", **space) if declared.complete else None
 
     def read(self) -> tuple[dict[str, AnyRow], list[AnyRow]]:
         """Return what stands under the names, and the jobs of code that are not declared any more."""
         code = () if self._declared is None else self._declared.rows
-        standing = {row.name: row for one in self._standing for row in one.rows}
-        return standing, [row for row in code if row.name not in self._names]
+        stored = {row.name: row for one in self._stored for row in one.rows}
+        return stored, [row for row in code if row.name not in self._names]
 
 
 def _is_superseded(release: Pending) -> bool:

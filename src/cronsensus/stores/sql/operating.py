@@ -33,9 +33,9 @@ def enqueue(tx: Transaction, items: Sequence[Item]) -> list[Enqueued]:
     """
     names = {item.job for item in items}
     locked = tx.send_in("lock_named_jobs", "names", sorted(names), space=tx.namespace)
-    standing = Keys(tx, {(item.job, item.key) for item in items if item.key is not None})
+    existing = Keys(tx, {(item.job, item.key) for item in items if item.key is not None})
     rows = {row.name: row for one in locked for row in one.rows}
-    before = standing.found()
+    before = existing.found()
     for name in names:
         living(name, rows.get(name))
     specs = specs_of(tx, {row.id: row for row in rows.values()})
@@ -212,7 +212,7 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
         refuse_pruned(job, row.horizon, time)
     spec = spec_of(tx, row)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
-    standing = {found.scheduled_for: found for one in active for found in one.rows}
+    existing = {found.scheduled_for: found for one in active for found in one.rows}
     taken = keys.found()
     wanted = [
         new_row(
@@ -226,15 +226,15 @@ def backfill(tx: Transaction, job: str, times: Sequence[datetime], *, by: str, w
             scheduled_for=moment,
         )
         for moment, time in at.items()
-        if moment not in standing
+        if moment not in existing
     ]
     made = create(tx, wanted, [job] * len(wanted))
     by_time = {new.scheduled_for: answer for new, answer in zip(wanted, made, strict=True)}
     answers: list[Enqueued] = []
     for time in times:
         moment = to_micros(time)
-        if moment in standing:
-            one = standing[moment]
+        if moment in existing:
+            one = existing[moment]
             answers.append(Enqueued(one.id, job, one.key, created=False, state=State(one.state)))
         else:
             answer = by_time[moment]

@@ -34,13 +34,16 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "acquiring",
-            "ahead",
+            "basics",
+            "boundaries",
             "claiming",
             "defining",
             "enqueuing",
             "finishing",
             "firing",
-            "forgetting",
+            "fixtures",
+            "key_reuse",
+            "lead_time",
             "limiting",
             "locks",
             "operating",
@@ -49,9 +52,7 @@ pytest.register_assert_rewrite(
             "reading",
             "reserving",
             "retiring",
-            "scene",
             "sessions",
-            "standing",
             "stepping",
             "transacting",
         )
@@ -59,14 +60,16 @@ pytest.register_assert_rewrite(
 )
 
 from cronsensus.testing.conformance.acquiring import Acquiring  # noqa: E402
-from cronsensus.testing.conformance.ahead import Ahead  # noqa: E402
+from cronsensus.testing.conformance.basics import Basics  # noqa: E402
+from cronsensus.testing.conformance.boundaries import Boundaries  # noqa: E402
 from cronsensus.testing.conformance.claiming import Claiming  # noqa: E402
 from cronsensus.testing.conformance.defining import Defining  # noqa: E402
-from cronsensus.testing.conformance.edges import Edges  # noqa: E402
 from cronsensus.testing.conformance.enqueuing import Enqueuing  # noqa: E402
 from cronsensus.testing.conformance.finishing import Finishing  # noqa: E402
 from cronsensus.testing.conformance.firing import Firing, Looking  # noqa: E402
-from cronsensus.testing.conformance.forgetting import Forgetting  # noqa: E402
+from cronsensus.testing.conformance.fixtures import StoreTest  # noqa: E402
+from cronsensus.testing.conformance.key_reuse import KeyReuse  # noqa: E402
+from cronsensus.testing.conformance.lead_time import LeadTime  # noqa: E402
 from cronsensus.testing.conformance.limiting import Limiting  # noqa: E402
 from cronsensus.testing.conformance.locks import Locks  # noqa: E402
 from cronsensus.testing.conformance.operating import Operating  # noqa: E402
@@ -75,22 +78,21 @@ from cronsensus.testing.conformance.racing import Racing  # noqa: E402
 from cronsensus.testing.conformance.reading import Reading  # noqa: E402
 from cronsensus.testing.conformance.reserving import Reserving  # noqa: E402
 from cronsensus.testing.conformance.retiring import Retiring  # noqa: E402
-from cronsensus.testing.conformance.scene import Scene  # noqa: E402
 from cronsensus.testing.conformance.sessions import Sessions  # noqa: E402
-from cronsensus.testing.conformance.standing import Standing  # noqa: E402
 from cronsensus.testing.conformance.stepping import Stepping  # noqa: E402
 from cronsensus.testing.conformance.transacting import Transacting  # noqa: E402
 
 __all__ = [
     "Acquiring",
-    "Ahead",
+    "Basics",
+    "Boundaries",
     "Claiming",
     "Defining",
-    "Edges",
     "Enqueuing",
     "Finishing",
     "Firing",
-    "Forgetting",
+    "KeyReuse",
+    "LeadTime",
     "Limiting",
     "Locks",
     "Looking",
@@ -100,23 +102,22 @@ __all__ = [
     "Reading",
     "Reserving",
     "Retiring",
-    "Scene",
     "Sessions",
-    "Standing",
     "Stepping",
     "StoreConformance",
+    "StoreTest",
     "Transacting",
 ]
 
 
 class StoreConformance(
-    Standing,
+    Basics,
     Defining,
     Retiring,
     Looking,
     Stepping,
     Firing,
-    Ahead,
+    LeadTime,
     Claiming,
     Reserving,
     Limiting,
@@ -128,9 +129,9 @@ class StoreConformance(
     Enqueuing,
     Operating,
     Pruning,
-    Forgetting,
+    KeyReuse,
     Reading,
-    Edges,
+    Boundaries,
     Racing,
 ):
     """Every test of a store. Subclass it and write ``make_store``."""

@@ -12,11 +12,11 @@ import pytest
 from cronsensus.errors import InvalidOption, LeaseLost, OccurrenceTooOld, UnknownJob
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.model.states import Origin, State
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Acquiring(Scene):
+class Acquiring(StoreTest):
     """Hazards of another timekeeper: every replica's crontab fires, and each says that it is the one."""
 
     def test_the_first_to_name_a_time_wins_it(self) -> None:

@@ -11,20 +11,20 @@ import pytest
 from cronsensus.errors import LeaseLost
 from cronsensus.instants import to_micros
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.testing.conformance.scene import (
+from cronsensus.testing.conformance.fixtures import (
     DAY,
     HOUR,
     LEASE,
     MINUTE,
     SECOND,
     START,
-    Scene,
+    StoreTest,
     minute,
 )
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Claiming(Scene):
+class Claiming(StoreTest):
     """Hazards of claiming: two holders of one occurrence, and a claim that nobody holds."""
 
     # --- what a claim is --------------------------------------------------------------------------------------------

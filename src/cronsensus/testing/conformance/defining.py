@@ -12,7 +12,7 @@ import pytest
 from cronsensus.errors import DuplicateJob, InvalidOption, InvalidPayload
 from cronsensus.model.job import Era, JobSpec
 from cronsensus.stores.values import DefineResult
-from cronsensus.testing.conformance.scene import (
+from cronsensus.testing.conformance.fixtures import (
     DAY,
     EVERY_MINUTE,
     HOSTILE,
@@ -20,7 +20,7 @@ from cronsensus.testing.conformance.scene import (
     MINUTE,
     SECOND,
     START,
-    Scene,
+    StoreTest,
     minute,
 )
 from cronsensus.triggers import at, cron, every
@@ -29,7 +29,7 @@ MICROSECOND = timedelta(microseconds=1)
 HOURLY = every("1h", start=START)
 
 
-class Defining(Scene):
+class Defining(StoreTest):
     """Hazards of definitions: a schedule that repeats, forgets or resurrects because somebody deployed."""
 
     # --- new jobs ---------------------------------------------------------------------------------------------------

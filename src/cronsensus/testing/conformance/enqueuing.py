@@ -13,20 +13,20 @@ from cronsensus.errors import InvalidOption, InvalidPayload, UnknownJob
 from cronsensus.instants import LATEST
 from cronsensus.model.occurrence import Enqueued, Item, scheduled_key
 from cronsensus.model.states import Origin, State
-from cronsensus.testing.conformance.scene import (
+from cronsensus.testing.conformance.fixtures import (
     DAY,
     HOSTILE_KEYS,
     HOUR,
     MINUTE,
     SECOND,
     START,
-    Scene,
+    StoreTest,
     minute,
 )
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Enqueuing(Scene):
+class Enqueuing(StoreTest):
     """Hazards of enqueuing: a caller that asks twice, and a key that is not what it looks like."""
 
     # --- keys -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from cronsensus.errors import InvalidTransition
 from cronsensus.model.occurrence import Claim, LogLine, Note, Outcome, RunError, Settled
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest
 from cronsensus.testing.conformance.steps import give_back, say, settle
 
 ENDS = {
@@ -25,7 +25,7 @@ ENDS = {
 }
 
 
-class Finishing(Scene):
+class Finishing(StoreTest):
     """Hazards of finishing: a node that was given up for dead comes back with a result."""
 
     def running(self, **policies: Any) -> Claim:

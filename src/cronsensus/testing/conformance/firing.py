@@ -16,7 +16,7 @@ from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import Partition
-from cronsensus.testing.conformance.scene import (
+from cronsensus.testing.conformance.fixtures import (
     DAY,
     EVERY_MINUTE,
     HOUR,
@@ -24,7 +24,7 @@ from cronsensus.testing.conformance.scene import (
     MINUTE,
     SECOND,
     START,
-    Scene,
+    StoreTest,
     minute,
 )
 from cronsensus.testing.conformance.steps import carry_out
@@ -35,7 +35,7 @@ SHORTLY = timedelta(milliseconds=20)
 SKIPPED = VerdictRange(minute(1), minute(3), State.SKIPPED, Reason.OVERLAP, 3)
 
 
-class Firing(Scene):
+class Firing(StoreTest):
     """Hazards of firing: two nodes that decide the same nominal time, and one that comes an hour late."""
 
     # --- a plan that wins -------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class Firing(Scene):
         ]
 
 
-class Looking(Scene):
+class Looking(StoreTest):
     """Hazards of looking: a node that sleeps through something because ``due`` did not tell."""
 
     def test_an_empty_store_shows_nothing(self) -> None:

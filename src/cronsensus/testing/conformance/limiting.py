@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from cronsensus.model.states import State
-from cronsensus.testing.conformance.scene import DAY, HOUR, MINUTE, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, MINUTE, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Limiting(Scene):
+class Limiting(StoreTest):
     """Hazards of limits: one run too many, and a line that nobody moves along."""
 
     # --- concurrency ------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from cronsensus.errors import InvalidOption, LeaseLost
 from cronsensus.instants import to_micros
 from cronsensus.model.session import LockGrant
 from cronsensus.stores.wait_queues import WaitQueues
-from cronsensus.testing.conformance.scene import DAY, HOSTILE, HOUR, LEASE, SECOND, START, Scene
+from cronsensus.testing.conformance.fixtures import DAY, HOSTILE, HOUR, LEASE, SECOND, START, StoreTest
 
 
-class Locks(Scene):
+class Locks(StoreTest):
     """Hazards of locks: one that outlives its holder, and one that somebody else opened."""
 
     def lock(self, name: str = "name", holder: str = "a", *, session: str | None = None) -> LockGrant:

@@ -14,11 +14,11 @@ from cronsensus.errors import InvalidOption, InvalidTransition, OccurrenceTooOld
 from cronsensus.model.job import Stretch
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Operating(Scene):
+class Operating(StoreTest):
     """Hazards of operating: an act that nobody remembers, and one that comes back."""
 
     # --- trigger ----------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import REMEMBERED
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import carry_out, say
 from cronsensus.triggers import cron, every
 
 
-class Pruning(Scene):
+class Pruning(StoreTest):
     """Hazards of pruning: the proof goes, and with it the knowledge that something ran."""
 
     def ran(self, *numbers: int, job: str = "job") -> None:

@@ -13,11 +13,11 @@ from cronsensus.model.plan import Plan
 from cronsensus.model.states import State
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import HOUR, LEASE, THREADS, Scene, a_session, minute, race
+from cronsensus.testing.conformance.fixtures import HOUR, LEASE, THREADS, StoreTest, a_session, minute, race
 from cronsensus.testing.conformance.steps import carry_out, open_planner, settle, take
 
 
-class Racing(Scene):
+class Racing(StoreTest):
     """Hazards of racing: two winners, and none."""
 
     TURNS = 10

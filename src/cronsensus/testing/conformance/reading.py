@@ -9,11 +9,11 @@ from cronsensus.model.ledger import Counts
 from cronsensus.model.occurrence import LogLine, Note, OccurrenceFilter
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Origin, Reason, State
-from cronsensus.testing.conformance.scene import HOUR, MINUTE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import HOUR, MINUTE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back, say
 
 
-class Reading(Scene):
+class Reading(StoreTest):
     """Hazards of reading: a page that leaves something out, and a look that changes something."""
 
     def test_what_is_not_there_is_empty(self) -> None:

@@ -12,11 +12,11 @@ import pytest
 from cronsensus.model.occurrence import Claim, Note, Outcome, Takeover
 from cronsensus.model.states import Reason, State
 from cronsensus.model.step import GiveBack, Step, Want
-from cronsensus.testing.conformance.scene import LEASE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import LEASE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Reserving(Scene):
+class Reserving(StoreTest):
     """Hazards of reserving: a crash that was none, one that does not count, a place in the queue that is lost."""
 
     def reserve(self, limit: int, reserve: int, *, session: str = "s1", nodes: int = 1, **step: Any) -> list[Claim]:

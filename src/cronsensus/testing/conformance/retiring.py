@@ -9,21 +9,21 @@ from datetime import timedelta
 
 from cronsensus.model.plan import VerdictRange
 from cronsensus.model.states import Reason, State
-from cronsensus.testing.conformance.scene import (
+from cronsensus.testing.conformance.fixtures import (
     EVERY_MINUTE,
     HOUR,
     LEASE,
     MINUTE,
     SECOND,
     START,
-    Scene,
+    StoreTest,
     minute,
 )
 from cronsensus.testing.conformance.steps import carry_out
 from cronsensus.triggers import at, every
 
 
-class Retiring(Scene):
+class Retiring(StoreTest):
     """Hazards of retiring: a job that goes without a word, and one that comes back for what it missed."""
 
     # --- retired and revived jobs -----------------------------------------------------------------------------------

@@ -15,11 +15,21 @@ from cronsensus.model.occurrence import Claim
 from cronsensus.model.session import SessionView
 from cronsensus.model.states import Reason, State
 from cronsensus.stores.values import MOST_AHEAD
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, START, Scene, a_session, minute
+from cronsensus.testing.conformance.fixtures import (
+    DAY,
+    HOUR,
+    LEASE,
+    MINUTE,
+    SECOND,
+    START,
+    StoreTest,
+    a_session,
+    minute,
+)
 from cronsensus.testing.conformance.steps import give_back
 
 
-class Sessions(Scene):
+class Sessions(StoreTest):
     """Hazards of sessions: a node that is dead and works on, and one that lives and is robbed."""
 
     def shown(self, session: str = "s1") -> SessionView:

@@ -18,7 +18,7 @@ from cronsensus.model.step import Done, GiveBack, Step, Want
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.base import Store
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
-from cronsensus.testing.conformance.scene import HOUR, LEASE, MINUTE, SECOND, THREADS, Scene, minute
+from cronsensus.testing.conformance.fixtures import HOUR, LEASE, MINUTE, SECOND, THREADS, StoreTest, minute
 from cronsensus.testing.conformance.steps import carry_out
 
 MICROSECOND = timedelta(microseconds=1)
@@ -30,7 +30,7 @@ def outcome(claim: Claim, state: State = State.SUCCEEDED, **more: Any) -> Outcom
     return Outcome(id=claim.id, token=claim.token, session=claim.session, state=state, **more)
 
 
-class Stepping(Scene):
+class Stepping(StoreTest):
     """Hazards of a step: a part of it is undone with another, or sees too late what the one before it did."""
 
     def wish(self, limit: int = 100, *, ahead: timedelta = AT_ONCE, lease: timedelta = LEASE) -> Want:

@@ -18,7 +18,7 @@ from cronsensus.errors import LeaseLost, UnsupportedTransaction
 from cronsensus.model.occurrence import Claim, LogLine, Note
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import LEASE, START, THREADS, Scene
+from cronsensus.testing.conformance.fixtures import LEASE, START, THREADS, StoreTest
 from cronsensus.testing.conformance.steps import give_back, say
 
 EFFECTS = "conformance_effects"
@@ -27,7 +27,7 @@ A_MOMENT = 0.3
 """Seconds that somebody else gets to do something while a transaction is open; he may have to wait for its end."""
 
 
-class Transacting(Scene):
+class Transacting(StoreTest):
     """Hazards of a shared transaction: a takeover in the middle, a second block, an end that comes too early.
 
     A store that says ``transactional_finish=False`` refuses in every one of these tests.

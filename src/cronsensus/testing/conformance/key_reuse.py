@@ -1,4 +1,4 @@
-"""Keys that are used anew: kept long enough, or forgotten on purpose; and the fingerprints that tell payloads apart."""
+"""Key reuse: a key is free again after its time, or once it is forgotten; fingerprints tell payloads apart."""
 
 # ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
 
@@ -10,11 +10,11 @@ from cronsensus.errors import InvalidOption, InvalidTransition
 from cronsensus.model.occurrence import Claim, LogLine, Note, scheduled_key
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, SECOND, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, SECOND, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back, say
 
 
-class Forgetting(Scene):
+class KeyReuse(StoreTest):
     """Hazards of keys: what is forgotten too early is done twice, and what is never forgotten is never done again."""
 
     def keyed(self, key: str = "key", *, fingerprint: str | None = None, session: str = "s1") -> Claim:

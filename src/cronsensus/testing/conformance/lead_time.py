@@ -1,4 +1,4 @@
-"""Deciding ahead: what comes due within a moment is fired and claimed, and starts when it is due."""
+"""Lead time: occurrences that come due within a moment are fired and claimed early, and start when they are due."""
 
 # ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
 
@@ -13,14 +13,14 @@ from cronsensus.model.states import State
 from cronsensus.model.step import Step, Want
 from cronsensus.planning import plan as plan_of
 from cronsensus.stores.values import AT_ONCE, MOST_AHEAD
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, START, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, START, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back
 
 MICROSECOND = timedelta(microseconds=1)
 SHORTLY = timedelta(milliseconds=20)
 
 
-class Ahead(Scene):
+class LeadTime(StoreTest):
     """Hazards of deciding before the due time: a run that starts early, or that waits for no reason."""
 
     def carry_out_and_take(

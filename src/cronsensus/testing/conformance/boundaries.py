@@ -1,4 +1,4 @@
-"""Edges: the microsecond in which something ends, and the wall between namespaces in which everything has one name."""
+"""Boundaries: the microsecond in which something ends, and namespaces in which all things have the same names."""
 
 # ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
 
@@ -13,13 +13,13 @@ from cronsensus.model.occurrence import Claim, Item, Note, Outcome
 from cronsensus.model.session import LockGrant
 from cronsensus.model.states import State
 from cronsensus.stores.base import Store
-from cronsensus.testing.conformance.scene import DAY, HOUR, LEASE, MINUTE, SECOND, Scene, minute
+from cronsensus.testing.conformance.fixtures import DAY, HOUR, LEASE, MINUTE, SECOND, StoreTest, minute
 from cronsensus.testing.conformance.steps import give_back, say, settle
 
 MICROSECOND = timedelta(microseconds=1)
 
 
-class Edges(Scene):
+class Boundaries(StoreTest):
     """Hazards of comparisons: a condition that is off by one, or that another one seems to make superfluous."""
 
     # --- the very moment ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The store itself: its schema, its handles, its clock, what it says of itself, and walls between namespaces."""
+"""Basics: the schema, handles, the clock, notifications, what a store says of itself, and namespaces."""
 
 # ruff: noqa: D102, S101, SIM300 - the name of a test is its sentence; asserts read: expected == actual
 
@@ -17,7 +17,7 @@ from cronsensus.model.ledger import CLOCK_SET_BACK
 from cronsensus.model.occurrence import Item, OccurrenceFilter, Outcome
 from cronsensus.model.states import State
 from cronsensus.stores.values import StoreCapabilities
-from cronsensus.testing.conformance.scene import (
+from cronsensus.testing.conformance.fixtures import (
     DAY,
     HOSTILE,
     HOUR,
@@ -25,7 +25,7 @@ from cronsensus.testing.conformance.scene import (
     MINUTE,
     SECOND,
     START,
-    Scene,
+    StoreTest,
     a_session,
     minute,
     state_of,
@@ -40,7 +40,7 @@ class _Ahead(SystemClock):
         return super().now() + DAY
 
 
-class Standing(Scene):
+class Basics(StoreTest):
     """Hazards before the first job: a store that is not what it says."""
 
     def set_backs(self) -> list[tuple[datetime, datetime]]:

@@ -1,6 +1,6 @@
-"""What every test stands on: an empty store, a clock that stands still, and short words for what a cluster does.
+"""Fixtures of the suite: an empty store, a clock that stands still, and short helpers for what a cluster does.
 
-Nothing here tests anything. Where a helper asserts, the assertion says that the scene could not be set.
+Nothing here tests anything. Where a helper asserts, the assertion says that the fixture could not be set up.
 """
 
 # ruff: noqa: S101 - pytest explains plain asserts
@@ -55,14 +55,14 @@ def minute(number: int) -> datetime:
     return START + number * MINUTE
 
 
-class Scene:
+class StoreTest:
     """One empty store per test, opened when it is first needed, and closed after the test."""
 
     patience: ClassVar[float] = 60.0
     """Seconds that a test waits for what has to come, and comes at once unless the store is broken."""
 
     def make_store(self, clock: Clock, namespace: str = "default") -> Store:
-        """Open one more handle on the store of this test. To be written by whoever tests a store.
+        """Open one more handle on the store of this test. Each subclass that tests a store writes it.
 
         All handles that a test asks for reach one and the same store, which is empty when the test begins. The store
         reads ``clock`` and no other. It need not be migrated.
