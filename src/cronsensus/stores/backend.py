@@ -130,7 +130,7 @@ class Backend(ABC):
     @abstractmethod
     def _backfill(self, job: str, times: Sequence[datetime], *, by: str, why: str) -> list[Enqueued]: ...
 
-    # --- care ------------------------------------------------------------------------------------------------------
+    # --- maintenance -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _prune(self, before: datetime | None, limit: int) -> int: ...

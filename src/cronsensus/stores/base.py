@@ -71,8 +71,8 @@ class Store(Backend):
     def unreadable(self) -> tuple[str, ...]:
         """Return, in words, what this handle has left out so far because it cannot be read; each is logged once.
 
-        A row that nobody can read concerns one thing. Verbs that work on many leave it out and do the rest; a read of
-        that one thing raises ``StoreCorrupt``.
+        An unreadable row concerns one job, occurrence, session or lock. Verbs that work on many leave it out and do the
+        rest; a read of that one thing raises ``StoreCorrupt``.
         """
         return ()
 
@@ -99,7 +99,7 @@ class Store(Backend):
         self._within("check", self._check)
 
     def close(self) -> None:
-        """Let go of connections and wake-up channels; ends a ``wait`` in another thread. Idempotent."""
+        """Close connections and wake-up channels; end a ``wait`` in another thread. Idempotent."""
         self._within("close", self._close)
 
     def sibling(self) -> Self:
@@ -133,7 +133,7 @@ class Store(Backend):
         which therefore still runs. Its first era begins at that watermark. A changed definition is a new revision
         whose era begins at the store's now (never before the watermark); the watermark stays. The next due time is
         the first nominal time after the watermark, under the eras that hold. A retired job that is defined again
-        comes back; its watermark moves to now, so that the time away is nobody's debt.
+        comes back; its watermark moves to now, so that the time for which it was retired is not caught up.
 
         A ``release`` is known from its first ``define_jobs`` or ``open_session``. While a session of a release that was
         first known *later* is alive, definitions of the earlier release that differ are left alone (``superseded``),
@@ -145,8 +145,8 @@ class Store(Backend):
         ``kept``). What waits of a job that is retired so is kept for ``retire_after``: it can be claimed where a node
         has the function, it is there when the job is defined again, and after that time ``prune`` cancels it.
 
-        Atomic: all or nothing. A release is one thing, so it is not put in pieces: what takes long is worked out
-        before, and then who writes waits for some 50 µs a job that is new, changed or gone.
+        Atomic: all or nothing. A release is one unit, so it is not defined in pieces. The slow part is worked out
+        first; then other writers wait for some 50 µs for each job that is new, changed or gone.
         Idempotent: equal definitions write nothing.
 
         Raises:
@@ -177,15 +177,15 @@ class Store(Backend):
     # --- the scheduling round --------------------------------------------------------------------------------------
 
     def look(self, *, limit: int = 100, partition: Partition | None = None, ahead: timedelta = AT_ONCE) -> View:
-        """Look: which jobs are due, what waits, who holds runs. Writes nothing, blocks nobody, promises nothing.
+        """Read which jobs are due, what waits, and which sessions hold runs. It writes nothing and blocks no verb.
 
-        What a node plans before a due time it need not plan when the time has come: ``jobs`` are also those that come
-        due within ``ahead`` (not negative), the earliest first. ``step`` still asks whether a plan holds.
+        ``jobs`` are also those that come due within ``ahead`` (not negative), the earliest first, so that a node can
+        plan them before their due time. The answer promises nothing: ``step`` checks again whether a plan holds.
 
         With a ``partition``, ``jobs`` and ``more`` are of that part of the jobs alone, so that nodes that look at
-        different partitions do not plan the same. Each job is in exactly one of ``of`` partitions, always the same.
+        different partitions do not plan the same job. Each job is in exactly one of ``of`` partitions, always the same.
 
-        One statement when no job is due, so that looking is cheap.
+        It is one statement when no job is due, so that looking is cheap.
 
         Raises:
             InvalidOption: ``ahead`` is negative.
@@ -195,10 +195,10 @@ class Store(Backend):
         return self._within("look", self._look, limit, partition, ahead)
 
     def step(self, session: str, step: Step) -> Done:
-        """Take what a node says in one step: notes, results, claims given back, then plans, then its wish for work.
+        """Write all that a node has to say: notes, results and claims given back, then plans, then claims of work.
 
-        - Notes, outcomes and claims that are given back are taken by token and session, also where ``session`` is not
-          alive: each only if its occurrence is still running under its token. One that is refused stops none of the
+        - Notes, outcomes and claims that are given back are accepted by token and session, also where ``session`` is
+          not alive: each only if its occurrence is still running under its token. A refused one stops none of the
           others.
         - Notes are progress and log lines of running attempts.
         - Outcomes tell how attempts ended. A final state is written with reason, result and error; ``PENDING`` puts the
@@ -208,50 +208,51 @@ class Store(Backend):
         - A claim that is given back is pending, due as before. ``cut=None``: it was not begun. The attempt is given
           back too, so the next one has its number again. ``cut="stopped"``: it had begun, and its node stopped it in
           order. The attempt counts, because its number belongs to a run that began; it is no crash. ``cut="crashed"``:
-          it had begun, and its node could hold it no longer, since its lease was gone. It is a crash, like a takeover.
-          What has ``on_crash="fail"``, or by this crash reaches ``max_crashes``, does not go back but becomes
-          failed(crashed), as in ``close_session`` and ``reclaim``.
+          it had begun, and the lease of its node ended. It is a crash, like a takeover. With ``on_crash="fail"``, or if
+          this crash reaches ``max_crashes``, it does not go back but becomes failed(crashed), as in ``close_session``
+          and ``reclaim``.
         - A plan is carried out if the job's watermark, revision and number of active occurrences are still what the
           plan saw, its ``not_before`` has come, and the job is neither paused nor retired. Otherwise nothing of it is
           written. Its occurrences and verdicts are inserted, watermark and next due time are moved, and if it says so
           earlier occurrences are asked to cancel (pending ones become cancelled(cancel_previous) at once). An
-          occurrence whose key stands already, because it was backfilled ahead of its time, is left as it is. Plans are
-          compared with what is there after the parts before them: what those end is not active any more.
+          occurrence whose key exists already, because it was backfilled ahead of its time, is left as it is. Plans are
+          compared with the state after the parts before them: an occurrence that those ended is no longer active.
         - Up to ``want.limit`` due pending occurrences of ``want.functions`` are claimed: highest priority first, then
           earliest due, then oldest. Among them are those that this step's plans made, that its outcomes put back, and
-          for which its outcomes made room. One past its ``expires_at`` that never started becomes missed(late) instead.
-          Honours: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
+          that its outcomes made room for. One past its ``expires_at`` that never started becomes missed(late) instead.
+          Limits: per job ``concurrency`` over all live sessions (a dead session's runs do not count); for occurrences
           subject to overlap (all policies but ``allow``), one at a time and in order of creation: one waits while an
           earlier one of its job is active. A claimed occurrence is running, attempt + 1, under a new token. A claim
-          that takes something sets the session's lease to now + ``want.lease``, also when that is sooner than before:
+          that takes any sets the session's lease to now + ``want.lease``, also when that is sooner than before:
           an idle node holds a long lease that costs nothing, a working one a short lease.
-        - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot, ``Claim.reserved``: only those
-          that go on after a crash, without a limit and without a turn, and of which no attempt was cut off; nothing
-          is overtaken for that. Where there are fewer, the caller gets only its part, 1 of ``want.nodes``. Until a
-          note (``Note.ran``) or the result says so, such an attempt is not known to have begun: it counts as started
-          then, and if its session ends before, that counts as no crash. It is not reserved a second time, so a job that
-          ends its node is counted from the second time on.
+        - Up to ``want.reserve`` more are claimed to wait at the caller for a free slot (``Claim.reserved``): only those
+          that are retried after a crash, whose job has no ``concurrency`` and no turns, and of which no attempt was cut
+          off. None is overtaken for that. Where there are fewer, the caller gets only its part, 1 of ``want.nodes``.
+          Such an attempt counts as begun only when a note (``Note.ran``) or the result says so; if its session ends
+          before that, it is no crash. It is not reserved a second time, so a job that ends the process of its node is
+          counted from the second time on.
         - ``want.ahead`` lets both look that much further than the store's now: a plan whose ``not_before``, and an
           occurrence whose ``due_at``, comes within it counts as due. The commit then lies before the due time, not
-          after it. An attempt that is claimed so counts as started when it is due; ``claimed_at`` tells when it was
-          claimed, so that the caller can tell how long to wait.
-        - If there are plans or a wish, and ``session`` is not alive, ``Done.lost`` says so: the results stand, no plan
-          was carried out, nothing was claimed. It is judged in the same step, so nothing is ever claimed for a dead
-          session.
+          after it. Such an attempt counts as started when it is due; ``claimed_at`` says when it was claimed, so that
+          the caller knows how long to wait.
+        - If there are plans or a ``want``, and ``session`` is not alive, ``Done.lost`` says so: the results stand, no
+          plan was carried out, nothing was claimed. This is judged in the same step, so nothing is ever claimed for a
+          dead session.
 
-        A step that says nothing does nothing, and does not ask the store.
+        An empty step does nothing, and does not ask the store.
 
         Atomic: plans and claims in one step, and never without the results that they come after. An occurrence is
         inserted if and only if the watermark moves; none is claimed by two callers. A claim never waits for rows that
         another node holds.
         Idempotent: outcomes and claims given back by their tokens (a repeated outcome gets its first answer, and
-        nothing is written), plans by their watermark. Claims are not: those whose answer was lost stand, and ``renew``
-        lists them. So a step whose answer was lost can be said again; lines of its notes may then stand twice.
-        Not prevented: a plan that is wrong is carried out as it is; planning is pure and tested elsewhere. A caller
-        that starts a run before its due time; the store cannot see that. Plans or claims that fail each time (a row
+        nothing is written), plans by their watermark. Claims are not: they stand although the answer was lost, and
+        ``renew`` lists them. So a step whose answer was lost can be sent again; log lines of its notes may then be
+        written twice.
+        Not prevented: a wrong plan, which is carried out as it is (planning is pure and tested elsewhere); a caller
+        that starts a run before its due time, which the store cannot see; plans or claims that fail each time (a row
         that cannot be read, a lock timeout, a full store).
-        After an error any part of the step may stand. So the caller says the results again by themselves, at once, and
-        then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
+        After an error any part of the step may have been written. So the caller sends the results again alone, at once,
+        and then the rest in halves. Results alone are refused neither for a plan nor, on Redis, for want of memory.
 
         Raises:
             InvalidTransition: an outcome names a state that no run can end in (``RUNNING``, ``MISSED``); nothing was
@@ -277,20 +278,19 @@ class Store(Backend):
     ) -> Claim | None:
         """Win one named occurrence now, for hosts where another program keeps time.
 
-        ``None``: somebody else has or had it, or it is not to be had.
+        ``None``: another session has or had it, or it cannot be acquired.
 
-        Exactly one of ``scheduled_for`` and ``key``. Creates the occurrence if it is not there; takes it if it is
-        pending, whatever waits before it, and makes it due now where it was due later. A ``scheduled_for`` that lies
-        where the job has or had a trigger is not to be had: plans decide those, and nodes run them by the job's
-        policies. Nor is one that is not there while the job is paused. A ``scheduled_for`` above the
-        watermark moves the watermark of a job without a trigger, unless an earlier trigger left times before it that
-        nobody decided yet.
+        Exactly one of ``scheduled_for`` and ``key`` is given. The occurrence is created if it does not exist, and taken
+        if it is pending, whatever waits before it; it becomes due now if it was due later. A ``scheduled_for`` in a
+        period for which the job has or had a trigger cannot be acquired: plans decide those times, and nodes run them
+        by the job's policies. Nor can a new one while the job is paused. A ``scheduled_for`` above the watermark moves
+        the watermark of a job without a trigger, unless an earlier trigger left undecided times before it.
 
-        An occurrence with a ``key`` that ended longer ago than its job keeps it counts as pruned: it is deleted, and
-        made anew, in the same step.
+        An occurrence with a ``key`` that ended longer ago than its job's ``keep`` counts as pruned: it is deleted and
+        created anew in the same step.
 
-        A ``fingerprint`` is kept with the occurrence; the claim has the one that stands. It is that of this call,
-        unless an earlier attempt was begun with one and was cut off. An outcome ``PENDING`` forgets it.
+        A ``fingerprint`` is stored with the occurrence, and the claim carries the stored one: that of this call, unless
+        an earlier attempt began with another and was cut off. An outcome ``PENDING`` clears it.
 
         Raises:
             OccurrenceTooOld: ``scheduled_for`` is at or below the pruned horizon.
@@ -306,14 +306,14 @@ class Store(Backend):
     def transaction(self, claim: Claim) -> Iterator[RunTransaction]:
         """Open a transaction in which a running attempt writes its effects, and then that it succeeded (G5).
 
-        It commits where the block is left without an exception after ``complete``, and then a later outcome under
-        the same token gets "succeeded" for its answer, whatever it says. In every other case it is rolled back.
+        It commits if the block is left without an exception after ``complete``; from then on an outcome under the same
+        token is answered with "succeeded", whatever it says. In every other case it is rolled back.
 
         Atomic: effects, run record and final state commit together, only if the run is current at that moment: the
-        token is looked at when the transaction begins, and asked for again, under a lock, by ``complete``.
-        Not prevented: effects outside of this database; a commit whose answer is lost raises although it took place
-        (a step with its outcome then tells). Until ``complete`` the run may still be taken over; what was done is then
-        undone.
+        token is checked when the transaction begins, and again, under a lock, by ``complete``.
+        Not prevented: effects outside of this database; a commit whose answer is lost raises although it took place (a
+        step with its outcome then tells). Until ``complete`` the run may still be taken over; its effects are then
+        rolled back.
 
         Raises:
             UnsupportedTransaction: the store has none (``capabilities.transactional_finish`` says so).
@@ -330,10 +330,10 @@ class Store(Backend):
         The caller's commit decides; after a rollback the attempt is running as before.
 
         Atomic: as ``transaction``, from here to the caller's commit.
-        Not prevented: that the caller commits nevertheless after ``LeaseLost``.
+        Not prevented: a caller that commits nevertheless after ``LeaseLost``.
 
         Raises:
-            UnsupportedTransaction: the store has none, or cannot use such a connection, or it leads elsewhere.
+            UnsupportedTransaction: the store has none, cannot use such a connection, or it leads to another database.
             LeaseLost: the run is not current; nothing was written.
         """
         self._within("complete_in", self._complete_in, connection, claim, result, notes)
@@ -343,9 +343,9 @@ class Store(Backend):
     def open_session(self, session: SessionSpec, *, lease: timedelta) -> datetime:
         """Begin a session whose lease ends at the store's now + ``lease``; return the store's now.
 
-        A session that is no node belongs to no release, whatever it says: no definition waits for it.
+        A session that is not a node belongs to no release, whatever it says: no definition waits for it.
 
-        Idempotent: said again while the session lives, it only sets the lease.
+        Idempotent: repeated while the session lives, it only sets the lease.
 
         Raises:
             LeaseLost: the id is that of a session that is over.
@@ -357,15 +357,15 @@ class Store(Backend):
 
         While the session holds a running occurrence its lease is set to now + ``lease``, else to now + ``idle_lease``
         (``lease`` if that is not given); the answer says which. The store decides this in the same step, because the
-        caller cannot know: a renewal that it gave up may be carried out long after it claimed work.
+        caller cannot know: a renewal that timed out may be carried out long after the caller claimed work.
 
-        The answer lists the runs that the session holds, with their tokens: a store that lost its last moment (a
-        failover, a restored backup) may know of others than the caller, and the caller finds out by this list.
+        The answer lists the runs that the session holds, with their tokens. A store that lost its last moment (a
+        failover, a restored backup) may know of other runs than the caller; the caller finds that out by this list.
         """
         return self._within("renew", self._renew, session, lease, lease if idle_lease is None else idle_lease)
 
     def close_session(self, session: str) -> list[Takeover]:
-        """End a session in order. What it still holds goes the way of ``reclaim``, without counting as a crash.
+        """End a session in order. Its remaining runs go back as in ``reclaim``, but that counts as no crash.
 
         With ``on_crash="fail"`` a run that was cut off is failed(crashed) here too: it may have begun its work.
         """
@@ -378,8 +378,8 @@ class Store(Backend):
         ``max_crashes``) or is failed(crashed). Its run record says crashed. Their locks are free.
 
         Evidence in ``presumed_dead`` shortens a takeover; wrong evidence costs a run its result, never correctness.
-        Waits for no transaction of a session that it looks at: one that is being written to may be left for the next
-        call, or a node that stands still in the middle of a verb would stop those who look. Atomic: per session.
+        It waits for no transaction of such a session: a session that is being written to may be left for the next call.
+        Otherwise a node that stalls in the middle of a verb would stall its peers too. Atomic: per session.
         """
         return self._within("reclaim", self._reclaim, presumed_dead)
 
@@ -394,12 +394,12 @@ class Store(Backend):
     ) -> LockGrant | None:
         """Take a place of the named lock for ``holder`` if one is free or overdue; ``None``: all are held.
 
-        A lock has ``limit`` places, counted from 0, of which each has one holder. Where callers name different limits,
-        the smallest counts of the caller's own and those of all holders: in a deploy that lowers a limit, a holder that
-        asked to be alone never has company.
+        A lock has ``limit`` places, counted from 0; each has one holder. Where callers pass different limits, the
+        smallest of the caller's and all holders' limits counts: in a deploy that lowers a limit to 1, a holder that
+        asked for exclusive access never shares the lock.
 
-        Held by a ``session`` it also ends with that session. The token grows with every grant of the name, also after
-        an expiry. Not re-entrant: whoever holds the last place gets ``None`` too.
+        A lock of a ``session`` also ends with that session. The token grows with every grant of the name, also after
+        an expiry. Not re-entrant: the holder of the last place gets ``None`` too.
 
         Atomic: never the same place to two callers.
 
@@ -416,26 +416,26 @@ class Store(Backend):
         return self._within("extend", self._extend, grant, ttl)
 
     def unlock(self, grant: LockGrant) -> bool:
-        """Free a lock, only if still held under this token; ``False``: it was not ours, nothing changed.
+        """Free a lock, only if it is still held under this token; ``False``: it was not ours, nothing changed.
 
-        One who stands in line for it (``line``) is told.
+        The first waiter in its queue (``wait_queues``) is notified.
         """
         return self._within("unlock", self._unlock, grant)
 
     def break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
-        """Free a lock whoever holds it, and write down who did so; return what was held, nothing if nobody held it.
+        """Free all places of a lock, whichever sessions hold them; return what was held. The trail records it.
 
-        Those who held it find ``extend`` and ``unlock`` refused, and the next holder has a higher token.
+        A former holder finds ``extend`` and ``unlock`` refused, and the next holder has a higher token.
 
         Atomic: all places in one step, with the entry in the trail.
-        Not prevented: that a former holder works on until it notices, at its next renewal; its token tells.
+        Not prevented: a former holder that works on until its next renewal; its token tells it apart.
         """
         return self._within("break_lock", self._break_lock, name, by=by, why=why)
 
     def wait_queues(self) -> WaitQueues:
         """Return the wait queues of locks, with connections of their own; the caller closes them.
 
-        Those of a store without notifications receive nothing.
+        The queues of a store without notifications receive nothing.
         """
         return self._within("wait_queues", self._wait_queues)
 
@@ -446,9 +446,9 @@ class Store(Backend):
     # --- people and programs ---------------------------------------------------------------------------------------
 
     def enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
-        """Create occurrences by key, in bulk; an existing key returns the existing one, whatever became of it.
+        """Create occurrences by key, in bulk; an existing key returns the existing occurrence, in whatever state.
 
-        Arguments left out are the job's own. ``expires_in`` counts from the due time.
+        Arguments that are left out are the job's own. ``expires_in`` counts from the due time.
 
         Atomic: all items of a call in one step.
         Idempotent: by key.
@@ -482,8 +482,8 @@ class Store(Backend):
     def cancel(self, occurrence: int, *, by: str, why: str) -> State:
         """Cancel a pending occurrence at once; ask a running one to stop (``renew`` tells its node).
 
-        What was asked to stop does not come back: where it would go back to pending (a retry, a takeover, a release) it
-        becomes cancelled instead, with the reason of the request.
+        A run that was asked to stop does not run again: where it would go back to pending (a retry, a takeover, a
+        release), it becomes cancelled instead, with the reason of the request.
 
         Raises:
             InvalidTransition: it is final.
@@ -505,13 +505,13 @@ class Store(Backend):
     ) -> State | None:
         """Delete the occurrence with a key, its runs and its logs, so that the key can be used anew.
 
-        Returns the state in which it was; ``None``: there was none. Who still ran it cannot record a result any more.
+        Returns the state in which it was; ``None``: there was none. A node that still runs it cannot record a result.
 
         Args:
             job: its name.
             key: not that of a nominal time.
-            by: who forgets it, for the trail.
-            why: likewise.
+            by: the operator, for the trail.
+            why: the reason, for the trail.
             running: delete it also while it runs.
             only: delete it only if this is its id; else there is none.
 
@@ -533,41 +533,43 @@ class Store(Backend):
         times = [as_utc(time, what="times") for time in times]
         return self._within("backfill", self._backfill, job, times, by=by, why=why)
 
-    # --- care ------------------------------------------------------------------------------------------------------
+    # --- maintenance -----------------------------------------------------------------------------------------------
 
     def prune(self, before: datetime | None = None, *, limit: int = 1000) -> int:
         """Delete final occurrences, with runs and logs, and verdict ranges that ended before ``before``; say how many.
 
         ``None``: before the store's now minus each job's own ``keep``. At most ``limit`` per call. Ended sessions
         older than a day go too. The horizon of a job rises to the latest nominal time deleted, in the same step, so
-        that what was pruned can still never run again; an occurrence above the watermark stays, because its key is
-        what keeps a plan from making it a second time.
+        that a pruned occurrence can never run again. An occurrence above the watermark stays, because only its key
+        keeps a plan from making it a second time.
 
-        Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and ``HISTORY_KEPT`` at
-        least, and owe nothing; horizon and watermark rise to the end of an era that goes. After ``REMEMBERED`` go: a
-        retired job of which nothing else is left, with its eras and pauses; entries of the trail; and a release, if
-        another one has been known for so long that came after it, and no session of it lives. None of these count.
+        Eras and pauses of a job go when they have been over for its ``keep`` (``before``), and for ``HISTORY_KEPT`` at
+        least, and leave no time undecided; horizon and watermark rise to the end of an era that goes. After
+        ``REMEMBERED`` these go: a retired job of which nothing else is left, with its eras and pauses; entries of the
+        trail; and a release of which no session lives, if a later one has been known for that long. None of these are
+        counted.
         """
         return self._within("prune", self._prune, before, limit)
 
     def wait(self, timeout: float) -> bool:
-        """Block up to ``timeout`` seconds of real time for a hint that something changed; ``True``: there was one.
+        """Block up to ``timeout`` seconds of real time for a notification; ``True``: there was one.
 
-        Hints may be lost or spurious: they save latency, never correctness. One thread of a handle waits at a time.
+        A notification says that something may have changed. It may be lost or spurious: that costs latency, never
+        correctness. One thread of a handle waits at a time.
         """
         return self._within("wait", self._wait, timeout)
 
     def register_presence(self, session: str | None) -> None:
-        """Show for as long as this process lives that ``session`` has a process, while this handle is used for it.
+        """Show a sign of life of ``session`` on the connections of this handle, until they end; ``None``: show none.
 
-        A handle shows it while somebody waits on it, and from when it has renewed the session. Where a store can do
-        that (a lock that its server frees when the connection ends), ``View.absent`` tells others when no handle
-        shows the sign any more. ``None``: no longer.
+        A handle shows the sign while a thread waits on it, and from its first renewal of the session on. Where a store
+        can do that (with a lock that the server frees when the connection ends), ``View.absent`` tells others when no
+        connection shows the sign any more.
         """
         self._within("register_presence", self._register_presence, session)
 
     def notify(self) -> None:
-        """Wake whoever waits on other handles of this namespace. Best effort; never raises."""
+        """Wake the threads that wait on other handles of this namespace. Best effort; never raises."""
         self._within("notify", self._notify)
 
     # --- reads: bounded, keyset paging (``after`` is the last id or name of the page before) -------------------

@@ -229,7 +229,7 @@ class SqlStore(SqlHandle):
     _forget = writes(operating.forget)
     _backfill = writes(operating.backfill)
 
-    # --- care ---------------------------------------------------------------------------------------------------------
+    # --- maintenance -----------------------------------------------------------------------------------------------
 
     @repeated
     def _prune(self, before: datetime | None, limit: int) -> int:
