@@ -7,9 +7,10 @@
               └─▶ SessionHost of guarded calls ─▶ SessionRenewer ▶ store.renew
 
 No job, event loop or pool can starve it. Each store has a heartbeat of its own, so a store that hangs costs no lease in
-another one. Within a store sessions come first, also between two of many locks: what a session holds is lost with it.
+another store. Within a store sessions are renewed first, also between two of many locks, because all that a session
+holds is lost with it.
 
-What may wait for rows that others hold has no place here (a result to record, say): it would hold up all renewals.
+A verb that may wait for locked rows (one that records a result, say) has no place here: it would delay all renewals.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ SOONEST = 0.05
 LONGEST_WAIT = 3600.0
 AFTER_A_BUG = 1.0
 SESSIONS_EVERY = 0.1
-"""Seconds of extending locks after which it is seen again whether a session is to be renewed."""
+"""Seconds of extending locks after which sessions are checked again."""
 
 
 class Resource(Protocol):
-    """Something that a session holds."""
+    """A lock or another thing that a session holds and that is renewed by itself."""
 
     session: str
 
     def step(self, store: Store) -> float:
-        """Ask ``store`` what is due to be asked; return the seconds until there is something again. Never raises."""
+        """Extend it if it is time to; return the seconds until the next time. Never raises."""
 
     def lose(self, why: str) -> None:
-        """Be told that the session is over."""
+        """End it, because the session is over."""
 
 
 class Member(Protocol):
-    """What has a session to be renewed."""
+    """The owner of a session that is to be renewed."""
 
     def renew(self, store: Store) -> float:
-        """Renew the session if it is time to; return the seconds until the next look."""
+        """Renew the session if it is time to; return the seconds until the next time."""
 
     def resources(self) -> Collection[Resource]:
-        """Return what the session holds, as far as that is to be renewed by itself."""
+        """Return what the session holds that is renewed by itself."""
 
 
 class Heartbeat:
-    """Beats while it has members. Safe to share between threads; not for a forked child."""
+    """Renews while it has members. Safe to share between threads; not for a forked child."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         """Open a sibling of ``store`` for as long as there are members; nothing is opened yet."""
@@ -89,9 +90,9 @@ class Heartbeat:
         self._wake.set()
 
     def remove(self, member: Member) -> Callable[[float], None]:
-        """Renew it no more; without members the thread ends.
+        """Renew the session of ``member`` no more; without members the thread ends.
 
-        Returns what waits for that end, for so many seconds: a verb may hang.
+        Returns a function that waits for that end, for at most so many seconds, because a verb may hang.
         """
         with self._lock:
             self._members.pop(member, None)
@@ -109,27 +110,26 @@ class Heartbeat:
         return ended
 
     def register_presence(self, session: str) -> None:
-        """Show a sign of life of this session too, where the store can show one."""
+        """Show a sign of life of this session, where the store can."""
         with self._lock:
             self._registered = session
             if self._store is not None:
                 self._store.register_presence(session)
 
     def withdraw_presence(self, session: str) -> None:
-        """Show no sign of life of a session that was left, whatever else this process holds."""
+        """Show no sign of life of a session that has ended, whatever else this process holds."""
         with self._lock:
             if self._registered == session:
                 self._registered, self._anew = None, True
 
     def wake(self) -> None:
-        """Beat now."""
+        """Renew what is due now."""
         self._wake.set()
 
     def beat_in(self, seconds: float) -> None:
-        """Beat in so many seconds at the latest, and as soon after each of the next beats.
+        """Beat in so many seconds at the latest, and as soon again after the next beat.
 
-        What came and went will mostly come again, and need not wake the thread each time: a lock that is taken and
-        released all the time would.
+        A lock that is taken and released all the time thereby need not wake the thread each time.
         """
         with self._lock:
             at = self._clock.monotonic() + seconds
@@ -144,7 +144,7 @@ class Heartbeat:
         """Renew what is due; return the seconds until the next beat."""
         with self._lock:
             members = list(self._members)
-            # What begins to be held from here on wakes this thread, or it would be seen too late.
+            # Whatever begins to be held from here on wakes this thread, or it would be renewed too late.
             self._beats_at = float("inf")
             soonest, self._soonest = self._soonest, LONGEST_WAIT
         next_at = self._clock.monotonic() + soonest
@@ -185,7 +185,7 @@ class Heartbeat:
             return self._thread is threading.current_thread()
 
     def _fresh(self, store: Store) -> Store:
-        """Return another handle if a connection of this one still shows a sign of life of a session that was left."""
+        """Return a new handle if a connection of this one still shows a sign of life of a session that has ended."""
         with self._lock:
             if not self._anew or self._thread is not threading.current_thread():
                 return store
@@ -203,7 +203,7 @@ class Heartbeat:
 
 
 def _guarded(act: Callable[[Store], float], store: Store) -> float:
-    """Do one thing of many: no mistake in it keeps the thread from the others, or their leases would run out."""
+    """Call ``act``; an unexpected error in it must not keep the thread from the other leases."""
     try:
         return act(store)
     except Exception:  # noqa: BLE001 - logged

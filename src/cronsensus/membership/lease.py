@@ -1,12 +1,11 @@
-"""A node's own view of its session's lease: when to stop trusting it.
+"""A node's own view of its session's lease: until when it may trust the lease (the trust window).
 
-The store decides whether a session lives. A node cannot ask it all the time, so it trusts its lease for a while after
-each answer, counted from *before* the question was asked and by the monotonic clock, less a margin (River's trust
-window). Local time may only end the trust early, never lengthen it. A process that was frozen finds its trust gone
-when it wakes.
+The store decides whether a session is alive. A node cannot ask it all the time, so it trusts its lease for a while
+after each answer, counted from *before* the question was sent, by the monotonic clock, less a margin. Local time may
+only end the trust early, never lengthen it. A process that was frozen finds its trust gone when it wakes.
 
-Answers may cross: a renewal may find an idle session and set a long lease, a claim then a short one, and the first
-answer arrive last. So a long lease counts only if no claim was answered since it was asked for.
+Answers may overtake each other: a renewal of an idle session sets a long lease, a claim then sets a short one, and the
+answer to the renewal arrives last. So a long lease counts only if no claim was answered since the renewal was sent.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from cronsensus.clock import Clock
 IDLE_LEASE = timedelta(seconds=600)
 """The lease of a session that holds nothing; see ADR 4."""
 MARGIN = 0.1
-"""Share of a lease that is not trusted: room for the stop to take effect before another node may begin."""
+"""Share of a lease that is not trusted, so that a stop takes effect before another node may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class Asked:
 class SessionLease:
     """One session's lease as this node sees it. Safe to share between threads.
 
-    ``on_shorter`` is called, by whoever makes it shorter, once it is: what watches the lease would look too late.
+    ``on_shorter`` is called when the lease was made shorter, by the thread that did so. Otherwise a monitor would check
+    it too late.
     """
 
     def __init__(self, session: str, clock: Clock, on_shorter: Callable[[], None] = lambda: None) -> None:
@@ -74,7 +74,7 @@ class SessionLease:
             self._on_shorter()
 
     def shorten(self, asked: Asked, lease: timedelta) -> None:
-        """Note that a claim may have set the lease to ``lease``, then or later: trust no longer one."""
+        """Note that a claim may have set the lease to ``lease``, then or later: trust it for no longer."""
         until = _trust(asked.at, lease)
         with self._lock:
             self._claims += 1
@@ -103,7 +103,7 @@ class SessionLease:
 
     @property
     def trusted(self) -> bool:
-        """Whether work may be started and results believed in."""
+        """Whether runs may be started and results are expected to be accepted."""
         with self._lock:
             return not self._lost and self._clock.monotonic() < self._trusted_until
 

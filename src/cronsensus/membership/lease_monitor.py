@@ -1,6 +1,6 @@
-"""Notices when a lease can be trusted no longer, on a thread that asks no store: of sessions, locks and claims.
+"""Notices that a lease of a session, lock or claim can be trusted no longer, on a thread that calls no store.
 
-What asks the store may hang in it, and would notice too late.
+A thread that calls a store may hang there, and would notice too late.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ SOONEST = 0.02
 
 
 class Trusted(Protocol):
-    """What is watched."""
+    """A lease that is monitored."""
 
     @property
     def expires_in(self) -> float:
         """Return the seconds until it can be trusted no longer."""
 
     def expire(self) -> float | None:
-        """Be told that its time is over; return the seconds until it is to be looked at again, ``None``: never."""
+        """End it, since its time is over; return the seconds until the next check, or ``None`` for none."""
 
 
 class LeaseMonitor:
-    """One deadline for all that is held in one place, the earliest of theirs. Safe to share between threads.
+    """One deadline for many leases, the earliest of theirs. Safe to share between threads.
 
-    It takes no lock, because a lock is taken and released thousands of times for each time that one is lost. What
-    begins to be watched is registered first, and then the time of the next look is read. A look forgets that time
-    first, and then reads what is registered. So no entry is missed, and now and then a look finds nothing.
+    It takes no lock, because leases begin and end thousands of times for each one that is lost. ``begin`` registers an
+    entry first and then reads the time of the next check. A check clears that time first and then reads the entries.
+    So no entry is missed; now and then a check finds nothing.
     """
 
     def __init__(self, clock: Clock, timer: Timer | None = None) -> None:
-        """Watch by ``clock``, with a ``timer`` that others use too, or one of its own."""
+        """Monitor by ``clock``, with a shared ``timer`` or one of its own."""
         self._clock = clock
         self._watched: dict[Trusted, float] = {}
-        """Each with the time before which it is not to be told again."""
+        """Each with the time before which it is not expired again."""
         self._looks_at = float("inf")
         self.timer = timer or Timer(clock)
 
     def begin(self, one: Trusted) -> None:
-        """Watch this; or, if it is watched, take note that its time may be shorter now."""
+        """Monitor this lease, or check it anew because it may end earlier now."""
         self._watched[one] = 0.0
         at = self._clock.monotonic() + one.expires_in
         if at < self._looks_at:
             self._look_at(at)
 
     def end(self, one: Trusted) -> None:
-        """Watch this no more."""
+        """Monitor this lease no more."""
         self._watched.pop(one, None)
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Monitor nothing any more."""
         self._watched.clear()
         self.timer.close()
 

@@ -1,8 +1,8 @@
-"""How long does a process that leaves wait for a store that does not answer?
+"""Bound the time that an ending process waits for a store that does not answer.
 
-Whoever stops a process has little patience: a service manager kills what is not gone some seconds after the drain. A
-verb may wait for a silent server for much longer, so last words are said on a thread of their own, which is left behind
-when the time is over. What they would have freed is free when its lease ends.
+A service manager kills a process that is still there some seconds after the drain, and a verb may wait for a silent
+server for much longer. So the last verbs of a process run on a thread of their own, which is abandoned when the time is
+over. What they would have freed is free when its lease ends.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import threading
 from collections.abc import Callable
 
 LEAVING = 4.0
-"""Seconds that a node takes for leaving after its drain, however its store behaves."""
+"""Most seconds between the end of a node's drain and its end, however its store behaves."""
 
 
 def within(seconds: float, do: Callable[[], object]) -> bool:
-    """Do something that may hang; return whether it was over in time. What it raises is raised here."""
+    """Call a function that may hang; return whether it ended in time. What it raises is raised here."""
     raised: list[BaseException] = []
 
     def doing() -> None:
         try:
             do()
-        except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
             raised.append(error)
 
     thread = threading.Thread(target=doing, name="cronsensus-leaving", daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # the interpreter is shutting down, and lets no thread begin
+    except RuntimeError:  # the interpreter is shutting down and starts no thread
         do()
         return True
     thread.join(max(0.0, seconds))

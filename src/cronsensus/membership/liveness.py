@@ -1,9 +1,9 @@
-"""Evidence that a process is dead: of this host by its pid, of any host by what the store tells.
+"""Evidence that a process is dead: its pid on this host, and its missing sign of life in the store.
 
-Evidence only shortens a takeover: a wrong verdict costs a run its result, because the token is gone, and never makes
-two results. Still it must not lie. A pid means something only within one boot and one pid namespace (containers on
-one host share the first, not the second), and a pid is reused, so the moment the process started is compared too.
-That moment is read in the kernel's ticks since boot, which no step of the wall clock changes.
+Evidence only shortens a takeover. A wrong verdict costs a run its result, because the token is replaced, and never
+makes two results. Still the evidence should be right. A pid has a meaning only within one boot and one pid namespace
+(containers on one host share the first, not the second), and a pid is reused, so the start time of the process is
+compared too. It is read in the kernel's ticks since boot, which no step of the wall clock changes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LINUX = sys.platform == "linux"
 def started_at(pid: int) -> int | None:
     """Return when process ``pid`` started, in the host's own units; ``None`` when it and all its threads are gone.
 
-    A killed process is a zombie as soon as its main thread is gone. Others may still be in the kernel then, where a
-    write can end that was begun, and what the process had open is closed, and its file locks are freed, by the last.
+    A killed process is a zombie as soon as its main thread is gone. Its other threads may still be in the kernel then,
+    where a write that was begun can end. The last of them closes the files of the process and frees its file locks.
 
     Raises:
-        PermissionError: it is another user's, and this host hides those (``hidepid``, systemd's ``ProtectProc``).
+        PermissionError: another user owns it, and this host hides such processes (``hidepid``, ``ProtectProc`` of systemd).
     """
     try:
         if _LINUX:
@@ -49,7 +49,7 @@ def started_at(pid: int) -> int | None:
 
 
 def own_start() -> int:
-    """Return when this process started; 0: it cannot tell, and so cannot judge others by their pid either."""
+    """Return when this process started; 0: unknown, so it cannot judge other processes by their pid either."""
     try:
         return started_at(os.getpid()) or 0
     except (OSError, ValueError, IndexError, psutil.Error):
@@ -57,7 +57,7 @@ def own_start() -> int:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a process that cannot be seen is there all the same: signalling it is refused, not in vain."""
+    """Whether a process that cannot be seen exists all the same: a signal to it is refused for want of permission."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -68,7 +68,7 @@ def _is_hidden(pid: int) -> bool:
 
 
 def is_dead(session: SessionView | LockView) -> bool:
-    """Return whether the process of a session, or of who holds a lock, is certainly gone.
+    """Return whether the process of a session, or of a lock's holder, is certainly gone.
 
     ``False`` whenever this host cannot tell.
     """
@@ -81,7 +81,7 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
     ``False`` whenever this host cannot tell.
     """
     if host != host_identity() or not started or not own_start():
-        # One of the two does not see itself in /proc, which may be that of another namespace, or not be there.
+        # One of the two processes does not see itself in /proc, which may belong to another namespace or be missing.
         return False
     try:
         seen = started_at(pid)
@@ -91,10 +91,10 @@ def is_gone(host: str | None, pid: int, started: int | None) -> bool:
 
 
 ABSENT_FOR = 0.2
-"""Least seconds between two looks that together tell that a session shows the store no sign of life any more."""
+"""Least seconds between the two looks that together count as the absence of a session's sign of life."""
 JOURNEYS = 10
-"""How many times the duration of a look's first question is added to that: a live process whose connections were cut
-reconnects within this time, and may be as far from the store as this one."""
+"""How many times the duration of a look's first question is added to that. A live process whose connections were cut
+reconnects within this time, even if it is as far from the store as this one."""
 
 
 class _Absent(NamedTuple):
@@ -106,9 +106,9 @@ class _Absent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Absences:
-    """Since when sessions show no sign of life. Seen only once it may be a cut connection.
+    """Since when each session has shown no sign of life. In a single look that may be a cut connection.
 
-    A session whose lease was renewed meanwhile has a process: from that look on it is counted anew.
+    A session that renewed its lease meanwhile has a process: its absence is counted anew from that look on.
     """
 
     absent: Mapping[str, _Absent] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Absences:
         return Absences(absent, asked_at, ABSENT_FOR + JOURNEYS * (received_at - asked_at - view.age))
 
     def is_gone(self, session: str) -> bool:
-        """Whether it was absent in two looks, the second asked long enough after the first was answered."""
+        """Whether it was absent in two looks, the second sent long enough after the first was answered."""
         absent = self.absent.get(session)
         return absent is not None and self.asked_at - absent.since >= self.patience
 

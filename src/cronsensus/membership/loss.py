@@ -1,9 +1,9 @@
-"""Has the store lost something: its last moment, or everything?
+"""Detect that the store lost data: its last moment, or everything.
 
 A failover to a standby that lags, a restart from a snapshot or a restored backup takes a store back to an earlier
-moment; ``FLUSHALL``, a restart without data or a fresh database empties it. Nobody tells a node, nor a
-process that only holds locks or guards functions. The signs cost next to nothing: they come with what is
-asked anyway.
+moment; ``FLUSHALL``, a restart without data or a fresh database empties it. A node is not told, nor is a process that
+only holds locks or guards functions. They detect it by signs, which cost next to nothing: they come with the answers of
+verbs that are called anyway.
 
 ==================================================== ==================================================================
 a renewal counts fewer renewals than this node did   the store lost a moment, after the last one that it still counts
@@ -13,8 +13,8 @@ the node holds other runs than the store believes    the store lost a moment; se
 the store has another identity, or none              it was emptied, or is another one
 ==================================================== ==================================================================
 
-What is found is logged at once, and written into the store's trail by the node's next round, for ``doctor`` and for the
-audit. A loss of which no sign is left (nobody had written anything that is remembered elsewhere) is not found.
+A loss that is found is logged at once, and written into the store's trail by the node's next round, for ``doctor`` and
+for the audit. A loss without a sign (of writes that no process remembers) is not found.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BEFORE = timedelta(minutes=1)
 GIVEN_UP = timedelta(seconds=1)
 """For how long a session that was given up may still be alive in the store once another one is opened."""
 ONE_LOSS = timedelta(seconds=30)
-"""Signs that are noticed within this are taken for those of one loss."""
+"""Signs within this time are taken for signs of the same loss."""
 _OF_A_NODE = "its ledger, its queue and the jobs that were added at run time"
 _OF_A_PROCESS = "its locks, and with what it knew of guarded calls: one that was made may be made again"
 _CONSEQUENCES = {
@@ -66,11 +66,11 @@ _CONSEQUENCES = {
         "This process does nothing more in it (on_store_loss='stop'); when the data is back or begins anew, restart it",
     ),
 }
-"""What is gone, and what follows, for what knew it, and for whether that stops."""
+"""What is gone and what follows, by the kind of subject and by whether it stops."""
 
 
 class StoreWatch:
-    """Looks for the signs. ``renewed`` may be called from any thread; the rest belongs to the node's rounds.
+    """Watches for the signs. Any thread may call ``renewed``; the other methods belong to the node's rounds.
 
     A ``SessionHost`` calls ``opened``, ``renewed``, ``trouble`` and ``tell``, from any thread.
     """
@@ -88,7 +88,7 @@ class StoreWatch:
         Args:
             name: the node's, for the trail.
             stop: whether it does nothing more on a store that was emptied.
-            wake: has the node turn a round.
+            wake: starts a round of the node.
             subject: what it is for people: a node, or a process.
         """
         self._name = name
@@ -108,7 +108,7 @@ class StoreWatch:
 
     @property
     def halted(self) -> bool:
-        """Whether nothing more must be done: the store was emptied, and ``on_store_loss`` is ``"stop"``. For good."""
+        """Whether the subject must stop for good: the store was emptied, and ``on_store_loss`` is ``"stop"``."""
         return self._stop and self._emptied
 
     @property
@@ -118,21 +118,21 @@ class StoreWatch:
 
     @property
     def has_news(self) -> bool:
-        """Whether something was found that ``tell`` is to write."""
+        """Whether a loss was found that ``tell`` has not written yet."""
         return bool(self._to_tell)
 
     # --- signs --------------------------------------------------------------------------------------------------------
 
     def check(self, store: Store) -> None:
-        """Look which store this is, before another session is opened in it."""
+        """Check which store this is, before another session is opened in it."""
         with self._lock:
             known, session = self._identity, self._session
         if known is not None:
-            # That session is given up, and its lease ends no later by this; the answer tells what the store remembers.
+            # That session is given up. This makes its lease end no later, and the answer tells what the store remembers.
             self.renewed(session, store.renew(session, lease=GIVEN_UP))
 
     def opened(self, store: Store, session: str, now: datetime) -> None:
-        """Remember in which store a session was opened; it may be another one than that of the session before."""
+        """Remember in which store a session was opened; it may be another store than that of the previous session."""
         identity = store.identity()
         with self._lock:
             known = self._identity
@@ -140,13 +140,13 @@ class StoreWatch:
             self._found_empty(now)
         with self._lock:
             self._identity = identity
-            # One that stops remains stopped, whatever is opened on another thread meanwhile.
+            # A subject that stops stays stopped, whatever session another thread opens meanwhile.
             self._emptied = self._emptied and self._stop
             self._session = session
             self._beats = OrderedDict({0: now})
 
     def renewed(self, session: str, renewal: Renewal) -> None:
-        """Compare what a renewal tells with what this node knows."""
+        """Compare the answer of a renewal with what this node knows."""
         if renewal.beats is None or renewal.store is None:
             return
         with self._lock:
@@ -174,9 +174,9 @@ class StoreWatch:
             self._found_lost(since, renewal.now, why)
 
     def looked(self, jobs: Iterable[JobState], now: datetime) -> None:
-        """Compare watermarks with what they were, and with what was decided here: they only grow."""
+        """Compare watermarks with their earlier values, and with the plans of this node: they only grow."""
         signs: list[tuple[str, datetime]] = []
-        with self._lock:  # a renewal that finds a loss forgets them all, on another thread
+        with self._lock:  # a renewal on another thread that finds a loss clears them all
             for job in jobs:
                 key = (job.id, job.spec.name)
                 known = self._watermarks.get(key)
@@ -192,7 +192,7 @@ class StoreWatch:
     def decided(self, plans: Iterable[Plan], now: datetime) -> None:
         """Note how far this node decided jobs after ``now``: its own plans, which the store has carried out.
 
-        No look need show it: where each occurrence is fired ahead of its time, none is due any more.
+        A look may never show them: where each occurrence is fired ahead of its time, no job is due any more.
         """
         with self._lock:
             for each in plans:
@@ -203,7 +203,7 @@ class StoreWatch:
         self._watermarks.move_to_end(key)
 
     def forgot(self, why: str, now: datetime | None = None, *, at: datetime | None = None) -> None:
-        """Take in a sign that another part of the node found.
+        """Note a sign that another part of the node found.
 
         Args:
             why: the sign.
@@ -220,9 +220,9 @@ class StoreWatch:
         self._found_lost(since, until, why)
 
     def trouble(self, error: StoreError) -> bool:
-        """Take in why the store cannot be used: tables that are gone were there when this node began.
+        """Note why the store cannot be used: missing tables were there when this node began.
 
-        Returns whether this is how it was found out that the store was emptied.
+        Returns whether this error is the first sign that the store was emptied.
         """
         with self._lock:
             new = isinstance(error, SchemaMismatch) and self._identity is not None and not self._emptied
@@ -233,7 +233,7 @@ class StoreWatch:
     # --- what follows -------------------------------------------------------------------------------------------------
 
     def tell(self, store: Store) -> None:
-        """Write into the trail what was found since the last time."""
+        """Write the losses that were found since the last time into the trail."""
         with self._lock:
             losses, self._to_tell = self._to_tell, []
         while losses:

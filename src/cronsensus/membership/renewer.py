@@ -1,4 +1,4 @@
-"""Decides when a session is renewed, and renews it; the thread and the connection are the heartbeat's.
+"""Decides when a session is renewed, and renews it, on the thread and the connection of the heartbeat.
 
 ::
 
@@ -9,11 +9,11 @@
                                  ▼
                             store error: try again soon
 
-An idle session has a long lease and renews it every four minutes, so that an idle store can sleep. Which of the two
-leases it is the store decides, by what the session holds (ADR 4).
+An idle session has a long lease and renews it every four minutes, so that an idle store can sleep. The store decides
+which of the two leases applies, by what the session holds (ADR 4).
 
-Failure handling: an unreachable store ends nothing by itself. What ends is trust, by the monotonic clock, which the
-monitor of leases notices. If the store answers again in time, nothing happened.
+Failure handling: an unreachable store ends nothing by itself. The trust in the lease ends, by the monotonic clock, and
+the lease monitor notices that. If the store answers again before, nothing has happened.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _log = Logger("cronsensus.node")
 
 IDLE_RENEWAL = timedelta(seconds=240)
 QUICK_LOOK = 0.5
-"""Least seconds between two renewals that hints ask for, while the node holds something."""
+"""Least seconds between two renewals on notifications, while the node holds runs."""
 IDLE_LOOK = 2.0
 """The same for an idle node, which can only be asked to drain."""
 ENOUGH, LEAST = 20, 15
-"""How many renewals in a row a lease should have time for, and below how many it is warned of. A renewal is two round
-trips on PostgreSQL and MySQL, one on Redis; see ``docs/stores.md``."""
+"""How many renewals in a row a lease should have time for, and below how many a warning is logged. A renewal is two
+round trips on PostgreSQL and MySQL, one on Redis; see ``docs/stores.md``."""
 MEASURED = 5
-"""Renewals of which the quickest counts: each may be late, the first one connects."""
+"""Number of renewals of which the quickest counts: each may be late, and the first one connects."""
 
 
 class SessionRenewer:
@@ -73,12 +73,12 @@ class SessionRenewer:
         self._warned = False
 
     def keep(self, lease: SessionLease) -> None:
-        """Renew this session from now on, instead of the one before."""
+        """Renew this session from now on, instead of the previous one."""
         self._kept = lease
         self._wake()
 
     def nudge(self) -> None:
-        """Think again: the node began to hold something, or its trust in the lease ran out."""
+        """Recompute the next renewal: the node began to hold runs, or its trust in the lease ran out."""
         self._wake()
 
     def ask(self) -> None:
@@ -87,12 +87,12 @@ class SessionRenewer:
         self._wake()
 
     def hint(self) -> None:
-        """Look soon: something changed in the store, and it may be a request to cancel or to drain."""
+        """Renew soon: something changed in the store, perhaps a request to cancel or to drain."""
         self._hinted = True
         self._wake()
 
     def renew(self, store: Store) -> float:
-        """Renew if it is time to, or if a hint came; return the seconds until the next look."""
+        """Renew if it is time to, or after a notification; return the seconds until the next renewal."""
         lease = self._kept
         if lease is None or lease.lost or self._stopped:
             return IDLE_RENEWAL.total_seconds()
@@ -100,7 +100,7 @@ class SessionRenewer:
         return wait if wait > 0 else self._renew(store, lease)
 
     def resources(self) -> Collection[Resource]:
-        """Return nothing: what a node runs is held by its session, and renewed with it."""
+        """Return nothing: the runs of a node are held by its session and renewed with it."""
         return ()
 
     def _due_in(self, lease: SessionLease) -> float:
@@ -108,7 +108,7 @@ class SessionRenewer:
         if self._asked_for:
             return 0.0
         every = IDLE_RENEWAL if lease.length > self._lease else min(self._lease / 3, IDLE_RENEWAL)
-        # Counted from the lease itself and not from the last renewal: a claim sets it too.
+        # Counted from the lease itself and not from the last renewal, because a claim sets the lease too.
         wait = lease.trusted_for - (lease.length.total_seconds() * (1 - MARGIN) - every.total_seconds())
         if self._hinted:
             look = QUICK_LOOK if self._holds() else IDLE_LOOK
@@ -126,10 +126,10 @@ class SessionRenewer:
             return max(SOONEST, min(1.0, self._lease.total_seconds() / 10))
         self._measure(self._clock.monotonic() - asked.at)
         if self._stopped:
-            # Its owner is closing the session itself.
+            # The owner is closing the session.
             return IDLE_RENEWAL.total_seconds()
         if renewal.alive:
-            # A claim whose answer was lost may yet be carried out, and shorten the lease.
+            # A claim may yet be carried out although its answer was lost, and shorten the lease.
             lease.confirm(asked, min(renewal.lease, self._lease) if self._holds() else renewal.lease)
         else:
             lease.lose()
@@ -137,7 +137,7 @@ class SessionRenewer:
         return max(SOONEST, self._due_in(lease))
 
     def _measure(self, seconds: float) -> None:
-        """Take in how long a renewal took; say once that the lease is too short for such a distance."""
+        """Note how long a renewal took; warn once if the lease is too short for such a distance."""
         self._took.append(seconds)
         quickest = min(self._took)
         if self._warned or len(self._took) < MEASURED or self._lease.total_seconds() >= LEAST * quickest:
@@ -151,5 +151,5 @@ class SessionRenewer:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Renew no more; an answer that is on its way counts no more."""
+        """Renew no more, and ignore an answer that is still on its way."""
         self._stopped = True

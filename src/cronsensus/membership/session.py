@@ -1,4 +1,4 @@
-"""How a session of this process begins, whatever it is for: one of a node, of locks, of guarded calls."""
+"""Open a session of this process: for a node, for locks, or for guarded calls."""
 
 from __future__ import annotations
 

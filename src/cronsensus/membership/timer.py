@@ -23,7 +23,7 @@ from cronsensus.logger import Logger
 logger = Logger(__name__)
 
 LONGEST_NAP = 3600.0
-"""Most seconds of one wait; what waits for years is looked at again every hour, and no platform's limit is ever met."""
+"""Most seconds of one wait. A deadline years ahead is checked again every hour, so no platform's limit is ever met."""
 IDLE_SECONDS = 10.0
 """How long the thread stays when there is nothing to watch."""
 COMPACT_FROM = 64
@@ -43,12 +43,12 @@ class Deadline:
         self._watch = watch
 
     def cancel(self) -> None:
-        """Drop the action, if it has not begun."""
+        """Cancel the action, if it has not begun."""
         self._watch.cancel(self)
 
 
 class Timer:
-    """Calls things back at their time, until it is closed. Safe to share between threads.
+    """Calls actions at their time, until it is closed. Safe to share between threads.
 
     With a clock that is moved by hand, call ``wake`` after each move.
     """
@@ -73,7 +73,7 @@ class Timer:
         self._watch.wake()
 
     def close(self) -> None:
-        """Forget every deadline; an action that has begun is waited for."""
+        """Cancel every deadline, and wait for an action that has begun."""
         self._watch.close(self)
 
     def __len__(self) -> int:
@@ -165,7 +165,7 @@ class _Watch:
                 if self._cancelled == len(self._heap):
                     self._heap.clear()
                     self._cancelled = 0
-                    # Whatever used the thread may be dropped without a word.
+                    # The users of the thread may be dropped without a call of ``close``.
                     if self._leaves or (not self._changed.wait(IDLE_SECONDS) and not self._heap):
                         self._thread = None
                         self._changed.notify_all()

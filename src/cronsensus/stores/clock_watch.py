@@ -1,9 +1,9 @@
-"""Find out that a store's clock was set back, and which of its instants came twice.
+"""Detect that a store's clock was set back, and which of its instants came twice.
 
-What a store writes down bears the time of its clock. Where that was set back, what came later may bear the earlier
-time, and no reader can tell. So a handle compares the clock with one that never steps; where the two moved apart it
-writes into the trail (action ``CLOCK_SET_BACK``) which stretch may have come twice, in the transaction of the first
-verb that writes something after it. The audit leaves open what rests on the order of two times within that stretch.
+Every record of a store bears the time of its clock. If that clock was set back, a later record may bear an earlier
+time, and no reader can tell. So a handle compares the clock with one that never steps. Where the two moved apart, it
+writes the stretch that may have come twice into the trail (action ``CLOCK_SET_BACK``), in the transaction of the next
+verb that writes. The audit leaves open whatever depends on the order of two times within that stretch.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cronsensus.durations import format_duration
 from cronsensus.instants import format_instant, from_micros
 
 BY_ITSELF = "the store"
-"""Who says in the trail that the clock was set back."""
+"""The name under which the trail records that the clock was set back."""
 SLACK = 1_000
-"""Microseconds by which two clocks may disagree about how long something took …"""
+"""Microseconds by which two clocks may disagree about a duration, and …"""
 DRIFT = 1_000
-"""… and one in so many more: they run on different crystals."""
+"""… one microsecond more for so many: they run on different crystals."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -64,7 +64,7 @@ class ClockWatch:
         self._last: Looked | None = None
 
     def compare(self, look: Looked) -> SetBack | None:
-        """Return what happened to the clock since the look that was kept last."""
+        """Return how the clock was set back since the last kept reading; ``None``: it was not."""
         last = self._last
         if last is None or look.before < last.after:
             return None
@@ -72,9 +72,9 @@ class ClockWatch:
         back = round((look.after - last.before) * 1_000_000) - (look.now - last.now)
         if back <= SLACK + passed // DRIFT:
             return None
-        # Somewhere between the two looks: at most this long after the last, and at most this long before this one.
+        # It happened between the two readings: at most this long after the last, and this long before this one.
         return SetBack(since=look.now - passed, until=last.now + passed, by=back)
 
     def keep(self, look: Looked) -> None:
-        """Compare with this look from now on; what happened before is written down."""
+        """Compare with this reading from now on: everything before it has been recorded."""
         self._last = look

@@ -1,6 +1,6 @@
-"""Say that a store has not answered yet, while somebody waits for it.
+"""Report that a store has not answered yet, while a caller waits for it.
 
-A name server that does not answer takes 20 seconds to say so, and a firewall that drops packets longer.
+A lookup of a name takes 20 seconds to fail without a name server, and a firewall that drops packets takes longer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def connecting(url: str, say: Callable[[str], None], after: float = SLOW) -> Ite
         if not over.wait(after):
             say(f"connecting to {_host(url)}: no answer yet")
 
-    # No Timer: a signal handler that raises where that begins leaves a thread behind that hangs.
+    # Not a threading.Timer: a signal handler that raises in its start would leave a hanging thread behind.
     watching = Whole(watch, "cronsensus-connecting")
     try:
         watching.begin()

@@ -1,18 +1,18 @@
-"""Signs of life: what a server lets go of when a process's connection ends, and what is concluded from that.
+"""Presence: a lock or subscription that the server drops when a process's connection ends (a sign of life).
 
-A process shows the sign of its session on two connections: on one that hears at once when it is cut off and comes
-back, and on another one, which is used with each renewal. Once the server itself shows the second sign, the session's
-row says so. Others ask the server for signs in their looks:
+A process shows the sign of its session on two connections: the one that listens, which notices at once when it is cut
+off and reconnects, and the one that renews the session. Once the server itself shows the second sign, the session's row
+says so. Peers ask the server for signs in their looks. The answers mean:
 
-- the sign is there: a process shows it;
-- it is not, and was there while the connection that asks was open: the process is gone, or both of its connections were
-  cut. One that lives comes back at once, so the decision needs two looks (``membership.liveness``);
-- it was never there while that connection was open: nothing. After a restart of the server, or on another one, the
-  connection that asks is a new one too. So no identity of a server has to be kept beside a sign.
+- the sign is there: the process shows it;
+- the sign is missing, and was there while the asking connection was open: the process is gone, or both of its
+  connections were cut. A live process reconnects at once, so a decision needs two looks (``membership.liveness``);
+- the sign was never there while the asking connection was open: nothing. After a restart of the server, or on another
+  server, the asking connection is a new one too. So no identity of a server has to be kept with a sign.
 
-A sign was there while a connection was open if this connection has seen it, or if the session was opened after this
-connection was first used and says that it showed its sign. A server that copies another one is not asked: what its
-rows say happened elsewhere.
+A sign was there while a connection was open if that connection has seen it, or if the session was opened after the
+connection was first used and says that it showed its sign. A replica is not asked: its rows tell of events on another
+server.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MOST_UNANSWERED = 5
-"""After so many looks without a sign of a session none is expected: it is of an earlier release, or has a pooler."""
+"""After so many looks without its sign, a session is not expected to show one: it is of an earlier release, or behind a
+pooler."""
 
 
 class SignRecord(NamedTuple):
-    """What the row of a session says.
+    """What the row of a session says of its sign.
 
     Attributes:
         number: in the order in which sessions were opened.
-        shown: whether it showed its sign; ``None``: it never said, as in an earlier release.
+        shown: whether it showed its sign; ``None``: it never said so, as in an earlier release.
     """
 
     number: int
@@ -41,14 +42,14 @@ class SignRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Observations:
-    """What is known through one connection; a new connection has new observations.
+    """The signs that one connection has observed. A new connection begins with none.
 
     Attributes:
         since: the number of the newest session when signs were first asked for; ``None``: they never were.
-        asked: how often the sign of each session was asked for; one that has just begun shows it a moment later.
-        seen: sessions whose sign was there when last asked for, or before.
-        silent: sessions whose row did not yet say, when last read, that they showed their sign.
-        blind: signs mean nothing here.
+        asked: how often the sign of each session was asked for; a new session shows its sign a moment later.
+        seen: sessions of which this connection has seen a sign.
+        silent: sessions of which the row, when last read, did not yet say that they showed their sign.
+        blind: signs mean nothing on this server.
     """
 
     since: int | None = None
@@ -58,18 +59,18 @@ class Observations:
     blind: bool = False
 
     def worth_asking(self, holding: frozenset[str], every: frozenset[str]) -> bool:
-        """Whether to ask for ``every`` session: at first, while one of them holds something, or may show its sign."""
+        """Whether to ask for ``every`` session: at first, and while one of them holds runs or may yet show its sign."""
         return not self.blind and (self.since is None or bool(holding) or any(map(self.may_come, every)))
 
     def may_come(self, session: str) -> bool:
-        """Whether the sign of a session was not seen yet, and not asked for in vain often enough."""
+        """Whether a session may yet show its first sign: unseen, and asked for fewer than ``MOST_UNANSWERED`` times."""
         return session not in self.seen and self.asked.get(session, 0) < MOST_UNANSWERED
 
     def note(self, present: Collection[str], missing: Mapping[str, SignRecord], newest: int) -> tuple[str, ...]:
-        """Take in an answer; return the sessions whose sign was there while this connection was open, and is gone.
+        """Note an answer; return the sessions of which the sign was there while this connection was open, and is gone.
 
         Args:
-            present: sessions whose sign is there.
+            present: sessions that show their sign.
             missing: the others that were asked for.
             newest: the number of the newest session there is.
         """
@@ -84,16 +85,16 @@ class Observations:
             and (session in self.seen or (noted.shown and (noted.number > since or session in self.silent)))
         )
         missed = tuple(sorted(gone))
-        # What said nothing through this connection and says something later has shown its sign in between.
+        # A session whose row said nothing at first and says something later has shown its sign in between.
         still = (self.silent & every).difference(present)
         self.silent = still.union(session for session, noted in missing.items() if noted.shown is None)
         return missed
 
 
 def detach_inherited(file: int) -> None:
-    """In a forked child: replace its copy of a parent's connection by nothing.
+    """In a forked child: close its copy of a connection of the parent, without a word to the server.
 
-    The copy would keep the connection, and with it the sign of life, open after the parent's death.
+    An open copy would keep the connection, and with it the sign of life, after the death of the parent.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a store's ``transaction`` gives, and what is said where there is none."""
+"""The transaction that ``Store.transaction`` gives, and the error of stores without transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from cronsensus.errors import UnsupportedTransaction
 from cronsensus.model.occurrence import Note
 
-HAVE_THEM = "sqlite://, postgresql://, mysql://"
+WITH_TRANSACTIONS = "sqlite://, postgresql://, mysql://"
 """The stores in which effects can commit together with a result."""
 
 
@@ -18,20 +18,20 @@ class RunTransaction(ABC):
 
     Attributes:
         connection: for the effects; of the kind that the store documents, which is SQLAlchemy's ``Connection`` for a
-            SQL store. It must not commit or roll back by itself.
+            SQL store. The caller must not commit it or roll it back.
     """
 
     connection: Any
 
     @abstractmethod
     def complete(self, result: str | None = None, notes: Sequence[Note] = ()) -> None:
-        """Write, in this transaction, that the attempt succeeded; what was noted of it before goes with it.
+        """Write, in this transaction, that the attempt succeeded, together with its notes.
 
-        The last word of the transaction, once.
+        It is the last statement of the transaction, and is called once.
 
         Args:
             result: JSON text, or ``None``.
-            notes: what ``Step.notes`` would be given.
+            notes: as in ``Step.notes``.
 
         Raises:
             LeaseLost: the run is no longer current; the transaction must not commit, and will not.
@@ -43,6 +43,6 @@ def no_transactions(store: str) -> UnsupportedTransaction:
     """Return the error for a store that has none."""
     return UnsupportedTransaction(
         f"a {store} store has no transaction that a job's effects could share with its result (G5); "
-        f"use a store that has: {HAVE_THEM}. Or let the job return, and make its effects idempotent by "
+        f"use a store that has: {WITH_TRANSACTIONS}. Or let the job return, and make its effects idempotent by "
         "run.idempotency_key"
     )

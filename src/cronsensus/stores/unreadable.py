@@ -1,7 +1,7 @@
-"""Rows that cannot be read: named once, left out, so that everything else goes on.
+"""Rows that cannot be read are logged once and left out, so that everything else goes on.
 
-A row may hold what no version of this code wrote: by hand, by a newer version, by a disk. It concerns one job, one
-occurrence, one session or one lock, and nothing else may stand still for it.
+A row may hold values that this code never wrote: an edit by hand, a newer version, a broken disk. It concerns one job,
+one occurrence, one session or one lock, and nothing else may stop because of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cronsensus.instants import LATEST_MICROS
 from cronsensus.logger import Logger
 
 MOST_KEPT = 10_000
-"""Rows that a handle remembers to have named."""
+"""Most rows that a handle remembers to have logged."""
 
 MOST_COUNTED = 2**31 - 1
 """The largest number of attempts, failures or crashes that a column holds."""
@@ -33,10 +33,10 @@ READING_RAISES: tuple[type[Exception], ...] = (
     CoordinationError,
     StoreCorrupt,
 )
-"""What comes of values that are not what was written.
+"""What reading such values may raise.
 
-Not ``Exception``: a signal handler of the user's may raise one of its own while a row is read (Celery's soft time
-limit), and what a server or a driver says is about no row.
+Not every ``Exception``: a signal handler of the user may raise one of its own while a row is read (Celery's soft time
+limit), and an error of a server or a driver is not about a row.
 """
 
 Row = TypeVar("Row")
@@ -46,15 +46,15 @@ _log = Logger("cronsensus.stores")
 
 
 class Unreadable:
-    """What one handle met and could not read. Safe to share between threads."""
+    """The rows that one handle could not read. Safe to share between threads."""
 
     def __init__(self) -> None:
-        """Know of nothing yet."""
+        """Begin with none."""
         self._lock = threading.Lock()
         self._told: dict[str, str] = {}
 
     def tell(self, what: str, error: BaseException) -> None:
-        """Log that ``what`` cannot be read; once for each ``what``, because looks are many."""
+        """Log that ``what`` cannot be read; once for each ``what``, because each look meets it again."""
         with self._lock:
             if what in self._told or len(self._told) >= MOST_KEPT:
                 return
@@ -62,12 +62,12 @@ class Unreadable:
         _log.error("%s", text)
 
     def texts(self) -> tuple[str, ...]:
-        """Return what was told, in that order."""
+        """Return what was logged, in that order."""
         with self._lock:
             return tuple(self._told.values())
 
     def readable(self, rows: Iterable[Row], read: Callable[[Row], Value], name: Callable[[Row], str]) -> list[Value]:
-        """Return what ``read`` makes of each row; one that it cannot read is left out, and told by its ``name``."""
+        """Return what ``read`` makes of each row; one that it cannot read is left out and logged by ``name``."""
         found = []
         for row in rows:
             try:
@@ -83,7 +83,7 @@ def read_one(row: Row, read: Callable[[Row], Value], name: str) -> Value:
     """Return what ``read`` makes of the one row that was asked for.
 
     Raises:
-        StoreCorrupt: it makes nothing of it.
+        StoreCorrupt: it cannot be read.
     """
     try:
         return read(row)
@@ -115,12 +115,12 @@ def whole(value: Any) -> int:
 
 
 _OF_VALUES = {"DataError", "IntegrityError"}
-"""What drivers call the errors of values that a table does not take; the same for all by PEP 249."""
+"""The names of drivers' errors for values that a table does not take; PEP 249 fixes them."""
 _MYSQL_OUT_OF_RANGE = 1690
 
 
 def is_of_values(error: BaseException | None) -> bool:
-    """Whether a verb failed for what a row holds, and not for the state of the server or of the network."""
+    """Whether a verb failed because of the values of a row, and not because of the server or the network."""
     while error is not None:
         if isinstance(error, (TypeError, ValueError, OverflowError, KeyError, StoreCorrupt)):
             return True
@@ -131,7 +131,7 @@ def is_of_values(error: BaseException | None) -> bool:
 
 
 def bounded(micros: int) -> int:
-    """Return ``micros``, or the longest time that is of any use, on either side."""
+    """Return ``micros``, cut to the range of times that stores keep."""
     return min(max(micros, -LATEST_MICROS), LATEST_MICROS)
 
 

@@ -16,8 +16,8 @@ REMEMBERED = timedelta(days=366)
 HISTORY_KEPT = timedelta(days=1)
 """For how long at least ``prune`` leaves eras and pauses that are over, however short the job's ``keep`` is."""
 MOST_AHEAD = timedelta(seconds=1)
-"""The furthest that a step looks ahead. What comes back is due when it was, and within this at the latest,
-where the clock was set back meanwhile."""
+"""How far ahead a step may look. A run that is put back is due when it was before; where the clock was set back
+meanwhile, it is due after this at the latest."""
 
 
 def check_ahead(ahead: timedelta) -> None:
@@ -59,7 +59,7 @@ class DefineResult:
     Attributes:
         superseded: a newer release that is alive defines it otherwise; left alone.
         kept: not declared any more, but a session of another release is alive that may still declare it; left alone.
-            With either of the two, say it again later.
+            In both cases, repeat the call later.
     """
 
     created: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class DefineResult:
 
 
 class Partition(NamedTuple):
-    """One of ``of`` parts of all jobs: part ``place``, counted from 0. Which job is in which part, the store says."""
+    """Part ``place`` (counted from 0) of ``of`` parts of all jobs. The store decides which job is in which part."""
 
     place: int
     of: int
@@ -79,23 +79,23 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What ``look`` saw in one moment.
+    """The state that ``look`` read, of one moment.
 
     Attributes:
         now: the store's clock.
         jobs: jobs whose next due time has come, or comes within ``ahead``: at most ``limit``, most overdue first. Where
-            there are more of them, a quarter of ``limit`` are those that came last of what is due: they do not wait
-            until those before are done.
+            there are more of them, a quarter of ``limit`` are the jobs that came due last, so that they do not wait
+            until all those before them are done.
         more: there are more of them than ``limit``.
         next_job: the earliest due time still to come of any job, of ``jobs`` too; ``None``: there is none.
         backlog: pending occurrences are due now, claimable or not.
         next_pending: the earliest due time still to come of a pending occurrence.
-        holders: live or overdue sessions that hold runs; the reader watches them for signs of death.
+        holders: live or overdue sessions that hold runs; the caller checks whether they are alive.
         sessions: ids of live sessions that take turns (those of nodes), sorted, at most 64.
         absent: ids of live sessions whose process showed a sign of life (``register_presence``), as this handle saw or
             the session wrote down, and shows none now. The process is gone, or its connection was cut off just now.
             This is evidence, not proof: look again before acting on it.
-        age: seconds that have passed since ``now`` came here: the store was asked more after it.
+        age: seconds that passed between the arrival of ``now`` and the end of the look, which may ask more than once.
     """
 
     now: datetime
@@ -111,10 +111,10 @@ class View:
 
     @property
     def due(self) -> list[JobState]:
-        """Return the jobs that are due by now, without those that come due soon."""
+        """Return the jobs that are due now, without those that come due soon."""
         return [job for job in self.jobs if job.due_at is None or job.due_at <= self.now]
 
 
 def newest_of(limit: int) -> int:
-    """Return how many of ``limit`` due jobs are those that came last, where there are more."""
+    """Return how many of ``limit`` due jobs are those that came due last, where there are more."""
     return limit // 4

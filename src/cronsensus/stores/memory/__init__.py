@@ -1,4 +1,4 @@
-"""The memory store: simple and obviously right, the oracle of all stores; for tests and simulations.
+"""The memory store: simple enough to be obviously right, the oracle of all stores; for tests and simulations.
 
 One lock, one clock, integers that count up: the same calls give the same answers. ``state`` holds rows and indexes,
 the other modules the verbs, by group. Everything ends with the process.
@@ -84,7 +84,7 @@ class MemoryStore(JobVerbs, OperatingVerbs, SessionVerbs, MaintenanceVerbs, Read
         """Memory can always be used."""
 
     def _close(self) -> None:
-        """End a wait in another thread, and hear no more hints."""
+        """End a wait in another thread, and receive no more notifications."""
         with self._changed:
             self._closed = True
             self._space.handles.discard(self)

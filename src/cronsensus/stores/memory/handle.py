@@ -1,4 +1,4 @@
-"""What every group of verbs stands on: the lock, the clock, "is it alive?" and "is it current?"."""
+"""What all groups of verbs share: the lock, the clock, "is it alive?" and "is it current?"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _background = Background("cronsensus-memory", most=1, log=Logger("cronsensus.sto
 
 
 def writes(verb: Verb) -> Verb:
-    """Make a verb one step: with the lock, and out of the reach of signal handlers, whose exceptions could halve it."""
+    """Make a verb one step: under the lock, and where no exception of a signal handler can cut it in two."""
 
     def step(self: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._changed:
@@ -62,7 +62,7 @@ class Handle:
         return self._world.changed
 
     def _note_set_back(self) -> None:
-        """Write down that the clock was set back, if it was."""
+        """Record in the trail that the clock was set back, if it was."""
         monotonic = self._monotonic()
         look = Looked(to_micros(self._now()), monotonic, monotonic)
         back = self._space.clock_watch.compare(look)
@@ -86,7 +86,7 @@ class Handle:
     # --- alive, held, current -----------------------------------------------------------------------------------------
 
     def _alive(self, session: SessionRow) -> bool:
-        """Whether nobody ended the session and its lease has not run out."""
+        """Whether the session was not ended and its lease has not run out."""
         return session.ended_at is None and self._monotonic() < session.until
 
     def _takes_turns(self, session: SessionRow) -> bool:
@@ -175,7 +175,7 @@ class Handle:
         )
 
     def _cut_off(self, row: OccurrenceRow, why: str, now: datetime, *, crashed: bool) -> str:
-        """Decide what becomes of a run that is cut off; return the reason that is written down."""
+        """Decide what becomes of a run that is cut off; return the recorded reason."""
         policies = row.job.spec.policies
         reason = f"{Reason.CRASHED}: {why}"
         told = reason if crashed else why

@@ -18,7 +18,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class JobVerbs(Handle):
-    """What changes a job's definition or its standing."""
+    """The verbs that define, retire, pause and resume jobs."""
 
     @writes
     def _define_jobs(
@@ -170,6 +170,6 @@ _LONG_AGO = timedelta(days=366 * 200)
 
 
 def _as_stored(spec: JobSpec, payload: str) -> JobSpec:
-    """Return the definition as it comes back from JSON, cut off from what the caller may still change."""
+    """Return the definition as it comes back from JSON, independent of what the caller may still change."""
     args, kwargs = read_payload(payload)
     return dataclasses.replace(spec, args=args, kwargs=kwargs)

@@ -22,7 +22,7 @@ from cronsensus.stores.memory.state import OccurrenceRow
 
 
 class OperatingVerbs(RoundVerbs):
-    """What creates and cancels occurrences from outside the schedule."""
+    """The verbs that create and cancel occurrences outside of the schedule."""
 
     @writes
     def _enqueue(self, items: Sequence[Item]) -> list[Enqueued]:
@@ -135,5 +135,5 @@ class OperatingVerbs(RoundVerbs):
 
 
 def enqueued(row: OccurrenceRow, *, created: bool) -> Enqueued:
-    """Return the answer about an occurrence that stands under its key."""
+    """Return the answer about an existing occurrence."""
     return Enqueued(row.id, row.job.spec.name, row.key, created, row.state)

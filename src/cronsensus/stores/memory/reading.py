@@ -1,4 +1,4 @@
-"""Care and reads: prune, wake-ups, and everything that only looks."""
+"""Maintenance and reads: prune, notifications, and every verb that only reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSIONS_KEPT = timedelta(days=1)
 
 
 class MaintenanceVerbs(Handle):
-    """What keeps a store small and its readers awake."""
+    """The verbs that prune, wait and notify."""
 
     _closed = False
     _hinted = False
@@ -68,7 +68,7 @@ class MaintenanceVerbs(Handle):
         return len(rows) + len(gone)
 
     def _forget_history(self, job: JobRow, before: datetime) -> None:
-        """Delete the eras and pauses of a living job that were over by ``before`` and owe nothing."""
+        """Delete the eras and pauses of a living job that were over by ``before`` and leave no time undecided."""
         if job.retired_at is not None:
             return
         begun = [
@@ -92,7 +92,7 @@ class MaintenanceVerbs(Handle):
 
     @staticmethod
     def _raise_watermark(job: JobRow, time: datetime) -> None:
-        """Raise it to where the first era begins: planning begins with that era, and before it nothing is owed."""
+        """Raise it to where the first era begins: planning begins with that era, and no time before it is undecided."""
         job.watermark = max(job.watermark, time)
 
     def _is_forgettable(self, job: JobRow, before: datetime) -> bool:
@@ -112,11 +112,11 @@ class MaintenanceVerbs(Handle):
         space.trail = [entry for entry in space.trail if entry.at >= before]
 
     def _raise_horizon(self, job: JobRow, times: Iterable[datetime]) -> None:
-        """Never lower it."""
+        """Raise a job's horizon; never lower it."""
         job.horizon = max([*times, *([] if job.horizon is None else [job.horizon])], default=None)
 
     def _wait(self, timeout: float) -> bool:
-        """Wait for a hint; one that came since the last wait counts."""
+        """Wait for a notification; one that came since the last wait counts."""
         with self._changed:
             self._changed.wait_for(lambda: self._hinted or self._closed, timeout)
             hinted, self._hinted = self._hinted and not self._closed, False
@@ -132,7 +132,7 @@ class MaintenanceVerbs(Handle):
 
 
 class Reads(Handle):
-    """What only looks. Every answer is a value of its own: nothing in it changes later."""
+    """The verbs that only read. Every answer is a value of its own, which does not change later."""
 
     def _job(self, name: str) -> JobView | None:
         """Return one job."""

@@ -47,7 +47,7 @@ _ANSWERS: dict[RunEnd | None, State] = {end: state for state, end in _RUN_ENDS.i
 
 
 class RoundVerbs(Handle):
-    """What a node's crank does."""
+    """The verbs of a node's round."""
 
     # --- look ---------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class RoundVerbs(Handle):
     def _choose(self, want: Want, until: datetime) -> list[OccurrenceRow]:
         """Return due occurrences that may run now, in the order in which they are to be claimed.
 
-        What cannot be reserved is not overtaken by what can.
+        An entry that cannot be reserved is not overtaken by one that can.
         """
         chosen: list[OccurrenceRow] = []
         of_job: Counter[int] = Counter()
@@ -280,7 +280,7 @@ class RoundVerbs(Handle):
 
     @staticmethod
     def _may_pass_to(job: JobRow, time: datetime) -> bool:
-        """Whether the watermark may move to ``time``: another program keeps time, and nothing before it is owed."""
+        """Whether the watermark may move to ``time``: another program keeps time, and no time before is undecided."""
         nothing_owed = job.next_due is None or job.next_due > time
         return job.spec.trigger is None and time > job.watermark and nothing_owed
 
@@ -293,7 +293,7 @@ class RoundVerbs(Handle):
         now = self._now()
         state, reason = outcome.state, outcome.reason
         if state is State.PENDING and row.cancel is not None:
-            state, reason = State.CANCELLED, row.cancel  # asked to stop: it does not come back
+            state, reason = State.CANCELLED, row.cancel  # it was asked to stop, so it does not run again
         self._space.begin_reserved(row, now - outcome.elapsed)
         self._space.end_run(row, _RUN_ENDS[state], now, reason=reason, error=outcome.error)
         row.error = outcome.error
@@ -307,7 +307,7 @@ class RoundVerbs(Handle):
         return Settled(outcome.id, outcome.token, accepted=True, state=state)
 
     def _answer_again(self, outcome: Outcome) -> Settled:
-        """Answer for a run that is not current: as the first time if this token finished it, else no."""
+        """Answer for a run that is not current: with the first answer if this token finished it, else no."""
         row = self._space.occurrences.get(outcome.id)
         if row is None:
             return Settled(outcome.id, outcome.token, accepted=False, state=None)

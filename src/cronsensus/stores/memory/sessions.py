@@ -15,11 +15,11 @@ from cronsensus.stores.memory.wait_queues import MemoryQueues
 
 
 class SessionVerbs(Handle):
-    """What begins, keeps and ends a lease."""
+    """The verbs on sessions and locks."""
 
     @writes
     def _open_session(self, session: SessionSpec, lease: timedelta) -> datetime:
-        """Begin a session; said again while it lives, it only sets the lease."""
+        """Begin a session; repeated while it lives, it only sets the lease."""
         now = self._now()
         row = self._space.sessions.get(session.id)
         if row is not None:
@@ -36,7 +36,7 @@ class SessionVerbs(Handle):
 
     @writes
     def _renew(self, session: str, lease: timedelta, idle_lease: timedelta) -> Renewal:
-        """Set the lease, if there still is one."""
+        """Set the lease, if the session is alive."""
         now = self._now()
         row = self._space.sessions.get(session)
         store = self._space.identity.id
@@ -143,7 +143,7 @@ class SessionVerbs(Handle):
 
     @writes
     def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
-        """Free a lock whoever holds it."""
+        """Free all places of a lock."""
         held = [row for row in self._space.locks.values() if row.name == name and self._held(row)]
         for row in held:
             self._free(row)
@@ -157,7 +157,7 @@ class SessionVerbs(Handle):
         return MemoryQueues(self._space)
 
     def _wake_next(self, name: str) -> None:
-        """Notify the handle that has waited longest."""
+        """Notify the handle that has waited longest for a lock."""
         with self._changed:
             self._space.wake_next(name)
 

@@ -1,8 +1,8 @@
 """A memory store that loses its last moment, as real stores may: for tests and simulations.
 
-``take`` copies everything; ``restore`` makes the copy what the store says from then on. What came in between was
-acknowledged and is gone, as after a failover to a standby that lags. Tokens go on from where they were: no store gives
-one twice. Handles, clocks and lines for locks belong to processes, and stay.
+``take`` copies everything; ``restore`` puts the copy back. Writes in between were acknowledged and are gone, as after a
+failover to a standby that lags. Tokens go on from where they were, because no store gives one twice. Handles, clocks
+and wait queues belong to processes, and stay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def take(store: MemoryStore) -> Snapshot:
 
 
 def restore(store: MemoryStore, snapshot: Snapshot) -> None:
-    """Let the store forget everything since ``snapshot``, in all namespaces, and tell whoever waits nothing of it."""
+    """Let the store forget everything since ``snapshot``, in all namespaces, without a notification."""
     world: World = store._world  # noqa: SLF001 - a part of the store
     with world.changed:
         for name, space in world.spaces.items():

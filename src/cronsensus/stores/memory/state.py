@@ -1,4 +1,4 @@
-"""What a memory store holds: rows, sorted indexes, and the few ways in which a row changes.
+"""The state of a memory store: rows, sorted indexes, and the few ways in which a row changes.
 
 The verbs decide; the methods here only keep rows and indexes in step. Nothing here takes the lock: callers hold it.
 """
@@ -232,7 +232,7 @@ class Space:
         self.running: set[int] = set()
         self.sessions: dict[str, SessionRow] = {}
         self.open: dict[str, SessionRow] = {}
-        """Sessions that nobody ended yet, alive or overdue."""
+        """Sessions that were not ended yet, alive or overdue."""
         self.turning: dict[str, SessionRow] = {}
         """Those of them that are nodes."""
         self.releases: dict[str, Release] = {}
@@ -360,7 +360,7 @@ class Space:
         job.waiting_until = None
 
     def delete(self, row: OccurrenceRow) -> None:
-        """Forget an occurrence."""
+        """Delete an occurrence."""
         job = row.job
         self._unindex(row)
         del self.occurrences[row.id]
@@ -420,7 +420,7 @@ class Space:
     # --- wait queues of locks -----------------------------------------------------------------------------------------
 
     def wake_next(self, name: str) -> None:
-        """Notify the first in a lock's queue, which leaves the queue by that."""
+        """Notify the first waiter in a lock's queue, and take it out of the queue."""
         waiting = self.wait_queues.get(name)
         if waiting:
             first = next(iter(waiting))
@@ -438,5 +438,5 @@ class Space:
     # --- the audit trail ----------------------------------------------------------------------------------------------
 
     def record(self, at: datetime, by: str, action: str, target: str, why: str, **details: Any) -> None:
-        """Write down who did what, to what, and why."""
+        """Record in the trail: by which operator, which act, on which target, and why."""
         self.trail.append(TrailEntry(self.world.next("trail"), at, by, action, target, why, details))
