@@ -32,7 +32,7 @@ def started_at(pid: int) -> int | None:
     where a write that was begun can end. The last of them closes the files of the process and frees its file locks.
 
     Raises:
-        PermissionError: another user owns it, and this host hides such processes (``hidepid``, ``ProtectProc`` of systemd).
+        PermissionError: another user owns it, and this host hides such processes (``hidepid``, ``ProtectProc``).
     """
     try:
         if _LINUX:

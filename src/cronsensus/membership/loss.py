@@ -128,7 +128,7 @@ class StoreWatch:
         with self._lock:
             known, session = self._identity, self._session
         if known is not None:
-            # That session is given up. This makes its lease end no later, and the answer tells what the store remembers.
+            # That session is given up. Its lease ends no later by this, and the answer tells what the store remembers.
             self.renewed(session, store.renew(session, lease=GIVEN_UP))
 
     def opened(self, store: Store, session: str, now: datetime) -> None:

@@ -1,10 +1,10 @@
-"""The session of what this process holds in a store outside of a node: locks, or guarded calls.
+"""The session of the locks, or of the guarded calls, that this process holds in a store.
 
 A lock is held by a session, so that it ends with its process. A process may hold locks without being a node; and a
-node's own session will not do, because it ends when the node drains, and its lease is as short as a takeover must be
-quick (ADR 12, 14). So what a process holds by itself has a session of its own. It is opened when it is first needed,
-renewed by the heartbeat, and closed when nothing has needed it for a while. It also notices, as a node does, that the
-store was emptied; see ``loss``.
+node's session is not suitable, because it ends when the node drains, and its lease is as short as a takeover must be
+quick (ADR 12, 14). So locks and guarded calls have sessions of their own. Such a session is opened when it is first
+needed, renewed by the heartbeat, and closed when it has not been needed for a while. It also notices, as a node does,
+that the store was emptied; see ``loss``.
 
 ::
 
@@ -40,14 +40,14 @@ from cronsensus.stores.base import Store
 _log = Logger("cronsensus.node")
 
 IDLE_FOR = 60.0
-"""Seconds after which a session that nobody needs is closed."""
+"""Seconds after which a session that is not needed is closed."""
 KNOWS_AFTER = 1.0
-"""Seconds after which it asks which store it is in; a process that is done before saves a connection for that."""
+"""Seconds after which it asks which store it is in. A process that ends before needs no connection for that."""
 ASK_AGAIN = 5.0
 LEAVE_WITHIN = 3.0
-"""Seconds that closing waits for the store to take back what was held …"""
+"""Seconds that ``close`` waits for the store to end the session …"""
 JOIN = 1.0
-"""… and for the thread that renewed it, which may be in the middle of a verb."""
+"""… and for the heartbeat, which may be in the middle of a verb."""
 _SHORT_LEASE = timedelta(seconds=10)
 
 
@@ -56,7 +56,7 @@ class SessionHost:
 
     Attributes:
         store: the handle for verbs of the callers' own threads.
-        monitor: notices when what is held can be trusted no longer.
+        monitor: notices when a lease can be trusted no longer.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class SessionHost:
             name: for people.
             heartbeat: renews all sessions of this process in the store; ``None``: this one alone.
             lease: of the session while it holds runs; one that holds only locks, or nothing, has a long one.
-            stop: refuse all that comes once the store was emptied.
-            on_listed: told, after each renewal, which runs the store believes the session to hold.
+            stop: refuse new locks and calls once the store was emptied.
+            on_listed: called after each renewal with the runs that the store believes the session to hold.
         """
         self.store = store
         self.monitor = LeaseMonitor(clock)
@@ -103,15 +103,15 @@ class SessionHost:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held, nor about to be."""
+        """Whether nothing is held or about to be held."""
         with self._lock:
             return not self._held and not self._pins
 
     def pin(self) -> SessionLease:
-        """Return the session, opened if there is none that can be trusted; it is not closed before ``unpin``.
+        """Return the session, and open one if none can be trusted; it is not closed before ``unpin``.
 
         Raises:
-            StoreEmptied: the store was emptied, and this process stops then.
+            StoreEmptied: the store was emptied, and ``stop`` was given.
             StoreError: the store cannot be used now; there is nothing to unpin.
         """
         self.refuse_if_emptied()
@@ -127,37 +127,37 @@ class SessionHost:
             raise
 
     def unpin(self) -> None:
-        """Need the session no more, but for what it holds."""
+        """Undo a ``pin``: the session is needed only for what it holds."""
         with self._lock:
             self._pins -= 1
             self._needed_at = self._clock.monotonic()
 
     def add(self, held: Resource, first: float) -> None:
-        """Step this from now on, for the first time in ``first`` seconds."""
+        """Renew ``held`` from now on, for the first time in ``first`` seconds."""
         with self._lock:
             self._held[held] = None
         self._heartbeat.beat_in(first)
 
     def discard(self, held: Resource) -> None:
-        """Step this no more."""
+        """Renew ``held`` no more."""
         with self._lock:
             self._held.pop(held, None)
             self._needed_at = self._clock.monotonic()
 
     def session_ended(self, lease: SessionLease) -> None:
-        """Be told by the store that a session is dead."""
+        """Note that the store called a session dead."""
         lease.lose()
         self._lose(lease, "its session was ended")
 
     def verify_soon(self) -> None:
-        """Be told that the store does not know what it should: ask soon whether it knows the session."""
+        """Ask the store soon whether it still knows the session, because it has forgotten something else."""
         with self._lock:
             renewer = self._renewer
         if renewer is not None:
             renewer.ask()
 
     def store_failed(self, error: StoreError) -> None:
-        """Be told why the store could not be used: what it lacks may tell that it was emptied."""
+        """Note why the store could not be used: missing tables may mean that it was emptied."""
         if self._loss.trouble(error):
             with self._lock:
                 lease = self._lease
@@ -166,10 +166,10 @@ class SessionHost:
                 self._lose(lease, "the store was emptied")
 
     def refuse_if_emptied(self) -> None:
-        """Raise if the store was emptied, and this process stops then.
+        """Raise if the store was emptied and ``stop`` was given.
 
         Raises:
-            StoreEmptied: so it is.
+            StoreEmptied: it was.
         """
         if self._loss.halted:
             raise StoreEmptied(
@@ -179,7 +179,7 @@ class SessionHost:
             )
 
     def close(self) -> None:
-        """Close the session, and with it free all that it holds. Idempotent."""
+        """Close the session, which frees all that it holds. Idempotent."""
         with self._lock:
             lease, self._lease = self._lease, None
             held = any(one.session for one in self._held)
@@ -248,7 +248,7 @@ class SessionHost:
                 _log.debug("a session that held nothing could not be closed, it ends with its lease: %s", error)
 
     def _know(self, store: Store, session: str, opened_at: datetime) -> None:
-        """Ask which store a session was opened in; leave one that is to be left alone.
+        """Ask which store a session was opened in; close the session if the subject must stop.
 
         Raises:
             StoreError: it cannot be asked.
@@ -320,7 +320,7 @@ class SessionHost:
             return list(self._held)
 
     def _look_at_store(self, store: Store) -> float:
-        """Learn which store it is, and write down what was found; return the seconds until that is due."""
+        """Ask which store this is, and record losses; return the seconds until that is due again."""
         with self._lock:
             lease, opened = self._lease, self._opened
         try:
@@ -341,7 +341,7 @@ class SessionHost:
 
 _all: weakref.WeakSet[SessionHost] = weakref.WeakSet()
 _of_the_parent: list[object] = []
-"""What a fork brought into this process and only the parent may close."""
+"""Objects that a fork copied into this process and that only the parent may close."""
 
 
 def _at_exit() -> None:

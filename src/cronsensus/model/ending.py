@@ -13,7 +13,7 @@ EndingKind = Literal["returned", "raised", "timed_out", "cancelled", "skipped", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The end of an attempt, before anybody decided what follows from it.
+    """The end of an attempt, before it is decided what follows from it.
 
     Attributes:
         kind: ``returned`` a value; ``raised`` an exception (``sys.exit`` and the death of a job's own process are

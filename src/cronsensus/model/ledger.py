@@ -78,7 +78,7 @@ class TrailEntry:
 
     Attributes:
         action: the store's verb: ``pause``, ``resume``, ``trigger``, ``cancel``, ``retry``, ``backfill``, ``retire``,
-            ``drain``; ``define`` for ``define_jobs`` in somebody's name; or ``CLOCK_SET_BACK``, ``LOST_MOMENT``,
+            ``drain``; ``define`` for ``define_jobs`` with ``by``; or ``CLOCK_SET_BACK``, ``LOST_MOMENT``,
             ``STORE_EMPTIED``.
         target: the name of the job; for ``drain`` the id of the session; empty for what is about the store.
         details: ``occurrence`` holds the id where the act was on one; ``from`` and ``until`` (ISO 8601) the stretch

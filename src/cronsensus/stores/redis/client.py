@@ -257,7 +257,7 @@ class Client:
 
 
 class _Warm:
-    """A connection that is in nobody's use for now."""
+    """A connection that no thread uses now."""
 
     def __init__(self, pool: Pool, connection: DriverConnection) -> None:
         self.pool, self.connection = pool, connection

@@ -1,9 +1,9 @@
 """The verbs that define and retire jobs.
 
-Lua knows no triggers, so what a definition needs of them (the next due time, what is left undecided) is worked out
-here, between a look and a write. The write compares again what the work rests on, see ``define.lua``; who loses that
-race looks again. The moment of the change is that of the look, at most ten seconds before the write: whatever would
-have been decided otherwise in between moved a watermark or made a revision, and then the write refuses.
+Lua has no triggers, so what depends on them (the next due time, the times left undecided) is computed here, between a
+look and a write. The write compares again what the computation was based on, see ``define.lua``; a caller that loses
+that race looks again. The change counts from the moment of the look, at most ten seconds before the write. A decision
+in between would have moved a watermark or made a revision, and then the write is refused.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class DefiningVerbs(Handle):
                     entries,
                 )
             except Refusal:
-                continue  # AGAIN: somebody was faster
+                continue  # AGAIN: another caller was faster
             return did
         raise _busy(f"definitions of release {release!r}")
 
@@ -238,7 +238,7 @@ def _declare(specs: Sequence[JobSpec]) -> dict[str, Declared]:
 
 def _stored_job(name: str, row: Sequence[Any], now: datetime) -> StoredJob:
     number, digest, revision, watermark, eras, last_since, retired_at, source, waiting_until = row
-    # Defining a job again is also what mends what somebody wrote by hand.
+    # Defining a job again also repairs a definition that was edited by hand.
     sees = watermark if isinstance(watermark, str) else ""
     at = from_micros(int(sees)) if _is_instant(sees) else now
     since = from_micros(int(last_since)) if _is_instant(last_since) else at

@@ -128,7 +128,7 @@ def _answered(code: str, text: str, where: str) -> StoreError:
                 f"{where} holds a key of ours that is not of our making ({text}); choose another prefix: ?prefix="
             )
         case "BUSY":
-            return StoreBusy(f"{where} is busy with somebody's long script; look at its log, or: SCRIPT KILL")
+            return StoreBusy(f"{where} is busy with a long script of another client; look at its log, or: SCRIPT KILL")
         case "CLUSTERDOWN":
             return StoreUnavailable(
                 f"{where}: the Cluster has lost part of its slots ({text}); redis-cli --cluster check"

@@ -1,7 +1,7 @@
-"""Read an answer in which something is no text.
+"""Decode an answer of which one text is not UTF-8.
 
-The fast decoder refuses an answer as a whole if one text in it is not UTF-8. That may be one field of one row, which
-somebody wrote by hand, and everything beside it can be read.
+The fast decoder refuses such an answer as a whole. The text may be one field of one row that was edited by hand, and
+everything beside it can be read.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class LockVerbs(Handle):
         return freed
 
     def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
-        """Free a lock whoever holds it, and tell the first in its queue."""
+        """Free all places of a lock, and notify the first waiter in its queue."""
         rows: Sequence[Row] = self._write("break_lock", name, clean(by), clean(why))
         return [
             LockGrant(name=name, holder=holder, token=int(token), place=place, session=session or None)

@@ -1,7 +1,7 @@
 """Signs of life: a session's process listens to a channel, until the server ends its connection.
 
-Nothing is ever sent on that channel. ``PUBSUB NUMSUB`` counts who listens, also inside of a script: a look asks for
-signs without a further command over the network, and without a right that a node does not need anyway.
+Nothing is ever published on that channel. ``PUBSUB NUMSUB`` counts its subscribers, also inside of a script: a look
+asks for signs without a further command over the network, and without a right that a node does not need anyway.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from cronsensus.stores.redis.keyspace import Keyspace
 from cronsensus.stores.redis.pubsub import Subscription
 
 Signs = tuple[list[str], list[tuple[str, int, str | Literal[False]]]]
-"""Whose sign is there, and whose is not, with the session's number and what it wrote down."""
+"""The sessions that show their sign; and those that do not, with the number and the record of each."""
 
 
 class SecondSign:
-    """A sign on a connection of its own, which is looked at with each renewal. By one thread, but for ``close``."""
+    """A sign on a connection of its own, which each renewal checks. For one thread, except for ``close``."""
 
     def __init__(self, listening_to: Callable[[bytes], Subscription]) -> None:
-        """Show signs by what ``listening_to`` makes."""
+        """Show signs on the subscriptions that ``listening_to`` makes."""
         self._listening_to = listening_to
         self._sign: bytes | None = None
         self._subscription: Subscription | None = None
 
     def keep(self, sign: bytes) -> bool:
-        """Show ``sign``, if it is not shown; ``False``: that failed, and nothing is lost by it."""
+        """Show ``sign``, unless it is shown; ``False``: that failed, which costs nothing but a slower takeover."""
         if sign != self._sign:
             self.close()
             self._sign, self._subscription = sign, self._listening_to(sign)
@@ -50,7 +50,7 @@ class SecondSign:
 
 
 class PresenceObserver:
-    """What the looks of one handle saw of signs, each connection by itself."""
+    """The signs that the looks of one handle have observed, for each connection by itself."""
 
     def __init__(self) -> None:
         self._observations: weakref.WeakKeyDictionary[socket.socket, Observations] = weakref.WeakKeyDictionary()
@@ -58,12 +58,12 @@ class PresenceObserver:
         """How many sessions had been opened when signs were last asked for; ``False``: do not ask."""
 
     def note(self, through: socket.socket, opened: str, signs: Signs | str | None) -> tuple[str, ...]:
-        """Take in what a look saw ``through`` a connection; return the sessions whose sign is gone.
+        """Note what a look saw ``through`` a connection; return the sessions of which the sign is gone.
 
         Args:
             through: a connection.
             opened: how many sessions were opened so far.
-            signs: ``None``: not asked for. A word: this server or this user may not be asked; another connection is.
+            signs: ``None``: not asked for. A text: this server or this user may not be asked; another connection may.
         """
         observations = self._observations.get(through)
         if observations is None:

@@ -1,4 +1,4 @@
-"""A connection that only listens: to a channel of messages, and to one that shows that its process lives."""
+"""A connection that only listens: to a channel of messages, and to one that shows that its process is alive."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _all: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
 
 class Subscription:
-    """Hears what is published on a channel. ``listen`` and ``receive`` by one thread at a time, the others by any.
+    """A subscription to a channel. ``listen`` and ``receive`` are for one thread at a time, the others for any.
 
-    A message that is sent while nobody listens is lost.
+    A message that is published while no connection listens is lost.
     """
 
     def __init__(self, route: Route, channel: bytes, *, where: str) -> None:
-        """Listen by ``route``, which is this object's own; nothing is opened before ``listen``."""
+        """Subscribe by ``route``, which this object owns; nothing is opened before ``listen``."""
         self._route = route
         self._channel = channel
         self._where = where
@@ -42,7 +42,7 @@ class Subscription:
         self._poller.wake()
 
     def listen(self) -> bool:
-        """Begin to listen, once the server has said that it will send what comes; ``False``: that was so already.
+        """Subscribe, and wait until the server has confirmed it; ``False``: it was subscribed already.
 
         Raises:
             StoreUnavailable: that failed; the next call tries again.
@@ -62,7 +62,7 @@ class Subscription:
             return True
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Wait up to ``timeout`` seconds for messages; return those that came, at once all of them.
+        """Wait up to ``timeout`` seconds for messages; return all that came.
 
         Raises:
             StoreUnavailable: the connection broke; ``listen`` again.
@@ -76,7 +76,7 @@ class Subscription:
         with self._poller:
             try:
                 self._show(connection)
-                # What the driver has read already waits for nobody to look at the socket.
+                # The driver may have read messages already; then the socket has nothing to read.
                 if not connection.can_read(0.0):
                     self._poller.wait([connection._sock.fileno()], until)  # noqa: SLF001 - no other way to wait for two
                 while connection.can_read(0.0):
@@ -89,7 +89,7 @@ class Subscription:
         return messages
 
     def check(self) -> None:
-        """Find out, where nobody hears, whether the connection is still there; listen anew if it is not.
+        """Check a connection on which no thread waits, and listen anew if it is gone.
 
         Raises:
             StoreUnavailable: it cannot be listened to.
@@ -135,7 +135,7 @@ class Subscription:
             connection.disconnect()
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: leave the parent's connection alone, and the lock that a thread of it may hold."""
+        """In a forked child: drop the connection of the parent, and the lock that one of its threads may hold."""
         connection, self._connection = self._connection, None
         if connection is not None and connection._sock is not None:  # noqa: SLF001 - the driver has no word for it
             detach_inherited(connection._sock.fileno())  # noqa: SLF001

@@ -2,7 +2,7 @@
 
 All keys of a namespace lie in one hash slot, so at any time one server has them all: the one that the URL names, the
 master that the Sentinels name, or the server of a Cluster that has the slot. The driver's own retries are off: it would
-send a script again whose answer was lost, and not every verb may be done twice. Whoever calls a verb repeats it.
+send a script again after a lost answer, and not every verb may be done twice. The caller of a verb repeats it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Route:
         """Return the connections to the server that has the keys.
 
         Raises:
-            redis.exceptions.RedisError: nobody says which server that is.
+            redis.exceptions.RedisError: no server says which one that is.
         """
         pool = self._pool
         if pool is None:
@@ -151,7 +151,7 @@ class ClusterRoute(Route):
         raise problem
 
     def _ask(self, address: Address) -> Address | None:
-        """Ask one server who has the slot."""
+        """Ask one server which server has the slot."""
         host, port = address
         kind = Connection if self._url.tls is None else SSLConnection
         connection = cast("DriverConnection", kind(**options(self._url), host=host, port=port))

@@ -1,7 +1,7 @@
 """Wake-ups between processes: one connection that listens to the namespace's channel.
 
-A hint is the name of who sent it, so that a handle does not wake itself. Hints are not kept by the server: one that is
-sent while nobody listens is lost, and costs a node the time until it looks by itself.
+A notification is the name of the handle that sent it, so that a handle does not wake itself. The server keeps none: one
+that is sent while a node does not listen is lost, and costs that node the time until its next poll.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLOCK = SystemClock()
 
 
 class Wake:
-    """The wake-up channel as one handle uses it. ``wait`` by one thread at a time; ``notify`` and ``close`` by any."""
+    """The notifications of one handle. ``wait`` is for one thread at a time; ``notify`` and ``close`` for any."""
 
     def __init__(self, keyspace: Keyspace, route: Route, client: Client) -> None:
         """Subscribe by ``route``, which this object owns, and publish over ``client``."""
@@ -32,7 +32,7 @@ class Wake:
         self._closed = Event()
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for a hint; ``True``: there was one.
+        """Wait up to ``timeout`` seconds for a notification; ``True``: there was one.
 
         Raises:
             StoreUnavailable: the channel cannot be listened to; the next call tries again.
@@ -44,8 +44,8 @@ class Wake:
             try:
                 heard = self._subscription.receive(max(0.0, left))
             except StoreError:
-                # Cut off: at once back again, because others take the sign of life for a death when it stays away. What
-                # was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
+                # Cut off. Reconnect at once, because peers take a missing sign of life for a death. Notifications since
+                # then are lost, so this counts as one. If it fails, the caller waits.
                 self._subscription.listen()
                 return not self._closed.is_set()
             if any(sender != self._name for sender in heard):
@@ -59,12 +59,12 @@ class Wake:
         self._subscription.show(sign)
 
     def notify(self) -> None:
-        """Tell the other handles of the namespace. Never raises."""
+        """Notify the other handles of the namespace. Never raises."""
         if not self._closed.is_set():
             with contextlib.suppress(StoreError):
                 self._client.command("PUBLISH", self._channel, self._name)
 
     def close(self) -> None:
-        """Stop listening and telling; ends a ``wait`` in another thread. Idempotent."""
+        """Stop listening and notifying; end a ``wait`` in another thread. Idempotent."""
         self._closed.set()
         self._subscription.close()

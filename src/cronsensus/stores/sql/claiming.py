@@ -1,6 +1,6 @@
-"""Work is taken: what ``claim_query`` chose becomes running, each under a new token.
+"""Claim work: the entries that ``claim_query`` selected become running, each under a new token.
 
-Nothing here waits for another node's rows: entries that somebody else is taking are skipped.
+Nothing here waits for another node's rows: entries that another node is claiming are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cronsensus.stores.sql.sessions import not_alive
 from cronsensus.stores.sql.transaction import Transaction
 
 MOST_EXPIRED = 1000
-"""Most occurrences that one claim closes as missed(late); the rest is passed over until the next."""
+"""Most occurrences that one claim closes as missed(late); the rest is skipped until the next."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -32,7 +32,7 @@ class Taken:
 
     Attributes:
         last: the answer with the last of the tokens; it is known once the transaction is over.
-        now: the store's clock then; never later than it was, where what was taken may have to wait for its due time.
+        now: the store's clock then, or a little earlier; a claim ahead of its due time is awaited from this.
     """
 
     selection: Selection
@@ -41,7 +41,7 @@ class Taken:
     now: int
 
     def claims(self) -> list[Claim]:
-        """Return the claims; done after the transaction, which others wait for."""
+        """Return the claims. Call it after the transaction, because other claims wait for its end."""
         now = from_micros(self.now)
         first = self.last.rows[0].last - len(self.selection.chosen) + 1
         limit = self.selection.limit
@@ -73,7 +73,7 @@ class Taken:
 
 @dataclass(slots=True)
 class Looking:
-    """What a claim has asked for and not read yet.
+    """What a claim has asked for and has not read yet.
 
     Attributes:
         page: the first entries; ``None``: it is known that nothing is due.
@@ -98,7 +98,7 @@ def look(
 ) -> Looking:
     """Ask for work that is due now or within ``ahead`` (µs), without reading the answer.
 
-    ``reserve``: for so much more, to wait on its node for free slots.
+    ``reserve``: how many entries more, to wait on their node for free slots.
     """
     named = functions if isinstance(functions, AbstractSet) else frozenset(functions)
     selection = Selection(named, limit, ahead, reserve)
@@ -108,7 +108,7 @@ def look(
     )  # fmt: skip
     if not opening.answered:
         return Looking(opening, first_page(tx, selection), selection, session, lease)
-    # Where nothing crosses a network, the priority need not be looked for twice.
+    # Without a network, the answer is here already, and tells the priority.
     level = opening.rows[0].priority if opening.rows else None
     page = None if level is None else first_page(tx, selection, level)
     return Looking(opening, page, selection, session, lease)
@@ -117,9 +117,9 @@ def look(
 def take(
     tx: Transaction, asked: Looking, *, holds_jobs: bool = False, part: Callable[[int], int] = int
 ) -> Taken | None:
-    """Take of what was found; ``holds_jobs``: this transaction has locked jobs already.
+    """Claim the entries that were found; ``holds_jobs``: this transaction has locked jobs already.
 
-    ``part`` tells of how many that were chosen this node takes how many.
+    ``part`` returns how many of so many selected entries this node claims.
 
     Safe when two nodes claim at the same instant: an entry is taken by the UPDATE that asks once more for ``pending``,
     on rows that this transaction has locked. Safe when the session is ended at the same instant: its row is locked with
@@ -146,10 +146,10 @@ def take(
 
 
 def expire(tx: Transaction) -> None:
-    """Give the verdict missed(late) to what never started and is past its expiry. To be called if there is anything.
+    """Give the verdict missed(late) to occurrences that never started and are past their expiry, if there are any.
 
-    InnoDB also locks what lies next to the range that it was asked for: entries of running occurrences. A transaction
-    that goes on to wait for such a row would deadlock with the one that is recording its end.
+    InnoDB also locks entries next to the range that was asked for: those of running occurrences. A transaction that
+    goes on to wait for such a row would deadlock with the one that is recording its end.
     """
     late = tx.send("lock_expired", space=tx.namespace, now=tx.now, size=MOST_EXPIRED).rows
     tx.send_rows("close_expired", [(tx.now, row.id) for row in late], one_each=True)

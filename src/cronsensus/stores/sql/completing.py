@@ -13,21 +13,21 @@ from cronsensus.stores.sql.transaction import Transaction
 
 
 def require_current(tx: Transaction, claim: Claim) -> None:
-    """Raise unless the run is current now, without holding anybody up.
+    """Raise unless the run is current now. It locks nothing.
 
-    No lock on purpose: the run's code may hold the transaction for long, and a takeover, a request to cancel or a
-    note of progress must not wait for it. What is taken over after this look is found by ``complete``.
+    The run's code may hold the transaction for long, and a takeover, a request to cancel or a note of progress must not
+    wait for it. A takeover after this check is found by ``complete``.
     """
     rows = tx.send("read_run", occurrence=claim.id, space=tx.namespace).rows
     _require(claim, rows[0] if rows else None)
 
 
 def complete(tx: Transaction, claim: Claim, result: str | None, notes: Sequence[Note], *, after: int = 0) -> None:
-    """Write what was noted of the run, after the log line of that number, and that it succeeded.
+    """Write the notes of the run, after log line number ``after``, and that it succeeded.
 
-    Safe when a takeover happens at the same instant: the row is locked before token and state are compared, and stays
-    so until the caller's commit; whoever comes second finds the other's state. Compared here too, since the end of a
-    run answers "yes, as before" when it is said a second time: a second block of the same run must not commit its
+    Safe when a takeover happens at the same instant: the row is locked before token and state are compared, until the
+    caller's commit; the second of the two finds the state of the first. The state is compared here too, because a
+    repeated end of a run is answered with "accepted, as before": a second block of the same run must not commit its
     effects once more.
     """
     runs = finishing.LockedRuns(tx, [claim.id], notes=notes)

@@ -215,7 +215,7 @@ def _redefine(tx: Transaction, declared: Declared, rows: Sequence[AnyRow]) -> No
     serial: dict[int, list[int]] = {0: [], 1: []}
     for row in rows:
         spec = declared.specs[row.name]
-        # Defining a job again is also what mends a row that somebody wrote by hand.
+        # Defining a job again also repairs a row that was edited by hand.
         watermark = row.watermark if sound(row.watermark) else tx.now
         if row.retired_at is not None:
             watermark = max(watermark, tx.now)

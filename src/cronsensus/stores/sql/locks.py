@@ -22,7 +22,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Who wants a place of which lock, and for how long."""
+    """A request for a place of a lock."""
 
     name: str
     holder: str
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def is_taken(tx: Transaction, wanted: Wanted) -> bool:
-    """Whether all places are held; a look, for callers who ask often.
+    """Whether all places are held; a cheap read for callers that poll.
 
     Raises:
         LeaseLost: the session is not alive.
@@ -50,8 +50,8 @@ def lock(tx: Transaction, wanted: Wanted) -> LockGrant | None:
     A grant ends the transaction.
 
     Safe when several want it at the same instant: each inserts place 0, of which (namespace, name, place) as the
-    primary key lets only one do so, and locks the places; the others wait there. Only then does it read who holds the
-    lock. The token is taken last, when nobody else can get a place before this transaction has ended.
+    primary key lets only one do so, and locks the places; the others wait there. Only then does it read the
+    holders. The token is taken last, when no other transaction can get a place before this one has ended.
 
     Raises:
         LeaseLost: the session is not alive.
@@ -95,10 +95,10 @@ def _insert(tx: Transaction, wanted: Wanted, place: int) -> None:
 
 
 def _is_overdue(tx: Transaction, name: str, row: AnyRow) -> bool:
-    """Whether a locked row is held by nobody.
+    """Whether the holder of a locked row has lost it.
 
-    If it is overdue because its session's lease ran out, that session is locked too and looked at once more: it may be
-    renewing its lease in this very moment.
+    If it is overdue because its session's lease ran out, that session is locked too and read once more: it may be
+    renewing its lease at this moment.
     """
     if not row.held and row.session is not None:
         tx.send("lock_session", session=row.session, space=tx.namespace)

@@ -1,4 +1,4 @@
-"""The verb that looks: what is due, what waits, who holds runs. One statement when no job is due."""
+"""Look: what is due, what waits, which sessions hold runs. It is one statement when no job is due."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EVERYTHING = Partition(of=1, place=0)
 
 
 def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-    """Look: which jobs are due, what waits, who holds runs."""
+    """Read which jobs are due, what waits, and which sessions hold runs."""
     further = ahead // _MICROSECOND
     asked: dict[str, Any] = {"space": tx.namespace, **(partition or _EVERYTHING)._asdict()}
     for _ in range(LOOKS):
@@ -39,8 +39,9 @@ def look(tx: Transaction, limit: int, partition: Partition | None, ahead: timede
         agreed = len(due_rows) >= seen.listed_jobs
         if agreed:
             break
-        # Without a snapshot, a job may be fired between the two statements: then the first did not see when it is due
-        # next nor who took it, and the second sees it no more. Who believed that would sleep through its next time.
+        # Without a snapshot, a job may be fired between the two statements. Then the first saw neither its next due
+        # time nor its holder, and the second sees it no more: a node that believed both would sleep through its next
+        # due time.
     more = len(due_rows) > limit
     if more and (newest := newest_of(limit)):
         last = tx.send("newest_due_jobs", **asked, until=tx.now, size=newest).rows
@@ -130,7 +131,7 @@ def session_view(tx: Transaction, row: AnyRow) -> SessionView:
     if ended:
         left, state = timedelta(0), row.ended_as
     elif row.epoch != tx.epoch:
-        # Its clock ended with the boot that it belonged to: how long ago, nobody can say.
+        # Its clock ended with the boot that it belonged to. How long ago is unknown.
         left, state = -_MICROSECOND, "dead"
     else:
         left = timedelta(microseconds=bounded(whole(row.lease_until) - tx.lease_now))

@@ -114,7 +114,7 @@ def _payload(item: Item, spec: JobSpec) -> str:
 
 
 def trigger(tx: Transaction, job: str, *, by: str, why: str) -> Enqueued:
-    """Run a job now, beside its schedule. Safe: a key that nobody else can have."""
+    """Run a job now, beside its schedule. Safe: the key is new."""
     row = living(job, find_locked(tx, job))
     spec = spec_of(tx, row)
     payload = write_payload(spec.args, spec.kwargs, what="arguments")
@@ -150,8 +150,8 @@ def cancel(tx: Transaction, occurrence: int, *, by: str, why: str) -> State:
 def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
     """Make a new occurrence of a final one. Enqueued work stays a queue; anything else is now by hand.
 
-    Safe: a final state has no exit, and the new key is nobody else's; the job is locked, so it is not retired at the
-    same instant. Two operators who retry at the same instant make two.
+    Safe: a final state has no exit, and the key is new; the job is locked, so it is not retired at the same
+    instant. Two operators who retry at the same instant make two.
     """
     _require_id(occurrence)
     locked = tx.send("lock_job_of", occurrence=occurrence, space=tx.namespace)
@@ -182,7 +182,7 @@ def retry(tx: Transaction, occurrence: int, *, by: str, why: str) -> Enqueued:
 def forget(tx: Transaction, job: str, key: str, *, by: str, why: str, running: bool, only: int | None) -> State | None:
     """Delete the occurrence with a key.
 
-    Safe when somebody takes it at the same instant: the row is locked when its state is read.
+    Safe when a node claims it at the same instant: the row is locked when its state is read.
     """
     ask_locked(tx, job)
     row = tx.send("lock_named", space=tx.namespace, job=job, key=key).row

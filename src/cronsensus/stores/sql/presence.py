@@ -1,4 +1,4 @@
-"""A SQL store whose server frees a lock when the connection that holds it ends: signs of life, shown and looked for."""
+"""Presence for a SQL server that frees a lock when the connection that holds it ends."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NO_TIME = timedelta(0)
 
 
 class PresenceStore(SqlStore):
-    """Adds the sign to renewals, and the question for signs to looks."""
+    """Adds the sign of life to renewals, and the question for signs to looks."""
 
     _own_session: str | None = None
     _registered: str | None = None
     _noted: tuple[str | None, bool] = None, False
-    """What the row of a session says of its sign, as far as this handle wrote it."""
+    """What this handle wrote last into a session's row of its sign."""
 
     @abstractmethod
     def _show(self, connection: Connection, session: str) -> bool:
@@ -68,7 +68,7 @@ class PresenceStore(SqlStore):
 
     @repeated
     def _look(self, limit: int, partition: Partition | None, ahead: timedelta) -> View:
-        """Look, also for signs of life of those who hold runs."""
+        """Look, also for the signs of life of sessions that hold runs."""
         with self._glancing() as tx:
             view = looking.look(tx, limit, partition, ahead)
             own = {self._own_session}
@@ -93,7 +93,7 @@ class PresenceStore(SqlStore):
             return replace(view, absent=observations.note(present, missing, newest.rows[0].number), age=age)
 
     def _on_idle(self, do: Callable[[Connection], Answer]) -> Answer | None:
-        """Do something on the connection that was used last; nothing is lost where it fails."""
+        """Use the idle connection that was used last; a failure costs nothing."""
         with contextlib.suppress(Exception):
             connection = self._connections.take()
             try:

@@ -79,11 +79,11 @@ def _words(table: str, column: str, words: type[State | Origin]) -> CheckConstra
 
 
 _LISTED = "id > 0"
-"""Said, though it is true of every row, by a query along an index of all that meets a condition: ``{listed}``.
+"""A condition that is true of every row, for queries that use a partial index: ``{listed}``.
 
-PostgreSQL chooses by statistics. Where there are none yet, or those of a quiet hour, it finds the index of what is
-pending better than the primary key for a single row; and it keeps its plan. So there some indexes are only for those
-who say this.
+PostgreSQL plans by statistics. Where there are none yet, or those of a quiet hour, it prefers the index of pending
+occurrences to the primary key for a single row; and it keeps its plan. So some indexes there are only for queries with
+this condition.
 """
 
 NAMESPACE_OF_TURNING = "(CASE WHEN ended_at IS NULL AND concurrency > 0 THEN namespace END)"
@@ -102,7 +102,7 @@ def _not_on_postgres(*_: Any, dialect: Dialect, **__: Any) -> bool:
 def _partial(
     name: str, *columns: Any, where: str, mysql: tuple[Any, ...] | None = None, listed: bool = False
 ) -> tuple[Index, ...]:
-    """Return an index over the few rows that matter to a hot path; ``listed``: for those who say so.
+    """Return an index over the few rows that matter to a hot path; ``listed``: only for queries with ``{listed}``.
 
     MySQL has no partial indexes. There the columns are those of ``mysql``, with what the condition asks for at the
     front, so that the same statements find the same rows side by side; ``()``: another index does as well.
@@ -258,7 +258,7 @@ occurrences = Table(
     Column("fingerprint", Long),
     _words("occurrences", "origin", Origin),
     _words("occurrences", "state", State),
-    # The identity of an occurrence: at most one row for a (job, key), whoever writes it.
+    # The identity of an occurrence: at most one row for a (job, key), whichever node writes it.
     # PostgreSQL gets such columns the other way round: this must not seem a way to all occurrences of a job, and of a
     # list of names it looks up each only where they stand first.
     UniqueConstraint("job_id", "key", name="cronsensus_occurrences_by_key").ddl_if(callable_=_not_on_postgres),

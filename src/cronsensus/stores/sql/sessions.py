@@ -1,7 +1,7 @@
 """Verbs on sessions: begin, renew, end, and take over what a dead one held.
 
-A session lives while nobody ended it and its lease has not run out, on the clock that the dialect says judges leases.
-Once ended it never comes back.
+A session is alive until it is ended or its lease runs out, by the dialect's clock for leases. Once ended it never comes
+back.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ def know_release(tx: Transaction, release: str) -> None:
 
 
 def one_at_a_time(tx: Transaction) -> None:
-    """Wait until no other session begins, and nobody else defines jobs, in this namespace; until this transaction ends.
+    """Let no other session begin and no other transaction define jobs in this namespace until this transaction ends.
 
-    Who defines jobs asks which releases live. A session of a later one that begins in that very moment would not be
-    seen, and its node would look at the definitions before they are changed, and find them good.
+    A transaction that defines jobs reads which releases are alive. It would not see a session of a later release that
+    begins at the same moment, whose node would read the definitions before they are changed, and find them good.
 
-    Safe: the oldest release of the namespace is the row to lock; it stays for ever, and it is there, because whoever
-    comes here has noted his own.
+    Safe: the row to lock is the oldest release of the namespace. It is never deleted, and it exists, because the caller
+    has recorded its own release.
     """
     tx.send("lock_oldest_release", space=tx.namespace)
 
 
 def open_session(tx: Transaction, session: SessionSpec, lease: timedelta) -> datetime:
-    """Begin a session; said again while it lives, it only sets the lease.
+    """Begin a session; repeated while it is alive, it only sets the lease.
 
     Safe when said twice at the same instant (an answer was lost): the unique id, which the INSERT itself asks; the
     second finds the first. Nothing is written of a session that is over.
@@ -158,9 +158,9 @@ def reclaim(
     Safe when two nodes reclaim at the same instant, or the session is renewed: the session is locked, and whether its
     lease has run out is read with that; the UPDATE asks again whether it is open.
 
-    Waits for nobody: a node that stands still in a transaction keeps the rows that it locked, those of its session or
-    of runs that it finishes. Then nothing is taken until the next look, and whoever looks has other things to do.
-    ``on_blocked`` is told of such runs. With the session locked there will be no more runs of it.
+    It waits for no transaction: a node that stalls in one keeps its locks on the rows of its session or of runs that it
+    finishes. Then nothing is taken over until the next look, and the caller goes on with its round. ``on_blocked`` is
+    called with such runs. While the session is locked, it gets no more runs.
     """
     mine: dict[str, Any] = {"session": session, "space": tx.namespace}
     at_hand = tx.send("lock_session_at_hand", **mine, boot=tx.epoch, moment=tx.moment)
@@ -274,7 +274,7 @@ def _readable_specs(tx: Transaction, held: Sequence[AnyRow]) -> dict[int, JobSpe
 def _take(tx: Transaction, row: AnyRow, why: str, spec: JobSpec | None, *, crashed: bool) -> _Taken:
     """Decide what becomes of a run.
 
-    One whose definition cannot be read is failed: nobody can tell whether it may be run again.
+    A run without a readable definition is failed, because it is unknown whether it may be run again.
     """
     crash = f"{Reason.CRASHED}: {why}"
     reason = crash if crashed else why

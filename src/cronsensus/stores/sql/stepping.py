@@ -47,7 +47,7 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
 
     The first trip locks: jobs of plans, then runs, each by id. The second one writes what became of both, and finds
     work, passing over what is locked. The third one locks the session, and starts the work if the session lives.
-    Claims whose run was cut off want a trip of their own.
+    Claims of runs that were cut off need a round trip of their own.
 
     Safe when another node does any of it at the same instant, as each part of it is: ``finishing``, ``firing``,
     ``claiming``.
@@ -58,7 +58,7 @@ def take(tx: Transaction, session: str, step: Step) -> Taken:
     said = {one.id for one in step.notes} | {one.id for one in step.outcomes} | {one.claim.id for one in step.give_back}
     of_plans = firing.LockedJobs(tx, (plan.job_id for plan in step.plans))
     of_runs = finishing.LockedRuns(tx, said, notes=step.notes)
-    if step.plans:  # those who only want work are asked with it
+    if step.plans:  # a step that only wants work is checked with the claim
         alive = tx.send("session_alive", session=session, space=tx.namespace, boot=tx.epoch, moment=tx.moment)
         if not alive.rows:
             raise not_alive(session)

@@ -207,14 +207,14 @@ class SqlStore(SqlHandle):
     _break_only = writes(locks.break_lock)
 
     def _unlock(self, grant: LockGrant) -> bool:
-        """Free a lock that is still held; once it is free, tell the next."""
+        """Free a lock that is still held; once it is free, notify the next waiter."""
         freed = self._unlock_only(grant)
         if freed:
             self._wake_next(grant.name)
         return freed
 
     def _break_lock(self, name: str, *, by: str, why: str) -> list[LockGrant]:
-        """Free a lock whoever holds it, and tell the next."""
+        """Free all places of a lock, and notify the next waiters."""
         broken = self._break_only(name, by=by, why=why)
         for _ in broken:
             self._wake_next(name)

@@ -1,4 +1,4 @@
-"""The audit trail: who did what, to what, and why."""
+"""The audit trail: acts of operators, with name, target and reason."""
 
 from __future__ import annotations
 

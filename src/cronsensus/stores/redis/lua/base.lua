@@ -134,7 +134,7 @@ local function refuse(word)
   return redis.error_reply(word)
 end
 
--- Write into the audit trail who did what, to what, and why. Details are JSON text.
+-- Record an act in the audit trail: by which operator, on which target, and why. Details are JSON text.
 local function record(by, action, target, why, details)
   local id = next_number('trail', '%014.0f')
   call('ZADD', SPACE .. 'trail', id, cjson.encode({ id, NOW, by, action, target, why, details }))

@@ -1,5 +1,5 @@
 -- Changes of indexes are gathered and sent with many members in one command: a claim of two hundred sends thirty commands
--- and not three thousand. Rows are written at once. Whoever reads an index that this script has changed sends first.
+-- and not three thousand. Rows are written at once. A function that reads an index which this script has changed sends first.
 
 local MOST_WORDS = 1000 -- of one command; even, because some come in pairs
 local gathered, commands, acts, waiting = {}, {}, {}, {}

@@ -42,8 +42,8 @@ end
 
 -- Redis 7.0 starts without the transaction in whose middle an append-only file ends, but leaves the begin of it in the file;
 -- at the next start that half is carried out after all. Then an index may list what its row denies: what is over, another
--- job's, nothing. Nobody may run that for ever, or wait for it. The row is right, and an entry that it denies is taken out
--- where somebody comes by it.
+-- job's, nothing. No node may run such an entry for ever, or wait for it. The row is right: an entry that it denies is
+-- removed by the first script that meets it.
 local function drop_unless_running(id, index, command)
   if read(occurrence_key(id), 'state').state == 'running' then
     return false
@@ -135,8 +135,8 @@ local function record_run(id, row, finish, reason, problem)
   }))
 end
 
--- When what nobody finished is due again: as before, which is later than now if it was claimed ahead of its time, and
--- never later than that where the clock was set back.
+-- When an unfinished occurrence is due again: as before, which is later than now if it was claimed ahead of its time, but
+-- within a second, also where the clock was set back.
 local function due_again(row)
   local latest = now + 1000000
   return tonumber(row.due) < latest and row.due or whole(latest)

@@ -1,4 +1,4 @@
--- The end of a job: what waits is cancelled, what nobody decided is one verdict, its era has no trigger.
+-- The end of a job: what waits is cancelled, undecided times are one verdict, its era has no trigger.
 -- needs: occurrences jobs pruning
 
 local WAITING = SPACE .. 'waiting' -- retired jobs of which something is kept, by the time until which it is

@@ -10,7 +10,7 @@ local function holds_key(session)
   return SPACE .. 'holds:' .. session
 end
 
--- Whether nobody ended the session and its lease has not run out.
+-- Whether the session was not ended and its lease has not run out.
 local function alive(session)
   local lease_end = call('ZSCORE', OPEN, session)
   return lease_end and now < tonumber(lease_end)

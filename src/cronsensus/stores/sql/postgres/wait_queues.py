@@ -140,7 +140,7 @@ def channel_of(schema: str, namespace: str) -> str:
 
 
 def tell(driver: psycopg.Connection[object], channel: str, name: str) -> None:
-    """Notify all who wait for a lock."""
+    """Notify all waiters of a lock."""
     psycopg.RawCursor(driver).execute(_TELL, [channel, name])
 
 

@@ -1,8 +1,8 @@
-"""Wake-ups by LISTEN and NOTIFY, and the sign of life that goes with them, on a connection of their own.
+"""Notifications by LISTEN and NOTIFY, and the sign of life, on a connection of their own.
 
-A notification is a hint, never the truth: one that is lost costs a node the time until it looks by itself. It is sent
-in a statement of its own after the commit, because a transaction that notifies holds a lock of the whole server while
-it commits; without anything else to write, that moment is short and needs no disk.
+A notification is advisory: losing one costs a node the time until its next poll. It is sent in a statement of its own
+after the commit, because a transaction that notifies holds a lock of the whole server while it commits; without
+anything else to write, that moment is short and needs no disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TELL = "SELECT pg_notify($1, $2)"
 
 
 class Wake:
-    """One handle's ear. ``wait`` by one thread at a time; ``register_presence`` and ``close`` by any."""
+    """The notifications of one handle. ``wait`` is for one thread at a time; the other methods for any."""
 
     def __init__(self, connect: Callable[[], BoundedConnection], place: tuple[str, str]) -> None:
         """Listen for ``place``, a schema and a namespace; nothing is opened before the first ``wait``."""
@@ -34,7 +34,7 @@ class Wake:
         self._place = place
         self.channel = "cronsensus_" + hashlib.sha256("\0".join(place).encode()).hexdigest()[:32]
         self.name = secrets.token_hex(8)
-        """What this handle's own notifications say, so that it does not wake itself."""
+        """The payload of this handle's own notifications, so that it does not wake itself."""
         self._driver: BoundedConnection | None = None
         self._registered: str | None = None
         self._shown: str | None = None
@@ -43,14 +43,14 @@ class Wake:
         _all.add(self)
 
     def register_presence(self, session: str | None) -> None:
-        """Show a sign of life for ``session`` instead of the one before, while somebody waits."""
+        """Show a sign of life of ``session`` instead of the one before, while a thread waits."""
         self._registered = session
         self._poller.wake()
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for a hint; ``True``: there was one. Without a connection of ours: sleep."""
+        """Wait up to ``timeout`` seconds for a notification; ``True``: there was one. Behind a pooler: sleep."""
         if self._poller.is_closed():
             return False
         with self._poller:
@@ -64,7 +64,8 @@ class Wake:
                     self._poller.wait([], until)
                 else:
                     self._show(driver)
-                    # What came in while the server answered something else waits for nobody to read the socket.
+                    # A notification that came with another answer was read already; the socket has nothing to read
+                    # then.
                     if self._heard(driver):
                         return True
                     if self._poller.wait([driver.pgconn.socket], until) and self._heard(driver):
@@ -73,8 +74,8 @@ class Wake:
                 self._hang_up()
                 if self._poller.is_closed():
                     return False
-                # Cut off: at once back again, because others take the sign of life for a death when it stays away.
-                # What was sent meanwhile is lost, so this is a hint as well. Where it fails, the caller waits.
+                # Cut off. Reconnect at once, because peers take a missing sign of life for a death. Notifications since
+                # then are lost, so this counts as one. If it fails, the caller waits.
                 self._show(self._listen())
                 return True
             if PATIENCE.monotonic() >= until:
@@ -107,7 +108,7 @@ class Wake:
         self._shown = wanted
 
     def _heard(self, driver: BoundedConnection) -> bool:
-        """Take what came in; ``True`` if anything of it is from another handle."""
+        """Read the notifications that came in; ``True`` if one is from another handle."""
         driver.pgconn.consume_input()
         while (notification := driver.pgconn.notifies()) is not None:
             self._hinted |= notification.extra != self.name.encode()
@@ -122,10 +123,10 @@ class Wake:
         if driver is not None:
             driver.close()
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- notifying ----------------------------------------------------------------------------------------------------
 
     def tell(self, driver: psycopg.Connection[object]) -> None:
-        """Notify all who listen."""
+        """Notify all listeners."""
         psycopg.RawCursor(driver).execute(_TELL, [self.channel, self.name])
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Wake:
         self._poller.close()
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: let go of the parent's connection without a word to the server, which would hear it."""
+        """In a forked child: drop the connection of the parent without sending anything to the server."""
         if self._driver is not None:
             abandon_inherited(self._driver)
         self._driver = self._shown = self._registered = None
@@ -156,9 +157,9 @@ _abandoned: list[psycopg.Connection[object]] = []
 
 
 def abandon_inherited(driver: psycopg.Connection[object]) -> None:
-    """Let go of a connection that belongs to the parent process.
+    """Drop a connection that belongs to the parent process.
 
-    Closing it in order would end it for the parent; and the object is kept, for its end would speak.
+    Closing it in order would end it for the parent. The object is kept, because its destructor would send Terminate.
     """
     _abandoned.append(driver)
     with contextlib.suppress(psycopg.Error):

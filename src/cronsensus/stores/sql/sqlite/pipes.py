@@ -1,4 +1,4 @@
-"""Named pipes beside a database: where they live, who may use them, how to tell somebody something."""
+"""Named pipes beside a database: their place, their permissions, and how to write a notification into one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 SUPPORTED = hasattr(os, "mkfifo") and hasattr(select, "poll")
 """Whether this system has named pipes, and a way to wait for them."""
 NAMELESS = ".new-"
-"""How names begin that nobody is to write to: of pipes not yet, or no longer, in use. Old ones are removed."""
+"""Prefix of the names of pipes that are not yet, or no longer, written to. Old ones are removed."""
 
 
 def directory_of(database: Path) -> Path:
@@ -21,7 +21,7 @@ def directory_of(database: Path) -> Path:
 
 
 def make_pipe(database: Path, name: str) -> Path:
-    """Make a named pipe in the database's directory, which is made too: who may use the file may use both.
+    """Make a named pipe in the database's directory, which is made too. Users of the database may use both.
 
     Raises:
         OSError: it cannot be made here; ``FileExistsError``: it is there already.
@@ -42,12 +42,12 @@ def make_pipe(database: Path, name: str) -> Path:
 
 
 def open_to_listen(pipe: Path) -> int:
-    """Open a pipe to read from. For writing too: so it never says "end of file", and opening it waits for nobody."""
+    """Open a pipe to read from, and for writing too, so that it never reports end of file and opening never blocks."""
     return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
 
 def tell(pipe: Path) -> bool:
-    """Write a byte into a pipe; ``False``: nobody listens. Never waits.
+    """Write a byte into a pipe; ``False``: it has no reader. Never blocks.
 
     Raises:
         OSError: the pipe cannot be used.
@@ -59,13 +59,13 @@ def tell(pipe: Path) -> bool:
             return False
         raise
     try:
-        # A reader of our own, for a moment: should the other one go right now, the write must not end in a SIGPIPE,
-        # which kills a process whose author restored that signal's default.
+        # A reader of our own, for a moment: if the other one closes right now, the write must not raise SIGPIPE, which
+        # kills a process that restored the default of that signal.
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
             os.write(writer, b"!")
         except BlockingIOError:
-            pass  # full of hints already
+            pass  # it is full of notifications already
         finally:
             os.close(reader)
     finally:
@@ -74,11 +74,11 @@ def tell(pipe: Path) -> bool:
 
 
 def share_as(path: Path, owner: os.stat_result) -> None:
-    """Let those use a file beside the database who may use the database."""
+    """Give a file beside the database to the users of the database."""
     _give(path, owner, stat.S_IMODE(owner.st_mode) & 0o666)
 
 
 def _give(path: Path, owner: os.stat_result, mode: int) -> None:
-    with contextlib.suppress(PermissionError):  # only root gives things away, or a member of the group
+    with contextlib.suppress(PermissionError):  # only root may change the owner, and only a member the group
         os.chown(path, owner.st_uid if os.geteuid() == 0 else -1, owner.st_gid)
     path.chmod(mode)

@@ -22,7 +22,7 @@ class SqliteUrl:
     Attributes:
         busy_timeout: seconds to wait for the write lock. synchronous: ``"full"``, or ``"normal"``: faster, and a power
         cut may lose the last commits (a killed process never does). allow_network_fs: open the file although other
-        hosts could too; for those who know that none does.
+        hosts could too; only where none does.
     """
 
     path: Path

@@ -2,11 +2,10 @@
 
 ::
 
-    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, whoever has news writes one byte into it
+    jobs.db-wake/  a1b2c3d4-4711-5f0e…   a pipe: its owner polls it, other handles write one byte into it
 
-A pipe appears under its final name only once its owner has it open, so a pipe that nobody reads was left behind by a
-dead process and is removed. Pipes are a hint, never the truth: losing one costs a node the time until it looks by
-itself.
+A pipe appears under its final name only once its owner has it open, so a pipe without a reader was left behind by a
+dead process and is removed. A notification is advisory: losing one costs a node the time until its next poll.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ _UNSUPPORTED = {
 
 
 class Wake:
-    """One handle's ear and voice. ``wait`` by one thread at a time; ``notify`` and ``close`` by any."""
+    """The notifications of one handle. ``wait`` is for one thread at a time; ``notify`` and ``close`` for any."""
 
     def __init__(self, database: Path, namespace: str) -> None:
-        """Take part for ``database``; nothing is made before the first ``wait``."""
+        """Use the pipes of ``database``; nothing is made before the first ``wait``."""
         self._database = database
         self._directory = directory_of(database)
         # Namespaces may hold any character; a file name may not.
@@ -58,7 +57,7 @@ class Wake:
     # --- listening ----------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for a hint; ``True``: there was one."""
+        """Wait up to ``timeout`` seconds for a notification; ``True``: there was one."""
         pipe = self._begin_waiting()
         if pipe is None:
             self._closed.wait(max(0.0, timeout))
@@ -79,7 +78,7 @@ class Wake:
             return pipe
 
     def _end_waiting(self, pipe: int) -> bool:
-        """Empty the pipe; ``True`` if there was something in it. Once the handle is closed, let go of the pipe."""
+        """Empty the pipe; ``True`` if there was something in it. Close the pipe if the handle was closed."""
         with self._lock:
             self._waiting = False
             if self._closed.is_set():
@@ -92,7 +91,7 @@ class Wake:
             return hinted
 
     def _listen(self) -> int | None:
-        """Return the pipe to read, made anew if there is none or if somebody removed it."""
+        """Return the pipe to read, made anew if there is none or if it was removed."""
         if self._closed.is_set() or not self.supported:
             return None
         if self._pipe is not None and self._name is not None:
@@ -137,7 +136,7 @@ class Wake:
                 (self._directory / self._name).unlink()
         self._pipe = self._name = None
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- notifying ----------------------------------------------------------------------------------------------------
 
     def notify(self) -> None:
         """Write a byte to every other listener of the namespace. Never raises, never waits."""
@@ -149,7 +148,7 @@ class Wake:
                     self._tell(path)
 
     def _tell(self, path: Path) -> None:
-        """Tell one listener; a pipe that nobody reads has lost its owner, and no other will ever have its name."""
+        """Notify one listener. A pipe without a reader has lost its owner, so it is removed."""
         with contextlib.suppress(OSError):
             if not tell(path):
                 path.unlink(missing_ok=True)
@@ -157,20 +156,20 @@ class Wake:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop listening and telling; ends a ``wait`` in another thread. Idempotent."""
+        """Stop listening and notifying; end a ``wait`` in another thread. Idempotent."""
         self._mind_forks()
         self._closed.set()
         with self._lock:
             if not self._waiting:
                 self._end_listening()
             elif self._pipe is not None:
-                os.write(self._pipe, b"!")  # wakes the thread that waits, which then lets go of the pipe itself
+                os.write(self._pipe, b"!")  # wakes the thread that waits, which then closes the pipe
 
     def _mind_forks(self) -> None:
         """In a forked child: close the copy of the parent's pipe, and leave the parent's file alone."""
         if os.getpid() == self._pid:
             return
-        self._lock = threading.Lock()  # the parent's thread that may hold the old one does not exist here
+        self._lock = threading.Lock()  # a thread that holds the old one exists in the parent only
         if self._pipe is not None:
             os.close(self._pipe)
         self._pipe = self._name = None

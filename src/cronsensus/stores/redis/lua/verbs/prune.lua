@@ -83,7 +83,7 @@ local function forget_locks()
     local name, place = name_and_place(text)
     free_lock(name, place)
   end
-  -- Who joined a queue a day ago and still waits has looked by itself since, and joins again.
+  -- A waiter that joined a day ago and still waits has polled since, and joins again.
   for _, name in ipairs(call('ZRANGEBYSCORE', QUEUES, '-inf', whole(now - DAY), 'LIMIT', 0, 1000)) do
     call('DEL', queue_key(name))
     call('ZREM', QUEUES, name)
