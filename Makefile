@@ -11,7 +11,10 @@ FAR ?= 1 10 40 100
 SECONDS ?= 600
 DISTANCE ?= 10
 
-.PHONY: help setup servers demo test far faults check lint types layers snippets bench mutants simulate coverage lock clean
+# make upgrade: commits whose nodes run beside today's. Before the verbs look and step, and before work is claimed ahead
+OLD ?= ad1e4f9 048c4e4
+
+.PHONY: help setup servers demo test far faults upgrade check lint types layers snippets bench mutants simulate coverage lock clean
 
 help: ## List the targets
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then c=$$(printf '\033[36m') d=$$(printf '\033[2m') r=$$(printf '\033[0m'); fi; \
@@ -41,6 +44,9 @@ faults: setup servers ## Do each fault to real servers for 10 minutes, 10 ms awa
 	@CRONSENSUS_TEST_FAR=$(DISTANCE) CRONSENSUS_TEST_FAULT_SECONDS=$(SECONDS) \
 	$(BIN)/python -m pytest -n auto --timeout $$(($(SECONDS) + 1200)) -rP \
 	tests/faults/test_bad_network.py tests/faults/test_full.py tests/faults/test_nodes_away.py tests/faults/test_server_away.py $(ARGS)
+
+upgrade: setup servers ## Nodes of earlier commits and of this one on one store: an upgrade, and a rollback (long)
+	@CRONSENSUS_TEST_OLD="$(OLD)" $(BIN)/python -m pytest -n auto --timeout 900 -rP tests/upgrade/side_by_side.py $(ARGS)
 
 check: lint types layers snippets ## Lint, types, floors, and every snippet of the docs
 

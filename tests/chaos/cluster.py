@@ -47,7 +47,8 @@ class Verdict:
 class Cluster:
     """Node processes on one store: a SQLite file in the folder, or ``url``. It signals only processes that it started.
 
-    ``route`` is the way that nodes take to the store, if not the direct one; ``apps`` is where ``app`` lies.
+    ``route`` is the way that nodes take to the store, if not the direct one; ``apps`` is where ``app`` lies;
+    ``environment`` is what nodes that are started next have beside the ordinary.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Cluster:
     route: str = ""
     apps: Path = HERE
     patience: float = PATIENCE
+    environment: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     every_process: list[subprocess.Popen[bytes]] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Cluster:
     def start(self, *names: str) -> None:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CRONSENSUS_")}
         path = os.pathsep.join([str(self.apps), *filter(None, [environment.get("PYTHONPATH")])])
-        environment |= {TRACE: str(self.trace), "CRONSENSUS_LEASE": self.lease, "PYTHONPATH": path}
+        environment |= {TRACE: str(self.trace), "CRONSENSUS_LEASE": self.lease, "PYTHONPATH": path} | self.environment
         for name in names:
             with (self.folder / f"{name}.log").open("ab") as log:
                 process = subprocess.Popen(
