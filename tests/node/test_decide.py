@@ -643,6 +643,24 @@ def test_a_plan_that_the_store_cannot_take_is_found_by_halves_and_set_aside() ->
     assert rounds <= 3 + 4
 
 
+def test_a_plan_that_always_fails_for_a_reason_that_passes_holds_up_no_other_job() -> None:
+    memory, fired, rounds = Memory(), set[str](), 0
+    while len(fired) < 5:
+        seen = view(*(one for one in jobs(6) if one.spec.name not in fired))
+        todo, memory = decide.due(memory, seen, Facts(session="a"), HERE)
+        if any(each.job == "job-0" for each in todo.plans):
+            memory = decide.failed(memory, todo.plans, HERE, passing=True)
+        else:
+            won = Fired(todo.plans)
+            _, memory = decide.learn(memory, seen, Facts(session="a"), HERE, todo=todo, fired=won)
+            fired |= {each.job for each in todo.plans}
+        rounds += 1
+        assert rounds <= 3 + 6, "the job that fails comes first each time"
+    todo, memory = decide.due(memory, view(*jobs(2)), Facts(session="a"), HERE)
+    _, memory = decide.learn(memory, view(), Facts(session="a"), HERE, todo=todo, fired=Fired(todo.plans))
+    assert memory.behind == frozenset(), "it was taken, and waits behind no other any more"
+
+
 def test_an_outage_sets_no_job_aside() -> None:
     todo, memory = decide.due(Memory(), view(job()), Facts(session="a"), HERE)
     for _ in range(5):

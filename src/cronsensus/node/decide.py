@@ -274,6 +274,8 @@ def _at_once(jobs: Sequence[JobState], memory: Memory, now: float) -> tuple[Sequ
     if memory.set_aside:
         aside = {(job, revision) for job, revision, until in memory.set_aside if now < until}
         jobs = [job for job in jobs if (job.id, job.revision) not in aside]
+    if memory.behind:
+        jobs = sorted(jobs, key=lambda job: job.id in memory.behind)
     return jobs[: memory.most_plans], len(jobs) > memory.most_plans
 
 
@@ -308,6 +310,7 @@ def learn(memory: Memory, view: View, facts: Facts, now: float, *, todo: Todo, f
     tried = bool(todo.plans or todo.not_planned)
     if tried and not facts.lost:
         memory = _after_races(memory, lost)
+        memory = replace(memory, behind=memory.behind - {each.job_id for each in todo.plans})
         coming = fired.coming(view.now)
         again |= coming is not None and coming <= view.now
     begins = todo.again and not tried
@@ -338,9 +341,12 @@ def failed(memory: Memory, plans: Sequence[Plan], now: float, *, passing: bool) 
     """Take in that a step with these plans failed; ``passing``: for a reason that passes, as a lock or an outage.
 
     One plan that the store cannot take must not stop the others. So the next step has half as many plans, and the job
-    of one that fails alone is set aside for a while.
+    of one that fails alone is set aside for a while; if the reason passes, it only comes after the others, because
+    nothing is to be late after an outage.
     """
-    if len(plans) == 1 and not passing:
+    if len(plans) == 1 and passing:
+        return replace(memory, most_plans=1, behind=memory.behind | {plans[0].job_id})
+    if len(plans) == 1:
         alone = plans[0].job_id, plans[0].revision, now + SET_ASIDE
         still = tuple(one for one in memory.set_aside if now < one[2])
         return replace(memory, set_aside=(*still, alone))

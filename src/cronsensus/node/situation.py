@@ -111,6 +111,7 @@ class Memory:
         alone: a step with results failed: the next one has nothing but these.
         most_plans: how many plans go in one step; halved when a step fails.
         set_aside: jobs whose plan failed alone (id, revision), and until when they are left alone.
+        behind: ids of jobs whose plan failed alone for a reason that passes: the others come first.
         absences: sessions that showed no sign of life.
         reclaimed_at, pruned_at: when the store was last asked for that.
     """
@@ -142,6 +143,7 @@ class Memory:
     alone: bool = False
     most_plans: int = 200
     set_aside: tuple[tuple[int, int, float], ...] = ()
+    behind: frozenset[int] = frozenset()
     absences: Absences = field(default_factory=Absences)
     reclaimed_at: float = 0.0
     pruned_at: float = 0.0
