@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 
 from cronsensus import JobDefaults, Run, Scheduler, every
-from cronsensus.cli.demo.trace import TRACE, Trace
+from cronsensus.cli.demo.trace import traced
 
 # Kills are the weather here: no occurrence is given up because it met too many.
 scheduler = Scheduler(defaults=JobDefaults(catch_up="all", overlap="allow", max_crashes=1000))
 
 
 def around(run: Run):
-    return Trace(os.environ[TRACE], scheduler.node_name).around(run)
+    return traced(run, scheduler.node_name)
 
 
 @scheduler.job(every("1s"))

@@ -15,7 +15,7 @@ import pytest
 
 from cronsensus.cli.demo.comparison import compare
 from cronsensus.cli.demo.screen import Lanes, Screen
-from cronsensus.cli.demo.trace import Line, Tail, Trace, count
+from cronsensus.cli.demo.trace import TRACE, Line, Tail, count, traced
 from cronsensus.clock import ManualClock
 from cronsensus.model.occurrence import scheduled_key
 from cronsensus.node.run import Run
@@ -117,18 +117,19 @@ def line(event, second=0, *, node="node-1", job="tick", token=1, attempt=1, at=0
                 attempt=attempt, token=token)  # fmt: skip
 
 
-def test_a_trace_is_read_as_it_was_written_and_only_whole_lines(tmp_path, cluster):
+def test_a_trace_is_read_as_it_was_written_and_only_whole_lines(tmp_path, cluster, monkeypatch):
     cluster.every("tick", "1m")
     cluster.join()
     cluster.advance(60)
     cluster.fire()
     (claim,) = cluster.claim()
     path, clock = tmp_path / "trace", ManualClock()
-    tail, trace = Tail(path), Trace(path, "node-1", clock=clock)
+    monkeypatch.setenv(TRACE, str(path))
+    tail = Tail(path)
     assert tail.read() == []
-    with trace.around(Run(claim)):
+    with traced(Run(claim), "node-1", clock=clock):
         clock.advance(1.5)
-    with pytest.raises(RuntimeError), trace.around(Run(claim)):
+    with pytest.raises(RuntimeError), traced(Run(claim), "node-1", clock=clock):
         raise RuntimeError
     with path.open("a") as file:
         file.write('{"event": "sta')
@@ -193,8 +194,8 @@ def test_work_that_was_done_and_not_recorded_is_no_duplicate(cluster):
 def lanes():
     """Three nodes; the second was killed in the middle of a run, which the third took over."""
     made = Lanes(["node-1", "node-2", "node-3"])
-    for name in made.by_name:
-        made.node(name, "alive", 100)
+    for lane in made.values():
+        lane.state, lane.pid = "alive", 100
     for second in range(25):
         node = f"node-{second % 3 + 1}"
         made.started(line("start", second, node=node, token=second))
@@ -204,7 +205,7 @@ def lanes():
             assert cut is made.cuts["tick", line("start", 22).key]
             assert cut.seconds == 0.5
             made.ended(line("end", 22, node="node-3", token=50, attempt=2))
-        elif second < 24 and node in {"node-1", "node-2", "node-3"} and made.by_name[node].state == "alive":
+        elif second < 24 and node in {"node-1", "node-2", "node-3"} and made[node].state == "alive":
             made.ended(line("end", second, node=node, token=second))
     return made
 
@@ -215,7 +216,7 @@ def test_lanes_fit_into_80_columns_and_have_one_mark_in_each_column(lanes, encod
 
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     console = Console(file=out, width=80, height=40, force_terminal=True, color_system=None)
-    screen = Screen(lanes, console, "3 processes, one SQLite file, no leader")
+    screen = Screen(lanes, "3 processes, one SQLite file, no leader", live=True)
     screen.say(22.5, "kill -9 100: node-2 dies in the middle of tick 12:00:22", "bold red")
     with console.capture() as capture:
         console.print(screen)
@@ -240,6 +241,6 @@ def test_a_long_demo_shows_the_last_columns(lanes):
 
 
 def test_plain_lines_go_where_data_does_not(lanes, capsys):
-    Screen(lanes, None, to_stderr=True).say(1.234, "something")
+    Screen(lanes, "", to_stderr=True).say(1.234, "something")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "  1.23 s  something\n")

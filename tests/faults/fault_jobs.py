@@ -7,7 +7,7 @@ import os
 import threading
 
 from cronsensus import JobDefaults, Run, Scheduler, every
-from cronsensus.cli.demo.trace import TRACE, Trace
+from cronsensus.cli.demo.trace import traced
 from cronsensus.durations import parse_duration
 
 LEASE = parse_duration(os.environ.get("CRONSENSUS_LEASE") or "1s")
@@ -18,7 +18,7 @@ scheduler = Scheduler(defaults=JobDefaults(catch_up="all", overlap="allow", max_
 
 
 def around(run: Run):
-    return Trace(os.environ[TRACE], scheduler.node_name).around(run)
+    return traced(run, scheduler.node_name)
 
 
 @scheduler.job(every(LEASE / 5))

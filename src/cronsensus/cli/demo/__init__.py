@@ -12,7 +12,6 @@ import signal
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -55,19 +54,24 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
     folder = Path(tempfile.mkdtemp(prefix="cronsensus-demo-"))
     url = given or f"sqlite:///{folder / 'demo.db'}"
     namespace = f"demo-{clock.now():%Y%m%d-%H%M%S}"
-    previous = signal.signal(signal.SIGTERM, _stop)
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with ExitStack() as stack:
             store = open_store(url, namespace=namespace)
             stack.callback(store.close)
             store.migrate()
-            running = stack.enter_context(Nodes(url, namespace, folder, clock))
-            lanes = Lanes([f"node-{number}" for number in range(1, nodes + 1)])
+            running = Nodes(url, namespace, folder, clock)
+            stack.callback(running.stop, 3.0)
             title = f"{nodes} processes, {'one SQLite file' if given is None else 'one store'}, no leader"
-            console = output.console if output.terminal else None
-            with Screen(lanes, console, title, to_stderr=output.as_json) as screen:
-                stage = Stage(running, store, screen, lanes, clock=clock)
-                stage.play(seconds)
+            lanes = Lanes([f"node-{number}" for number in range(1, nodes + 1)])
+            screen = Screen(lanes, title, live=output.terminal, to_stderr=output.as_json)
+            if screen.live:
+                from rich.live import Live
+
+                live = Live(screen, console=output.console, refresh_per_second=15, redirect_stdout=False)
+                stack.enter_context(live)
+            stage = Stage(running, store, screen, clock=clock)
+            stage.play(seconds)
             verdict = Verdict(store, stage)
             for job in store.jobs(limit=100):
                 store.retire(job.spec.name, by="cronsensus demo", why="the demo is over")
@@ -81,10 +85,6 @@ def demo(nodes: int, seconds: int, keep: bool) -> int:  # noqa: FBT001 - a flag
         verdict.tell(output)
     if keep or given is not None:
         where = f"kept in {folder}; " if keep else ""
-        until = "" if stage.until is None else f" --to {format_instant(stage.until)}"
-        message(f"{where}look around:\ncronsensus --url {url} --namespace {namespace} audit{until}")
+        look = f"cronsensus --url {url} --namespace {namespace} audit --to {format_instant(stage.until)}"
+        message(f"{where}look around:\n{look}")
     return FAILED if verdict.problems else OK
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

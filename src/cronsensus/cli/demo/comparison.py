@@ -33,38 +33,36 @@ class Comparison:
 def compare(store: Store, lines: list[Line]) -> Comparison:
     """Compare the ledger with a trace, occurrence by occurrence, as they are now: stop the nodes first."""
     found = Comparison()
-    ends: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    ends: dict[tuple[str, str], list[Line]] = {line.occurrence: [] for line in lines}
     for line in lines:
         if line.event == "end":
             ends[line.occurrence].append(line)
-    unknown = {line.occurrence for line in lines}
     after: int | None = None
     while page := store.occurrences(OccurrenceFilter(), after=after, limit=PAGE, newest_first=False):
         runs_of: dict[int, dict[int, RunView]] = defaultdict(dict)
         for run in store.runs(*(one.id for one in page)):
             runs_of[run.occurrence][run.token] = run
         for one in page:
-            mine = (one.job, one.key)
-            if mine in unknown:
-                unknown.discard(mine)
-                _compare_one(found, one, runs_of[one.id], ends[mine])
+            _compare_one(found, one, runs_of[one.id], ends.pop((one.job, one.key), []))
         after = page[-1].id
-    found.problems += tuple(f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(unknown))
+    found.problems += tuple(f"{job} {key} ran, and the ledger does not know it" for job, key in sorted(ends))
     return found
 
 
 def _compare_one(found: Comparison, one: Occurrence, runs: dict[int, RunView], ends: list[Line]) -> None:
     recorded = [line for line in ends if line.token in runs and runs[line.token].end == "succeeded"]
-    strange = [line.token for line in ends if line.token not in runs]
     found.unrecorded += tuple(line for line in ends if line not in recorded)
     if len(recorded) > 1:
         found.twice += ((one.job, one.key),)
-    name = f"{one.job} {one.key}"
+    strange = [line.token for line in ends if line.token not in runs]
     if strange:
-        found.problems += (f"{name} ended under token {strange[0]}, which the ledger never gave out",)
+        problem = f"ended under token {strange[0]}, which the ledger never gave out"
     elif len(recorded) > 1:
-        found.problems += (f"{name} was recorded {len(recorded)} times",)
+        problem = f"was recorded {len(recorded)} times"
     elif one.state is State.SUCCEEDED and not recorded:
-        found.problems += (f"{name} is succeeded in the ledger, and never ended in the runs' own file",)
+        problem = "is succeeded in the ledger, and never ended in the runs' own file"
     elif one.state is State.SUCCEEDED and recorded[0].token != one.token:
-        found.problems += (f"{name} ended under token {recorded[0].token}, the ledger has {one.token}",)
+        problem = f"ended under token {recorded[0].token}, the ledger has {one.token}"
+    else:
+        return
+    found.problems += (f"{one.job} {one.key} {problem}",)

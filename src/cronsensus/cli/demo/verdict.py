@@ -38,12 +38,9 @@ class Verdict:
     """
 
     def __init__(self, store: Store, stage: Stage) -> None:
-        until, self._cuts, self._killed = stage.until, stage.lanes.cuts, stage.killed
-        lines = [
-            line for line in stage.lines if line.scheduled_for is None or until is None or line.scheduled_for <= until
-        ]
-        self._report = report = audit(store, until=until)
-        self._count, self._compared = count(lines), compare(store, lines)
+        self._cuts, self._killed = stage.lanes.cuts.values(), stage.killed
+        self._report = report = audit(store, until=stage.until)
+        self._count, self._compared = count(stage.lines), compare(store, stage.lines)
         self._duplicates = report.duplicates + len(self._compared.twice)
         self.problems = [finding.sentence for finding in report.findings]
         if report.expected == 0:
@@ -52,23 +49,21 @@ class Verdict:
             self.problems.append(f"{report.expected} nominal times were expected, {report.succeeded} succeeded")
         self.problems += self._compared.problems
         if not self._cuts:
-            self.problems.append(f"no kill cut a run ({len(self._killed)} tried)")
-        lost = sorted(occurrence for occurrence, cut in self._cuts.items() if cut.taken is None)
-        self.problems += [f"{job} {key} was cut off, and no node started it again" for job, key in lost]
+            self.problems.append("no node could be killed in the middle of a run; play for longer")
+        lost = [label(cut.line) for cut in self._cuts if cut.taken is None]
+        self.problems += [f"{what} was cut off, and no node started it again" for what in lost]
         if not stage.in_order:
             self.problems.append("a node did not leave when it was asked to, and had to be killed")
 
     def to_json(self, **played: int) -> dict[str, Any]:
         """Return plain JSON values; ``played``: with which options."""
         report, counted = self._report, self._count
-        slowest = max((cut.seconds for cut in self._cuts.values() if cut.taken), default=None)
+        slowest = max((cut.seconds for cut in self._cuts if cut.taken), default=None)
         return {
             **{name: getattr(report, name) for name in ("expected", "ran", "succeeded", "missed", "takeovers")},
             "duplicates": self._duplicates,
             "takeover_seconds": None if slowest is None else round(slowest, 3),
-            "kills": len(self._killed),
             "runs_cut": len(self._cuts),
-            "enqueued": report.others,
             "lateness": report.lateness.to_json(),
             "trace": {
                 "started": counted.started,
@@ -83,7 +78,7 @@ class Verdict:
 
     def tell(self, output: Output) -> None:
         """Print it in plain words."""
-        report, counted, ok = self._report, self._count, not self.problems
+        report, counted = self._report, self._count
         output.line()
         output.heading("What the audit found")
         for name, value, words, style in (
@@ -94,11 +89,11 @@ class Verdict:
             ("takeovers", report.takeovers, "runs that were cut off, and run elsewhere", ""),
         ):
             output.line(Cell(f"  {name:<11}{value:>5}  {words}", style))
-        for cut in self._cuts.values():
+        for cut in self._cuts:
             if cut.taken is not None:
                 way = f"from {cut.line.node} to {cut.taken.node} in {cut.seconds:.2f} s"
                 output.line(Cell(f"{'':<18}  {label(cut.line)}: {way}", "yellow"))
-        agrees = ". It agrees with the ledger." if ok else "."
+        agrees = "." if self.problems else ". It agrees with the ledger."
         output.line(
             f"\n  The runs kept their own count in a file outside of the store: {counted.started} starts,\n"
             f"  {counted.ended} ends, {len(counted.cut)} cut off by kill -9{agrees}"
@@ -109,13 +104,13 @@ class Verdict:
                 "  at least once is all that can be had without a transaction."
             )
         output.line()
-        if not ok:
+        if self.problems:
             output.line(Cell("Not as promised:", "bold red"))
             output.line(Cell("\n".join(f"  {problem}" for problem in self.problems[:20]), "red"))
             output.line("  Keep everything for a look: cronsensus demo --keep")
             return
         said = "was killed while it worked: nothing was lost, nothing was recorded twice."
-        output.line(Cell(f"{self._killed[-1][0]} {said}\n", "bold green"))
+        output.line(Cell(f"{self._killed} {said}\n", "bold green"))
         output.heading("Next: save this as jobs.py")
         output.line(Cell(NEXT, "cyan"))
         output.heading("and start it in two terminals\n")
